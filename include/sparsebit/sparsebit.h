@@ -1,0 +1,337 @@
+/* sparsebit.h - public interface of libsparsebit.
+ *
+ * Life of a program:
+ *
+ *     sb_ctx_create -> sb_model_load (or _create and the builder calls)
+ *         -> sb_model_simplify -> sb_session_create -> sb_session_run ...
+ *         -> sb_model_save -> _free in any order, the context last
+ *
+ * Rules that hold for every function here
+ *   status    A function that can fail returns sb_status; SB_OK is 0.  On any
+ *             other value *out is untouched and sb_ctx_error() says why, in
+ *             one line.
+ *   ownership What comes back through an `out` parameter belongs to the caller
+ *             until the matching _free().  What comes back as a return value
+ *             is borrowed and lives as long as the object it came from.
+ *   threads   One sb_ctx per thread; objects may move between threads, but
+ *             are never used by two at once.  sb_ctx_interrupt() may be called
+ *             from anywhere, a signal handler included.
+ */
+#ifndef SPARSEBIT_SPARSEBIT_H
+#define SPARSEBIT_SPARSEBIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sparsebit/export.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sb_ctx sb_ctx;         /* allocator, threads, last error */
+typedef struct sb_model sb_model;     /* one ONNX network */
+typedef struct sb_session sb_session; /* a model made ready to run */
+typedef struct sb_tensor sb_tensor;   /* an array of elements */
+
+/* ---- status -------------------------------------------------------------- */
+
+/* clang-format off */
+#define SB_STATUS_MAP(X)                                                       \
+    X(OK,          "success")                                                  \
+    X(NO_MEMORY,   "out of memory")                                            \
+    X(BAD_ARG,     "the caller passed an invalid argument")                    \
+    X(BAD_MODEL,   "the ONNX file breaks its own specification")               \
+    X(BAD_CONFIG,  "the configuration is not valid")                           \
+    X(BAD_DATA,    "the data does not fit")                                    \
+    X(UNSUPPORTED, "valid, but this version cannot do it")                     \
+    X(IO,          "a file could not be read or written")                      \
+    X(BACKEND,     "a oneDNN call failed")                                     \
+    X(INTERRUPTED, "interrupted")
+/* clang-format on */
+
+typedef enum sb_status {
+#define X(name, text) SB_##name,
+    SB_STATUS_MAP(X)
+#undef X
+        SB_STATUS_COUNT
+} sb_status;
+
+/** What a status means in general. */
+SB_API const char *sb_status_text(sb_status status);
+
+/* ---- context ------------------------------------------------------------- */
+
+/** Memory hooks.  `resize` is realloc (NULL pointer: malloc), `free` is free. */
+typedef struct sb_allocator {
+    void *user;
+    void *(*resize)(void *user, void *ptr, size_t size);
+    void (*free)(void *user, void *ptr);
+} sb_allocator;
+
+/** Receives warnings, one line each, without newline. */
+typedef void (*sb_log_fn)(void *user, const char *line);
+
+/** @param alloc NULL for malloc; copied */
+SB_API SB_MUST_USE sb_status sb_ctx_create(const sb_allocator *alloc,
+                                           sb_ctx **out);
+/** Frees a context after everything made with it; NULL is allowed. */
+SB_API void sb_ctx_free(sb_ctx *ctx);
+/** Why the last call on `ctx` failed; never NULL; valid until the next one. */
+SB_API const char *sb_ctx_error(const sb_ctx *ctx);
+SB_API void sb_ctx_set_log(sb_ctx *ctx, sb_log_fn log, void *user);
+/** Threads to use; 0 means one per core.  Results do not depend on it. */
+SB_API void sb_ctx_set_threads(sb_ctx *ctx, int n_threads);
+SB_API int sb_ctx_threads(const sb_ctx *ctx);
+/** Makes the running call (and later ones) return SB_INTERRUPTED soon. */
+SB_API void sb_ctx_interrupt(sb_ctx *ctx);
+/** "0.1.0" */
+SB_API const char *sb_version(void);
+
+/* ---- tensors ------------------------------------------------------------- */
+
+/** Element types; the numbers are ONNX's. */
+typedef enum sb_dtype {
+    SB_DTYPE_NONE = 0,
+    SB_DTYPE_F32 = 1,
+    SB_DTYPE_U8 = 2,
+    SB_DTYPE_I8 = 3,
+    SB_DTYPE_U16 = 4,
+    SB_DTYPE_I16 = 5,
+    SB_DTYPE_I32 = 6,
+    SB_DTYPE_I64 = 7,
+    SB_DTYPE_STRING = 8,
+    SB_DTYPE_BOOL = 9,
+    SB_DTYPE_F16 = 10,
+    SB_DTYPE_F64 = 11,
+    SB_DTYPE_U32 = 12,
+    SB_DTYPE_U64 = 13,
+    SB_DTYPE_C64 = 14,
+    SB_DTYPE_C128 = 15,
+    SB_DTYPE_BF16 = 16,
+    SB_DTYPE_F8E4M3FN = 17,
+    SB_DTYPE_F8E4M3FNUZ = 18,
+    SB_DTYPE_F8E5M2 = 19,
+    SB_DTYPE_F8E5M2FNUZ = 20,
+    SB_DTYPE_U4 = 21,
+    SB_DTYPE_I4 = 22,
+    SB_DTYPE_F4E2M1 = 23,
+    SB_DTYPE_F8E8M0 = 24,
+    SB_DTYPE_U2 = 25,
+    SB_DTYPE_I2 = 26,
+    SB_DTYPE_COUNT
+} sb_dtype;
+
+/** "float", "int8", ... as ONNX writes them. */
+SB_API const char *sb_dtype_name(sb_dtype dtype);
+
+/** A new zeroed tensor; rank at most 12. */
+SB_API SB_MUST_USE sb_status sb_tensor_create(sb_ctx *ctx, sb_dtype dtype,
+                                              int rank, const int64_t *dims,
+                                              sb_tensor **out);
+SB_API void sb_tensor_free(sb_ctx *ctx, sb_tensor *tensor);
+SB_API sb_dtype sb_tensor_dtype(const sb_tensor *tensor);
+SB_API int sb_tensor_rank(const sb_tensor *tensor);
+SB_API const int64_t *sb_tensor_dims(const sb_tensor *tensor);
+SB_API int64_t sb_tensor_elements(const sb_tensor *tensor);
+SB_API size_t sb_tensor_size(const sb_tensor *tensor);
+/** Row-major elements, aligned to 64 bytes unless mapped from a file. */
+SB_API void *sb_tensor_data(sb_tensor *tensor);
+/** Reads a .npy file, or `ARCHIVE.npz:NAME` (the only array if no name). */
+SB_API SB_MUST_USE sb_status sb_tensor_load(sb_ctx *ctx, const char *path,
+                                            sb_tensor **out);
+/** Writes a .npy file. */
+SB_API SB_MUST_USE sb_status sb_tensor_save(sb_ctx *ctx, const char *path,
+                                            const sb_tensor *tensor);
+/** Fills with numbers that depend only on the seed: floats normal(0, 1),
+ *  integers 0 or 1. */
+SB_API void sb_tensor_fill_random(sb_tensor *tensor, uint64_t seed);
+/** Writes several tensors as one .npz archive. */
+SB_API SB_MUST_USE sb_status sb_tensors_save_npz(sb_ctx *ctx, const char *path,
+                                                 const char *const *names,
+                                                 const sb_tensor *const *tensors,
+                                                 size_t n);
+
+/* ---- models -------------------------------------------------------------- */
+
+/** Reads an ONNX file, checks it, upgrades it to one opset, infers shapes.
+ *
+ * Operators that we do not know are kept; sb_model_info() lists them.
+ * @param path external tensor data is looked up beside it
+ * @return SB_IO, SB_BAD_MODEL, SB_UNSUPPORTED or SB_NO_MEMORY on failure
+ */
+SB_API SB_MUST_USE sb_status sb_model_load(sb_ctx *ctx, const char *path,
+                                           sb_model **out);
+/** The same from memory, which is copied; external data is refused. */
+SB_API SB_MUST_USE sb_status sb_model_load_memory(sb_ctx *ctx, const void *data,
+                                                  size_t size, sb_model **out);
+/** Writes the file whole or not at all.  Weights beyond 2 GB go to a file
+ *  beside it, `<name>.data`. */
+SB_API SB_MUST_USE sb_status sb_model_save(sb_ctx *ctx, const sb_model *model,
+                                           const char *path);
+SB_API void sb_model_free(sb_model *model);
+
+/** An empty model to build in C, and from the text form of `sparsebit graph`. */
+SB_API SB_MUST_USE sb_status sb_model_create(sb_ctx *ctx, const char *name,
+                                             sb_model **out);
+SB_API SB_MUST_USE sb_status sb_model_parse(sb_ctx *ctx, const char *text,
+                                            sb_model **out);
+
+/* Builder.  Values are referred to by name.  A dimension of -1 is unknown. */
+SB_API SB_MUST_USE sb_status sb_model_add_input(sb_ctx *ctx, sb_model *model,
+                                                const char *name,
+                                                sb_dtype dtype, int rank,
+                                                const int64_t *dims);
+/** Copies the elements. */
+SB_API SB_MUST_USE sb_status sb_model_add_constant(sb_ctx *ctx,
+                                                   sb_model *model,
+                                                   const char *name,
+                                                   const sb_tensor *tensor);
+/** @param inputs  value names separated by spaces; `_` for an absent one
+ *  @param outputs names of the new values, separated by spaces
+ *  @param attrs   `kernel_shape=[3,3], group=2, mode="linear"`, or NULL */
+SB_API SB_MUST_USE sb_status sb_model_add_node(sb_ctx *ctx, sb_model *model,
+                                               const char *op,
+                                               const char *inputs,
+                                               const char *outputs,
+                                               const char *attrs);
+SB_API SB_MUST_USE sb_status sb_model_add_output(sb_ctx *ctx, sb_model *model,
+                                                 const char *name);
+/** Checks the built model and infers its shapes; call it once at the end. */
+SB_API SB_MUST_USE sb_status sb_model_finish(sb_ctx *ctx, sb_model *model);
+
+/* Questions */
+
+typedef struct sb_value_info {
+    const char *name;
+    sb_dtype dtype;      /**< SB_DTYPE_NONE if unknown or not a tensor */
+    int rank;            /**< -1 if unknown */
+    const int64_t *dims; /**< -1 where not a number */
+    const char *text;    /**< "float[N,3,224,224]" */
+} sb_value_info;
+
+SB_API size_t sb_model_input_count(const sb_model *model);
+SB_API size_t sb_model_output_count(const sb_model *model);
+SB_API sb_value_info sb_model_input(const sb_model *model, size_t i);
+SB_API sb_value_info sb_model_output(const sb_model *model, size_t i);
+
+/** One row of a count: an operator type, or a module. */
+typedef struct sb_count {
+    const char *name;
+    const char *domain; /**< of an operator; "" for ai.onnx and modules */
+    size_t nodes;
+    int64_t params;
+    double macs;
+    int runnable; /**< of an operator: can this version run it? */
+} sb_count;
+
+typedef struct sb_model_info {
+    const char *name, *producer, *doc;
+    int64_t ir_version;
+    int64_t opset;       /**< in the file */
+    size_t nodes;        /**< sub-graphs included */
+    int64_t params;      /**< elements of all weights */
+    uint64_t weight_bytes;
+    uint64_t file_bytes; /**< model file; 0 if it came from memory */
+    double macs;         /**< with unknown dimensions taken as 1 */
+    int macs_assumed;    /**< were there such dimensions? */
+    size_t n_ops, n_modules;
+    const sb_count *ops;     /**< sorted by name */
+    const sb_count *modules; /**< in order of appearance */
+} sb_model_info;
+
+/** Borrowed; valid until the model is changed or freed. */
+SB_API SB_MUST_USE sb_status sb_model_info_get(sb_ctx *ctx, sb_model *model,
+                                               sb_model_info *out);
+
+typedef enum sb_graph_format {
+    SB_GRAPH_TEXT,
+    SB_GRAPH_DOT,
+    SB_GRAPH_MERMAID,
+} sb_graph_format;
+
+/** The graph as text; free it with sb_text_free(). */
+SB_API SB_MUST_USE sb_status sb_model_print(sb_ctx *ctx, const sb_model *model,
+                                            sb_graph_format format, char **out);
+SB_API void sb_text_free(sb_ctx *ctx, char *text);
+
+/* ---- passes --------------------------------------------------------------- */
+
+typedef struct sb_pass_result {
+    const char *name;
+    size_t changes;
+    double seconds;
+} sb_pass_result;
+
+typedef struct sb_simplify_options {
+    size_t struct_size;     /**< set by the INIT macro */
+    const char *passes;     /**< pipeline or pass names separated by commas */
+    const char *dump_after; /**< NULL, or a pass after which to log the graph */
+    /** Fixed input shapes, `name=1x3x224x224` separated by spaces; or NULL. */
+    const char *input_shapes;
+} sb_simplify_options;
+
+#define SB_SIMPLIFY_OPTIONS_INIT                                               \
+    {                                                                          \
+        sizeof(sb_simplify_options), "simplify", NULL, NULL                    \
+    }
+
+/** Runs graph passes in place until nothing changes.
+ *  @param results  receives a borrowed array, valid until the next call on the
+ *                  model; may be NULL */
+SB_API SB_MUST_USE sb_status sb_model_simplify(sb_ctx *ctx, sb_model *model,
+                                               const sb_simplify_options *opt,
+                                               const sb_pass_result **results,
+                                               size_t *n_results);
+
+/* ---- running -------------------------------------------------------------- */
+
+/** Called for every tensor that a node made, in order of execution. */
+typedef sb_status (*sb_dump_fn)(void *user, const char *value_name,
+                                const sb_tensor *tensor);
+
+typedef struct sb_session_options {
+    size_t struct_size; /**< set by the INIT macro */
+    sb_dump_fn dump;    /**< NULL, or called with each intermediate result */
+    void *dump_user;
+} sb_session_options;
+
+#define SB_SESSION_OPTIONS_INIT                                                \
+    {                                                                          \
+        sizeof(sb_session_options), NULL, NULL                                 \
+    }
+
+/** Makes a model ready to run.  The model must outlive the session and must
+ *  not be changed meanwhile.  A plan is made at the first run with given input
+ *  shapes and kept for later ones. */
+SB_API SB_MUST_USE sb_status sb_session_create(sb_ctx *ctx,
+                                               const sb_model *model,
+                                               const sb_session_options *opt,
+                                               sb_session **out);
+SB_API void sb_session_free(sb_session *session);
+/** Runs once.
+ *  @param inputs  one tensor for each model input, in the model's order
+ *  @param outputs receives one borrowed tensor for each model output, valid
+ *                 until the next run */
+SB_API SB_MUST_USE sb_status sb_session_run(sb_session *session,
+                                            const sb_tensor *const *inputs,
+                                            const sb_tensor **outputs);
+/** Bytes of workspace (activations) of the plan of the last run. */
+SB_API size_t sb_session_workspace(const sb_session *session);
+
+/* ---- registries ------------------------------------------------------------ */
+
+typedef struct sb_listing {
+    const char *name;
+    const char *summary;
+} sb_listing;
+
+/** @param what "ops" or "passes"
+ *  @return number of rows; `*rows` is static, sorted by name.  0 and NULL if
+ *          there is no such list. */
+SB_API size_t sb_list(const char *what, const sb_listing **rows);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* SPARSEBIT_SPARSEBIT_H */

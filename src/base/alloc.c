@@ -1,0 +1,127 @@
+/* Allocation through the context's hooks, with checked size arithmetic.
+ * This is the only file that calls malloc. */
+#include "base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *default_realloc(void *user, void *ptr, size_t size)
+{
+    (void)user;
+    return realloc(ptr, size);
+}
+
+static void default_free(void *user, void *ptr)
+{
+    (void)user;
+    free(ptr);
+}
+
+static const sb_allocator default_allocator = {NULL, default_realloc,
+                                               default_free};
+
+static const sb_allocator *allocator_of(const sb_ctx *ctx)
+{
+    return ctx->alloc.resize ? &ctx->alloc : &default_allocator;
+}
+
+bool sb_mul_size(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+bool sb_add_size(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+bool sb_mul_i64(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+bool sb_add_i64(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+static void *resize(sb_ctx *ctx, void *ptr, size_t size)
+{
+    const sb_allocator *a = allocator_of(ctx);
+    void *p = a->resize(a->user, ptr, size ? size : 1);
+
+    if (!p)
+        (void)sb_fail(ctx, SB_NO_MEMORY, "out of memory: wanted %zu bytes",
+                      size);
+    return p;
+}
+
+void *sb_alloc(sb_ctx *ctx, size_t count, size_t size)
+{
+    size_t bytes = 0;
+
+    if (!sb_mul_size(count, size, &bytes)) {
+        (void)sb_fail(ctx, SB_NO_MEMORY, "out of memory: %zu x %zu bytes",
+                      count, size);
+        return NULL;
+    }
+    void *p = resize(ctx, NULL, bytes);
+    if (p)
+        memset(p, 0, bytes);
+    return p;
+}
+
+void sb_free(sb_ctx *ctx, void *ptr)
+{
+    const sb_allocator *a = allocator_of(ctx);
+
+    if (ptr)
+        a->free(a->user, ptr);
+}
+
+sb_status sb_grow(sb_ctx *ctx, void *ptr_to_array, size_t *cap, size_t want,
+                  size_t size)
+{
+    size_t bytes = 0;
+    size_t n = *cap ? *cap : 8;
+    void *old = NULL;
+
+    if (want <= *cap)
+        return SB_OK;
+    while (n < want && n <= SIZE_MAX / 2)
+        n *= 2;
+    if (n < want || !sb_mul_size(n, size, &bytes))
+        return sb_fail(ctx, SB_NO_MEMORY, "out of memory: %zu x %zu bytes",
+                       want, size);
+    /* The caller's pointer may have any type; copy it without aliasing it. */
+    memcpy(&old, ptr_to_array, sizeof old);
+    void *p = resize(ctx, old, bytes);
+    if (!p)
+        return SB_NO_MEMORY;
+    memcpy(ptr_to_array, &p, sizeof p);
+    *cap = n;
+    return SB_OK;
+}
+
+/* The context itself is the one object that exists before a context does. */
+sb_status sb_ctx_create(const sb_allocator *alloc, sb_ctx **out)
+{
+    const sb_allocator *a = alloc ? alloc : &default_allocator;
+    sb_ctx *ctx = a->resize(a->user, NULL, sizeof *ctx);
+
+    if (!ctx)
+        return SB_NO_MEMORY;
+    memset(ctx, 0, sizeof *ctx);
+    ctx->alloc = *a;
+    sb_ctx_set_threads(ctx, 0);
+    *out = ctx;
+    return SB_OK;
+}
+
+void sb_ctx_free(sb_ctx *ctx)
+{
+    if (ctx) {
+        sb_allocator a = ctx->alloc;
+        a.free(a.user, ctx);
+    }
+}

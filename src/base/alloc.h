@@ -1,0 +1,29 @@
+/* alloc.h - every byte the library owns comes through here.
+ *
+ * A failed request records SB_NO_MEMORY in the context and returns NULL, so
+ * the caller only has to `return SB_NO_MEMORY`. */
+#ifndef SB_BASE_ALLOC_H
+#define SB_BASE_ALLOC_H
+
+#include "base/ctx.h"
+
+/* `count * size` bytes, zeroed; NULL on overflow or when memory is out.
+ * A zero-sized request gives a valid pointer. */
+void *sb_alloc(sb_ctx *ctx, size_t count, size_t size);
+
+/* Frees; NULL is allowed. */
+void sb_free(sb_ctx *ctx, void *ptr);
+
+/* Makes room for at least `want` elements of `size` bytes in the array *ptr
+ * whose capacity is *cap, growing by doubling.  New elements are not zeroed.
+ * On failure *ptr and *cap are untouched. */
+SB_MUST_USE sb_status sb_grow(sb_ctx *ctx, void *ptr_to_array, size_t *cap,
+                              size_t want, size_t size);
+
+/* a * b and a + b, false on overflow (then *out is untouched). */
+bool sb_mul_size(size_t a, size_t b, size_t *out);
+bool sb_add_size(size_t a, size_t b, size_t *out);
+bool sb_mul_i64(int64_t a, int64_t b, int64_t *out);
+bool sb_add_i64(int64_t a, int64_t b, int64_t *out);
+
+#endif

@@ -1,0 +1,40 @@
+/* exec.h - running a graph: plan once, run many.
+ *
+ * A session holds a graph and its plans.  A plan belongs to one combination of
+ * input shapes: order of nodes, concrete shapes, lifetimes, one workspace,
+ * prepared kernels.  Running a plan allocates nothing, except for nodes whose
+ * shapes depend on data; those reuse grow-only buffers. */
+#ifndef SB_EXEC_EXEC_H
+#define SB_EXEC_EXEC_H
+
+#include "ops/op_registry.h"
+
+typedef struct sb_plan sb_plan;
+typedef struct sb_exec sb_exec;
+
+typedef struct sb_exec_options {
+    sb_dump_fn dump; /* (optional) sees every value right after it is made */
+    void *dump_user;
+} sb_exec_options;
+
+/* Borrows the graph, which must not change while the executor lives. */
+SB_MUST_USE sb_status sb_exec_create(sb_ctx *ctx, const sb_graph *graph,
+                                     const sb_exec_options *opt,
+                                     sb_exec **out);
+void sb_exec_free(sb_exec *exec);
+
+/* `inputs`: one per graph input.  `captured`: one per capture of a sub-graph
+ * (NULL for a root graph).  `outputs` receives borrowed plain tensors that
+ * live until the next run. */
+SB_MUST_USE sb_status sb_exec_run(sb_exec *exec, const sb_tensor *const *inputs,
+                                  const sb_tensor *const *captured,
+                                  const sb_tensor **outputs);
+size_t sb_exec_workspace(const sb_exec *exec);
+
+/* Computes one node whose inputs are all known, for constant folding.  The
+ * tensors in `out` get buffers of their own; drop them. */
+SB_MUST_USE sb_status sb_exec_eval(sb_ctx *ctx, const sb_graph *graph,
+                                   const sb_node *node,
+                                   const sb_tensor *const *in, sb_tensor *out);
+
+#endif

@@ -1,0 +1,154 @@
+/* op.h - what one operator is: a row of facts and four functions.
+ *
+ * Other code asks the row instead of switching over operator names.  To add
+ * an operator write src/ops/<name>.c ending with its row, add a line to
+ * src/ops/ops.def, add a test; see src/ops/TEMPLATE.c. */
+#ifndef SB_GRAPH_OP_H
+#define SB_GRAPH_OP_H
+
+#include "graph/graph.h"
+
+typedef struct sb_op_def sb_op_def;
+
+/* The opset that every node of the main domain is written in after load. */
+enum { SB_CANONICAL_OPSET = 25 };
+
+/* ---- attributes ---------------------------------------------------------
+ * The framework reads a node's attributes into a struct by this table before
+ * any of the operator's functions is called, and refuses wrong types. */
+typedef struct sb_ints {
+    const int64_t *v;
+    size_t n; /* 0 if the attribute is absent */
+} sb_ints;
+
+typedef struct sb_floats {
+    const float *v;
+    size_t n;
+} sb_floats;
+
+typedef struct sb_strings {
+    const sb_bytes *v;
+    size_t n;
+} sb_strings;
+
+/* Field types: INT int64_t, FLOAT float, STRING const char *, INTS sb_ints,
+ * FLOATS sb_floats, STRINGS sb_strings, TENSOR const sb_tensor *, GRAPH
+ * sb_graph *.  Absent: `i`, `f`, `s`; arrays empty, tensors and graphs NULL. */
+typedef struct sb_attr_def {
+    const char *name;
+    sb_attr_type type;
+    size_t offset;
+    int64_t i;
+    float f;
+    const char *s;
+    bool required;
+} sb_attr_def;
+
+/* ---- shape inference ----------------------------------------------------
+ * Called with whatever is known: symbolic dimensions while a model is being
+ * inspected, numbers only when a plan is made.  An operator sets dtype and
+ * shape of its outputs as far as it can and leaves the rest unknown; it fails
+ * (SB_BAD_MODEL) only on what can never be right. */
+typedef struct sb_fact {
+    sb_type type;
+    const sb_tensor *constant; /* elements, if they are known */
+    /* For int64/int32 tensors of rank 0 or 1 that compute shapes: the elements
+     * as dimensions, some of them symbols.  `rank` is the element count, or
+     * -1 if nothing is known.  Known constants appear here too. */
+    sb_shape content;
+} sb_fact;
+
+typedef struct sb_infer {
+    sb_ctx *ctx;
+    const sb_graph *graph;
+    const sb_node *node;
+    const void *attrs; /* the operator's struct */
+    uint32_t n_in, n_out;
+    const sb_fact *const *in; /* NULL where an optional input is absent */
+    sb_fact *out;             /* dtype NONE, rank -1, content.rank -1 */
+} sb_infer;
+
+/* ---- execution ----------------------------------------------------------
+ * prepare() sees concrete shapes of all inputs and outputs, and the data of
+ * constant inputs (in[i]->data; NULL for others).  It may set `state`
+ * (released by release()), and `scratch_size`.  forward() sees all data and
+ * allocates nothing.  A node with shapes that depend on data is prepared anew
+ * at each run, then all inputs have data. */
+typedef struct sb_kernel sb_kernel;
+
+/* What the executor offers to a running kernel. */
+typedef struct sb_kernel_host {
+    /* Gives output i its shape and memory, for operators whose infer() could
+     * not know the shape even with all input data at hand. */
+    sb_status (*resize_out)(sb_kernel *k, uint32_t i, sb_dtype dtype, int rank,
+                            const int64_t *dims);
+    /* Runs a sub-graph of the node with these inputs; the values it captures
+     * are found by the executor.  `outputs` are borrowed until the next
+     * call. */
+    sb_status (*run_body)(sb_kernel *k, const sb_graph *body,
+                          const sb_tensor *const *inputs,
+                          const sb_tensor **outputs);
+} sb_kernel_host;
+
+struct sb_kernel {
+    sb_ctx *ctx;
+    const sb_graph *graph;
+    const sb_node *node;
+    const sb_op_def *op;
+    const void *attrs;
+    uint32_t n_in, n_out;
+    sb_tensor *const *in; /* NULL where absent; implicit inputs follow n_in */
+    sb_tensor *const *out; /* NULL where nobody asks for the output */
+    void *state;
+    size_t scratch_size;
+    void *scratch;
+    const sb_kernel_host *host;
+    void *host_data; /* the executor's own */
+};
+
+/* ---- facts --------------------------------------------------------------- */
+enum {
+    /* Output 0 has the elements of input 0 in the same order: no copy needed
+     * (Reshape, Squeeze, Identity ...). */
+    SB_OP_VIEW = 1 << 0,
+    /* Output 0 may be written over input 0 of the same size. */
+    SB_OP_INPLACE = 1 << 1,
+    /* Output elements depend on nothing but corresponding input elements, so
+     * any memory layout shared by inputs and output is fine. */
+    SB_OP_ELEMENTWISE = 1 << 2,
+    /* Kernels take f32 only: the executor converts f16, bf16 and f64 inputs,
+     * and the outputs back. */
+    SB_OP_F32 = 1 << 3,
+    /* Not a function of the inputs alone (random): never folded or merged. */
+    SB_OP_IMPURE = 1 << 4,
+    /* forward() calls host->resize_out for its outputs, because their shape is
+     * itself the result of the computation (NonZero, Unique, If ...). */
+    SB_OP_DATA_SHAPE = 1 << 5,
+    /* Reads only the shape of input 0, never its elements (Shape, Size). */
+    SB_OP_SHAPE_ONLY = 1 << 6,
+    SB_OP_COMMUTES = 1 << 7, /* inputs 0 and 1 may change places */
+};
+
+enum { SB_ARITY_ANY = 255 };
+
+struct sb_op_def {
+    const char *name;
+    const char *domain; /* NULL for ai.onnx */
+    /* Lowest opset in which a node written as we write it means what we mean;
+     * additions of element types do not count. */
+    int since;
+    uint8_t in_min, in_max;   /* SB_ARITY_ANY: no limit */
+    uint8_t out_min, out_max;
+    uint32_t flags;
+    size_t attrs_size; /* 0: no attributes are read */
+    const sb_attr_def *attrs;
+    const void *aux; /* (optional) shared by a family, e.g. its function */
+    sb_status (*infer)(sb_infer *in);
+    sb_status (*prepare)(sb_kernel *k); /* (optional) nothing to prepare */
+    sb_status (*forward)(sb_kernel *k); /* (optional) known but cannot run */
+    void (*release)(sb_kernel *k);      /* (optional) sb_free(state) */
+    /* (optional) multiply-accumulates of one run; 0 otherwise */
+    double (*macs)(const sb_kernel *k);
+};
+
+#endif

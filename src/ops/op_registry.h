@@ -1,0 +1,39 @@
+/* op_registry.h - looking up operators, reading attributes, inferring. */
+#ifndef SB_OPS_OP_REGISTRY_H
+#define SB_OPS_OP_REGISTRY_H
+
+#include "graph/op.h"
+
+/* The row, or NULL if the operator is not known. */
+const sb_op_def *sb_op_find(const char *domain, const char *name);
+const sb_op_def *sb_op_of(const sb_node *node);
+/* All rows, sorted by domain, then name. */
+const sb_op_def *const *sb_op_all(size_t *n);
+
+/* Reads the attributes of `node` by the row's table into `out`, which has
+ * row->attrs_size bytes.  Wrong type or missing: SB_BAD_MODEL. */
+SB_MUST_USE sb_status sb_op_read_attrs(sb_ctx *ctx, const sb_graph *graph,
+                                       const sb_node *node,
+                                       const sb_op_def *op, void *out);
+
+/* Checks arity, reads attributes, calls row->infer.  `in` has node->n_in
+ * entries (NULL: absent), `out` node->n_out.  Unknown operators leave
+ * everything unknown and are SB_OK. */
+SB_MUST_USE sb_status sb_op_infer(sb_ctx *ctx, const sb_graph *graph,
+                                  const sb_node *node,
+                                  const sb_fact *const *in, sb_fact *out);
+
+/* Infers dtype and shape of every value of the graph and its sub-graphs, in
+ * place, merging with what the file declares: a number beats a symbol, and two
+ * different numbers are SB_BAD_MODEL naming the value. */
+SB_MUST_USE sb_status sb_graph_infer(sb_graph *graph);
+
+/* The same without changing the graph, into an array of facts, one a value
+ * (with `content`, so that passes can fold shape arithmetic).  sb_free() it. */
+SB_MUST_USE sb_status sb_graph_infer_facts(sb_graph *graph, sb_fact **out);
+
+/* The lowest opset of the main domain in which every node of the graph means
+ * what it means to us (1 if it has none). */
+int64_t sb_graph_min_opset(const sb_graph *graph);
+
+#endif

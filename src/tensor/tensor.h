@@ -1,0 +1,114 @@
+/* tensor.h - shapes, buffers and tensors.
+ *
+ * sb_buf is the only reference-counted type: weights are shared by the file
+ * mapping, the graph, clones of the graph and plans.  sb_tensor is a plain
+ * value that points at elements; if `buf` is set the tensor holds one
+ * reference to it, otherwise the memory belongs to someone else (a plan's
+ * workspace, the caller). */
+#ifndef SB_TENSOR_TENSOR_H
+#define SB_TENSOR_TENSOR_H
+
+#include "base/arena.h"
+#include "tensor/dtype.h"
+
+enum { SB_MAX_RANK = 12, SB_ALIGN = 64 };
+
+/* ---- dimensions ---------------------------------------------------------
+ * A dimension is a number, or unknown, or a named unknown (symbol).  All three
+ * fit an int64: values below SB_DIM_KNOWN_MIN are not numbers. */
+typedef int64_t sb_dim;
+
+#define SB_DIM_UNKNOWN   INT64_MIN
+#define SB_DIM_KNOWN_MIN (INT64_MIN / 2)
+
+static inline bool sb_dim_known(sb_dim d)
+{
+    return d >= SB_DIM_KNOWN_MIN;
+}
+
+/* The i-th symbol of a graph as a dimension, and back (-1: not a symbol). */
+static inline sb_dim sb_dim_symbol(uint32_t i)
+{
+    return INT64_MIN + 1 + (int64_t)i;
+}
+
+static inline int64_t sb_dim_symbol_index(sb_dim d)
+{
+    return sb_dim_known(d) || d == SB_DIM_UNKNOWN ? -1 : d - INT64_MIN - 1;
+}
+
+/* Same number or same symbol. */
+static inline bool sb_dim_same(sb_dim a, sb_dim b)
+{
+    return a == b && a != SB_DIM_UNKNOWN;
+}
+
+typedef struct sb_shape {
+    int rank; /* -1: not even the rank is known */
+    sb_dim dim[SB_MAX_RANK];
+} sb_shape;
+
+bool sb_shape_known(const sb_shape *s); /* rank and all dimensions */
+bool sb_shape_same(const sb_shape *a, const sb_shape *b);
+
+/* ---- buffers ------------------------------------------------------------ */
+typedef struct sb_buf sb_buf;
+
+/* `size` bytes aligned to SB_ALIGN, zeroed. */
+SB_MUST_USE sb_status sb_buf_create(sb_ctx *ctx, size_t size, sb_buf **out);
+/* Wraps foreign memory; `release(user)` is called with the last reference
+ * (optional). */
+SB_MUST_USE sb_status sb_buf_wrap(sb_ctx *ctx, void *data, size_t size,
+                                  void (*release)(void *user), void *user,
+                                  sb_buf **out);
+sb_buf *sb_buf_ref(sb_buf *buf);
+void sb_buf_unref(sb_buf *buf); /* NULL is allowed */
+void *sb_buf_data(const sb_buf *buf);
+size_t sb_buf_size(const sb_buf *buf);
+
+/* ---- tensors ------------------------------------------------------------ */
+
+/* How elements lie in memory.  PLAIN is row-major.  BLOCKED keeps `block`
+ * channels (dimension 1) innermost: [N, C/b, D..., b], C padded up with
+ * zeros; only the executor and operators that say so see it. */
+typedef enum sb_layout { SB_LAYOUT_PLAIN, SB_LAYOUT_BLOCKED } sb_layout;
+
+struct sb_tensor {
+    sb_dtype dtype;
+    int rank;
+    int64_t dims[SB_MAX_RANK];
+    sb_layout layout;
+    int block;   /* channels per block when BLOCKED: 8 or 16 */
+    void *data;  /* NULL: not there yet */
+    sb_buf *buf; /* owner of data, or NULL if borrowed */
+};
+
+/* Elements; tensors in memory never overflow. */
+int64_t sb_tensor_count(const sb_tensor *t);
+/* Bytes of `data` as laid out (padding of blocked layouts included). */
+size_t sb_tensor_bytes(const sb_tensor *t);
+/* False if count or bytes overflow or a dimension is negative. */
+bool sb_tensor_size_ok(const sb_tensor *t);
+/* Product of dims[begin, end). */
+int64_t sb_dims_product(const int64_t *dims, int begin, int end);
+/* A plain tensor description without data. */
+sb_tensor sb_tensor_make(sb_dtype dtype, int rank, const int64_t *dims);
+/* Gives `t` fresh zeroed memory of its own. */
+SB_MUST_USE sb_status sb_tensor_alloc(sb_ctx *ctx, sb_tensor *t);
+/* Drops the reference to the buffer, if any. */
+void sb_tensor_drop(sb_tensor *t);
+/* Same elements, one more reference. */
+sb_tensor sb_tensor_share(const sb_tensor *t);
+/* Element i of an integral or float tensor as int64 / double. */
+int64_t sb_tensor_get_i64(const sb_tensor *t, int64_t i);
+double sb_tensor_get_f64(const sb_tensor *t, int64_t i);
+/* "f32[2,3,4]" into `out`, always terminated; returns out. */
+const char *sb_tensor_describe(const sb_tensor *t, char *out, size_t size);
+
+/* Elements of a string tensor: data points at `count` of these. */
+typedef struct sb_bytes {
+    const char *data; /* NUL-terminated beyond `len` */
+    size_t len;
+} sb_bytes;
+
+#endif
