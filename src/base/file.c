@@ -1,5 +1,5 @@
 /* Files: mmap in, write-fsync-rename out. */
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE
 #include "base/file.h"
 
 #include <errno.h>
