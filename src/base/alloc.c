@@ -56,7 +56,7 @@ static void *resize(sb_ctx *ctx, void *ptr, size_t size)
     return p;
 }
 
-void *sb_alloc(sb_ctx *ctx, size_t count, size_t size)
+void *sb_alloc_raw(sb_ctx *ctx, size_t count, size_t size)
 {
     size_t bytes = 0;
 
@@ -65,9 +65,15 @@ void *sb_alloc(sb_ctx *ctx, size_t count, size_t size)
                       count, size);
         return NULL;
     }
-    void *p = resize(ctx, NULL, bytes);
+    return resize(ctx, NULL, bytes);
+}
+
+void *sb_alloc(sb_ctx *ctx, size_t count, size_t size)
+{
+    void *p = sb_alloc_raw(ctx, count, size);
+
     if (p)
-        memset(p, 0, bytes);
+        memset(p, 0, count * size);
     return p;
 }
 

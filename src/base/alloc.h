@@ -11,6 +11,9 @@
  * A zero-sized request gives a valid pointer. */
 void *sb_alloc(sb_ctx *ctx, size_t count, size_t size);
 
+/* The same, not zeroed: for big buffers that are written before read. */
+void *sb_alloc_raw(sb_ctx *ctx, size_t count, size_t size);
+
 /* Frees; NULL is allowed. */
 void sb_free(sb_ctx *ctx, void *ptr);
 

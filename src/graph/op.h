@@ -100,6 +100,10 @@ struct sb_kernel {
     sb_tensor *const *in; /* NULL where absent; implicit inputs follow n_in */
     sb_tensor *const *out; /* NULL where nobody asks for the output */
     void *state;
+    /* Set by prepare(): bit i says that constant input i was packed into
+     * `state` and its elements are not read again, so that the executor may
+     * drop its copy. */
+    uint32_t packed;
     size_t scratch_size;
     void *scratch;
     const sb_kernel_host *host;

@@ -152,8 +152,9 @@ static sb_status broadcast_all(sb_infer *in, sb_dtype dtype)
 
     for (uint32_t i = 0; i < in->n_in; i++)
         if (in->in[i] && !sb_shape_broadcast(&shape, &in->in[i]->type.shape))
-            return sb_infer_fail(in, "input %u does not broadcast with the "
-                                     "inputs before it",
+            return sb_infer_fail(in,
+                                 "input %u does not broadcast with the "
+                                 "inputs before it",
                                  i);
     sb_infer_set(in, 0, dtype, &shape);
     return SB_OK;
@@ -178,8 +179,7 @@ sb_status sb_infer_axis(const sb_infer *in, int64_t axis, int rank, int *out)
     return SB_OK;
 }
 
-int64_t sb_infer_ints(const sb_infer *in, uint32_t i, int64_t *out,
-                      int64_t max)
+int64_t sb_infer_ints(const sb_infer *in, uint32_t i, int64_t *out, int64_t max)
 {
     const sb_fact *f = sb_infer_in(in, i);
 

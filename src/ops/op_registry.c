@@ -113,7 +113,8 @@ sb_status sb_op_read_attrs(sb_ctx *ctx, const sb_graph *graph,
     return SB_OK;
 }
 
-/* ---- opset ---------------------------------------------------------------- */
+/* ---- opset ----------------------------------------------------------------
+ */
 
 int64_t sb_graph_min_opset(const sb_graph *graph)
 {

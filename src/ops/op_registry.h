@@ -23,9 +23,18 @@ SB_MUST_USE sb_status sb_op_infer(sb_ctx *ctx, const sb_graph *graph,
                                   const sb_node *node,
                                   const sb_fact *const *in, sb_fact *out);
 
+/* What a tensor with data tells: type, constant, content. */
+sb_fact sb_fact_of(const sb_tensor *t);
+/* Nothing is known. */
+sb_fact sb_fact_unknown(void);
+
+/* Largest attrs_size of any row; such structs live on the stack. */
+enum { SB_ATTRS_MAX = 512 };
+
 /* Infers dtype and shape of every value of the graph and its sub-graphs, in
- * place, merging with what the file declares: a number beats a symbol, and two
- * different numbers are SB_BAD_MODEL naming the value. */
+ * place, merging with what the file declares: a number beats a symbol.  Where
+ * both are numbers and differ, the inferred one wins and a warning names the
+ * value: exporters leave stale annotations behind. */
 SB_MUST_USE sb_status sb_graph_infer(sb_graph *graph);
 
 /* The same without changing the graph, into an array of facts, one a value

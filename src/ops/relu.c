@@ -15,8 +15,10 @@ static sb_status relu_forward(sb_kernel *k)
 const sb_op_def sb_op_relu = {
     .name = "Relu",
     .since = 6,
-    .in_min = 1, .in_max = 1,
-    .out_min = 1, .out_max = 1,
+    .in_min = 1,
+    .in_max = 1,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_F32 | SB_OP_INPLACE | SB_OP_ELEMENTWISE,
     .infer = sb_infer_same,
     .forward = relu_forward,
