@@ -19,8 +19,7 @@ typedef struct sb_exec_options {
 
 /* Borrows the graph, which must not change while the executor lives. */
 SB_MUST_USE sb_status sb_exec_create(sb_ctx *ctx, const sb_graph *graph,
-                                     const sb_exec_options *opt,
-                                     sb_exec **out);
+                                     const sb_exec_options *opt, sb_exec **out);
 void sb_exec_free(sb_exec *exec);
 
 /* `inputs`: one per graph input.  `captured`: one per capture of a sub-graph

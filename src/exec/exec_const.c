@@ -1,0 +1,58 @@
+/* Constants as kernels want them: aligned to their element size, and in f32
+ * where the operator computes so.  Weights that need neither stay where the
+ * file mapping has them. */
+#include "exec/plan.h"
+
+#include <stdint.h>
+#include <string.h>
+
+bool const_aligned(const sb_tensor *t)
+{
+    size_t size = sb_dtype_size(t->dtype);
+
+    if (t->dtype == SB_DTYPE_STRING)
+        size = _Alignof(sb_bytes);
+    return size <= 1 || (uintptr_t)t->data % size == 0;
+}
+
+sb_status const_copy(sb_ctx *ctx, const sb_tensor *from, sb_dtype dtype,
+                     sb_tensor *out)
+{
+    sb_tensor t = sb_tensor_make(dtype, from->rank, from->dims);
+
+    SB_TRY(sb_tensor_alloc(ctx, &t));
+    if (dtype == from->dtype)
+        memcpy(t.data, from->data, sb_tensor_bytes(from));
+    else
+        sb_convert(from->dtype, from->data, dtype, t.data,
+                   (size_t)sb_tensor_count(from));
+    *out = t;
+    return SB_OK;
+}
+
+sb_status exec_const(sb_exec *exec, sb_value_id v, bool as_f32,
+                     const sb_tensor **out)
+{
+    const_entry *e = &exec->consts[v];
+
+    if (!e->aligned.data) {
+        const sb_tensor *t = &sb_graph_value(exec->graph, v)->constant;
+        if (const_aligned(t))
+            e->aligned = sb_tensor_share(t);
+        else
+            SB_TRY(const_copy(exec->ctx, t, t->dtype, &e->aligned));
+    }
+    if (as_f32 && !e->f32.data)
+        SB_TRY(const_copy(exec->ctx, &e->aligned, SB_DTYPE_F32, &e->f32));
+    *out = as_f32 ? &e->f32 : &e->aligned;
+    return SB_OK;
+}
+
+void exec_const_drop(sb_exec *exec, sb_value_id v)
+{
+    const_entry *e = &exec->consts[v];
+
+    sb_tensor_drop(&e->aligned);
+    sb_tensor_drop(&e->f32);
+    *e = (const_entry){0};
+}

@@ -1,0 +1,130 @@
+/* plan.h - private to exec: slots, steps, plans.
+ *
+ * A slot is one piece of memory that kernels see as a tensor: the place of a
+ * graph value, or a temporary of one step.  A step is one node ready to run.
+ * Slots and steps live in the plan's arena at fixed addresses, because kernels
+ * keep pointers to their tensors. */
+#ifndef SB_EXEC_PLAN_H
+#define SB_EXEC_PLAN_H
+
+#include "exec/exec.h"
+
+typedef enum slot_kind {
+    SLOT_EMPTY,   /* not made (yet) */
+    SLOT_CONST,   /* elements known before the run */
+    SLOT_GIVEN,   /* graph input or capture: shape known, data comes at a run */
+    SLOT_STATIC,  /* shape known, memory in the workspace */
+    SLOT_DYNAMIC, /* shape known only at the run, memory of its own */
+} slot_kind;
+
+typedef struct slot slot;
+struct slot {
+    sb_tensor t;
+    slot_kind kind;
+    slot *root;           /* whose memory this is; itself if its own */
+    uint32_t first, last; /* positions between which the memory is in use */
+    size_t bytes, offset; /* in the workspace, if STATIC and its own root */
+    sb_buf *store;        /* memory of a DYNAMIC slot: grows, never shrinks */
+    slot *next;           /* all slots of the plan */
+};
+
+typedef struct conversion {
+    slot *from, *to;
+} conversion;
+
+typedef struct step {
+    sb_kernel k;
+    sb_exec *exec;
+    uint32_t position; /* in the order of nodes: its time */
+    bool dynamic;
+    slot **in;                  /* explicit, then implicit; NULL: absent */
+    slot **out;                 /* NULL: absent */
+    sb_tensor **k_in, **k_out;  /* what k.in and k.out point at */
+    conversion *before, *after; /* to and from f32 */
+    size_t n_before, n_after;
+    slot *scratch;
+    sb_fact *facts; /* room for inputs and outputs, if dynamic */
+    const sb_fact **in_facts;
+    sb_exec **bodies; /* executors of sub-graphs, made at first use */
+    size_t n_bodies;
+} step;
+
+struct sb_plan {
+    sb_exec *exec;
+    sb_arena arena;
+    slot **values; /* one a graph value */
+    slot *slots;   /* list of all */
+    step **steps;
+    size_t n_steps;
+    sb_value_id *folded; /* values computed while planning, for dumps */
+    size_t n_folded;
+    void *workspace; /* as allocated */
+    char *base;      /* aligned */
+    size_t workspace_size;
+    sb_tensor *key; /* shapes this plan is for: inputs, then captures; rank
+                       -1 where a default stands in */
+    uint64_t used;  /* time of the last run, for eviction */
+};
+
+/* A constant of the graph as kernels want it. */
+typedef struct const_entry {
+    sb_tensor aligned; /* data NULL: not made */
+    sb_tensor f32;     /* data NULL: not made */
+    bool folded;       /* computed, not in the file */
+} const_entry;
+
+struct sb_exec {
+    sb_ctx *ctx;
+    const sb_graph *graph;
+    sb_exec_options opt;
+    sb_node_id *order;
+    size_t n_order;
+    bool *needed;        /* by node ID: some output depends on it */
+    uint32_t *last_use;  /* by value: position of the last needed consumer */
+    const_entry *consts; /* by value */
+    sb_plan **plans;
+    size_t n_plans, cap_plans;
+    sb_plan *last; /* plan of the last run */
+    uint64_t clock;
+};
+
+enum { PLANS_MOST = 16 };
+#define POSITION_END UINT32_MAX /* after the last node: outputs live on */
+
+/* plan_build.c */
+SB_MUST_USE sb_status plan_build(sb_exec *exec, const sb_tensor *const *inputs,
+                                 const sb_tensor *const *captured,
+                                 sb_plan **out);
+void plan_free(sb_plan *plan);
+
+/* plan_memory.c: gives every STATIC slot its place and allocates. */
+SB_MUST_USE sb_status plan_memory(sb_plan *plan);
+
+/* step.c */
+SB_MUST_USE sb_status step_create(sb_arena *arena, sb_exec *exec,
+                                  const sb_node *node, step **out);
+SB_MUST_USE sb_status slot_create(sb_arena *arena, slot **list, slot **out);
+void slot_free(slot *s);
+/* Shape and memory for a dynamic slot. */
+SB_MUST_USE sb_status slot_resize(sb_ctx *ctx, slot *s, const sb_tensor *like);
+SB_MUST_USE sb_status step_run(step *st);
+void step_release(step *st);
+/* Kernels of this operator want f32 where the value is another float type. */
+bool step_converts(const sb_op_def *op, sb_dtype dtype);
+/* Fails unless the operator is known and can run. */
+SB_MUST_USE sb_status step_check_runnable(sb_ctx *ctx, const sb_graph *graph,
+                                          const sb_node *node);
+
+/* exec_const.c: the constant `v` (of the graph, or folded) ready for kernels;
+ * borrowed from the executor. */
+SB_MUST_USE sb_status exec_const(sb_exec *exec, sb_value_id v, bool as_f32,
+                                 const sb_tensor **out);
+/* Forgets copies that every kernel has packed. */
+void exec_const_drop(sb_exec *exec, sb_value_id v);
+/* Is the address right for the element type? */
+bool const_aligned(const sb_tensor *t);
+/* A copy with memory of its own, converted if `dtype` differs. */
+SB_MUST_USE sb_status const_copy(sb_ctx *ctx, const sb_tensor *from,
+                                 sb_dtype dtype, sb_tensor *out);
+
+#endif

@@ -1,0 +1,510 @@
+/* From a graph and concrete input shapes to a list of steps.
+ *
+ * One walk over the nodes in order.  What can be computed now is computed now
+ * (weights behind DequantizeLinear, shape arithmetic); what has a known shape
+ * becomes a static step; the rest becomes a dynamic step that finds its shapes
+ * at the run.  Then lifetimes turn into places in one workspace. */
+#include "exec/plan.h"
+
+#include <string.h>
+
+typedef struct builder {
+    sb_exec *exec;
+    sb_plan *plan;
+    uint32_t position;
+    sb_fact *facts; /* room for one node: inputs, then outputs */
+    const sb_fact **ins;
+} builder;
+
+/* A folded result may be this much larger than what it came from. */
+enum { FOLD_BYTES = 1 << 20, FOLD_FACTOR = 4 };
+
+/* ---- slots --------------------------------------------------------------- */
+
+static sb_status new_slot(builder *b, slot_kind kind, const sb_tensor *like,
+                          uint32_t first, uint32_t last, slot **out)
+{
+    slot *s = NULL;
+
+    SB_TRY(slot_create(&b->plan->arena, &b->plan->slots, &s));
+    s->kind = kind;
+    s->t = *like;
+    s->t.buf = NULL;
+    s->t.data = NULL;
+    s->first = first;
+    s->last = last;
+    *out = s;
+    return SB_OK;
+}
+
+/* The slot of a value; constants of the graph get theirs at first use. */
+static sb_status slot_of(builder *b, sb_value_id v, slot **out)
+{
+    slot **place = &b->plan->values[v];
+    const sb_tensor *t = NULL;
+
+    if (!*place) {
+        SB_TRY(exec_const(b->exec, v, false, &t));
+        SB_TRY(new_slot(b, SLOT_CONST, t, 0, 0, place));
+        (*place)->t.data = t->data;
+    }
+    *out = *place;
+    return SB_OK;
+}
+
+static bool shape_known_now(const slot *s)
+{
+    return s->kind != SLOT_DYNAMIC;
+}
+
+/* ---- folding --------------------------------------------------------------
+ */
+
+/* Does the value hold for every plan of the executor? */
+static bool is_exec_const(const builder *b, sb_value_id v)
+{
+    return b->exec->consts[v].folded ||
+           (sb_graph_value(b->exec->graph, v)->is_constant &&
+            !sb_graph_value(b->exec->graph, v)->is_input);
+}
+
+static bool can_fold(const step *st)
+{
+    const sb_op_def *op = st->k.op;
+    uint32_t n = st->k.node->n_in + st->k.node->n_implicit;
+
+    if (op->flags & SB_OP_IMPURE)
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        const slot *s = st->in[i];
+        bool shape_is_enough = i == 0 && (op->flags & SB_OP_SHAPE_ONLY);
+        if (s && s->kind != SLOT_CONST &&
+            !(shape_is_enough && shape_known_now(s)))
+            return false;
+    }
+    return true;
+}
+
+/* Not where a small input would become a huge constant. */
+static bool worth_folding(const step *st, const sb_fact *outs)
+{
+    size_t in_bytes = 0, out_bytes = 0;
+
+    for (uint32_t i = 0; i < st->k.n_in; i++)
+        if (st->in[i])
+            in_bytes += sb_tensor_bytes(&st->in[i]->t);
+    for (uint32_t i = 0; i < st->k.n_out; i++) {
+        const sb_type *type = &outs[i].type;
+        if (type->dtype == SB_DTYPE_NONE || !sb_shape_known(&type->shape))
+            continue;
+        sb_tensor t =
+            sb_tensor_make(type->dtype, type->shape.rank, type->shape.dim);
+        if (!sb_tensor_size_ok(&t))
+            return false;
+        out_bytes += sb_tensor_bytes(&t);
+    }
+    return out_bytes <= FOLD_BYTES || out_bytes / FOLD_FACTOR <= in_bytes;
+}
+
+/* Keeps a computed tensor: with the executor if it holds for all plans, else
+ * with this plan.  Takes the reference of `t`. */
+static sb_status keep_folded(builder *b, sb_value_id v, sb_tensor *t,
+                             bool for_all)
+{
+    slot *s = NULL;
+    sb_status status = new_slot(b, SLOT_CONST, t, 0, 0, &s);
+
+    if (status != SB_OK) {
+        sb_tensor_drop(t);
+        return status;
+    }
+    if (for_all) {
+        b->exec->consts[v].aligned = *t;
+        b->exec->consts[v].folded = true;
+        s->t.data = t->data;
+    } else {
+        s->t = *t; /* the slot owns the reference */
+    }
+    b->plan->values[v] = s;
+    b->plan->folded[b->plan->n_folded++] = v;
+    return SB_OK;
+}
+
+static sb_status fold(builder *b, const sb_node *node, const step *st)
+{
+    sb_ctx *ctx = b->exec->ctx;
+    uint32_t n = node->n_in + node->n_implicit;
+    const sb_tensor **ins = sb_alloc(ctx, n + 1, sizeof *ins);
+    sb_tensor *outs = sb_alloc(ctx, node->n_out, sizeof *outs);
+    bool for_all = !(st->k.op->flags & SB_OP_SHAPE_ONLY);
+    sb_status status = ins && outs ? SB_OK : SB_NO_MEMORY;
+
+    for (uint32_t i = 0; i < n && status == SB_OK; i++) {
+        ins[i] = st->in[i] ? &st->in[i]->t : NULL;
+        if (st->in[i] && !is_exec_const(b, node->inputs[i]))
+            for_all = false;
+    }
+    if (status == SB_OK)
+        status = sb_exec_eval(ctx, b->exec->graph, node, ins, outs);
+    bool evaluated = status == SB_OK;
+    for (uint32_t i = 0; evaluated && i < node->n_out; i++) {
+        if (node->outputs[i] == SB_NONE || status != SB_OK)
+            sb_tensor_drop(&outs[i]);
+        else
+            status = keep_folded(b, node->outputs[i], &outs[i], for_all);
+    }
+    sb_free(ctx, ins);
+    sb_free(ctx, outs);
+    return status;
+}
+
+/* A result of an earlier plan that holds for this one too. */
+static sb_status reuse_folded(builder *b, const sb_node *node, bool *done)
+{
+    *done = true;
+    for (uint32_t i = 0; i < node->n_out; i++)
+        if (node->outputs[i] != SB_NONE &&
+            !b->exec->consts[node->outputs[i]].folded)
+            *done = false;
+    for (uint32_t i = 0; *done && i < node->n_out; i++) {
+        slot *s = NULL;
+        if (node->outputs[i] == SB_NONE)
+            continue;
+        SB_TRY(slot_of(b, node->outputs[i], &s));
+        b->plan->folded[b->plan->n_folded++] = node->outputs[i];
+    }
+    return SB_OK;
+}
+
+/* ---- static and dynamic steps ----------------------------------------------
+ */
+
+static sb_status make_outputs(builder *b, const sb_node *node, step *st,
+                              const sb_fact *outs)
+{
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        sb_value_id v = node->outputs[i];
+        const sb_type *type = &outs[i].type;
+        bool known = type->dtype != SB_DTYPE_NONE &&
+                     sb_shape_known(&type->shape) &&
+                     !(st->k.op->flags & SB_OP_DATA_SHAPE);
+        if (v == SB_NONE)
+            continue;
+        sb_tensor like = {.dtype = type->dtype};
+        if (known) {
+            like =
+                sb_tensor_make(type->dtype, type->shape.rank, type->shape.dim);
+            if (!sb_tensor_size_ok(&like))
+                return sb_fail(b->exec->ctx, SB_BAD_MODEL,
+                               "node '%s' (%s): output %u is too large",
+                               sb_node_label(b->exec->graph, node), node->op,
+                               i);
+        } else {
+            st->dynamic = true;
+        }
+        uint32_t last = b->exec->last_use[v];
+        SB_TRY(new_slot(b, known ? SLOT_STATIC : SLOT_DYNAMIC, &like,
+                        b->position, last < b->position ? b->position : last,
+                        &b->plan->values[v]));
+        st->out[i] = b->plan->values[v];
+    }
+    return SB_OK;
+}
+
+static bool only_this_input(const step *st, const slot *root)
+{
+    uint32_t n = st->k.node->n_in + st->k.node->n_implicit;
+
+    for (uint32_t i = 1; i < n; i++)
+        if (st->in[i] && st->in[i] != st->in[0] && st->in[i]->root == root)
+            return false;
+    return true;
+}
+
+/* Lets output 0 lie where input 0 lies: a view always, a result in place when
+ * nobody reads the input any more. */
+static void share_memory(builder *b, step *st)
+{
+    uint32_t flags = st->k.op->flags;
+    slot *x = st->in[0], *y = st->out[0];
+
+    if (!(flags & (SB_OP_VIEW | SB_OP_INPLACE)) || !x || !y || st->dynamic ||
+        x->kind == SLOT_DYNAMIC || step_converts(st->k.op, x->t.dtype) ||
+        sb_tensor_bytes(&x->t) != sb_tensor_bytes(&y->t))
+        return;
+    slot *root = x->root;
+    if (flags & SB_OP_VIEW) {
+        y->root = root;
+        y->t.data = x->t.data; /* of a constant; NULL otherwise */
+        if (root->kind == SLOT_STATIC && root->last < y->last)
+            root->last = y->last;
+    } else if (root->kind == SLOT_STATIC && root->last == b->position &&
+               only_this_input(st, root)) {
+        y->root = root;
+        root->last = y->last;
+    }
+}
+
+/* Input i as the kernel sees it, through a temporary in f32 if need be. */
+static sb_status connect_input(builder *b, step *st, uint32_t i)
+{
+    slot *s = st->in[i];
+
+    if (!s)
+        return SB_OK;
+    st->k_in[i] = &s->t;
+    if (i >= st->k.n_in || !step_converts(st->k.op, s->t.dtype))
+        return SB_OK;
+    sb_tensor like = s->t;
+    like.dtype = SB_DTYPE_F32;
+    slot *temp = NULL;
+    sb_value_id v = st->k.node->inputs[i];
+    if (s->kind == SLOT_CONST && is_exec_const(b, v) && !st->dynamic) {
+        const sb_tensor *c = NULL;
+        SB_TRY(exec_const(b->exec, v, true, &c));
+        SB_TRY(new_slot(b, SLOT_CONST, &like, 0, 0, &temp));
+        temp->t.data = c->data;
+    } else {
+        SB_TRY(new_slot(b, st->dynamic ? SLOT_DYNAMIC : SLOT_STATIC, &like,
+                        b->position, b->position, &temp));
+        st->before[st->n_before++] = (conversion){s, temp};
+    }
+    st->k_in[i] = &temp->t;
+    return SB_OK;
+}
+
+static sb_status connect_output(builder *b, step *st, uint32_t i)
+{
+    slot *s = st->out[i];
+
+    if (!s)
+        return SB_OK;
+    st->k_out[i] = &s->t;
+    if ((st->k.op->flags & SB_OP_DATA_SHAPE) ||
+        !step_converts(st->k.op, s->t.dtype))
+        return SB_OK;
+    sb_tensor like = s->t;
+    like.dtype = SB_DTYPE_F32;
+    slot *temp = NULL;
+    SB_TRY(new_slot(b, st->dynamic ? SLOT_DYNAMIC : SLOT_STATIC, &like,
+                    b->position, b->position, &temp));
+    st->after[st->n_after++] = (conversion){temp, s};
+    st->k_out[i] = &temp->t;
+    return SB_OK;
+}
+
+static sb_status prepare(builder *b, step *st)
+{
+    sb_kernel *k = &st->k;
+
+    if (st->dynamic) {
+        size_t n = (size_t)k->n_in + k->n_out;
+        st->facts = sb_arena_alloc(&b->plan->arena, n, sizeof *st->facts);
+        st->in_facts =
+            sb_arena_alloc(&b->plan->arena, k->n_in + 1, sizeof(sb_fact *));
+        if (!st->facts || !st->in_facts)
+            return SB_NO_MEMORY;
+        return new_slot(b, SLOT_DYNAMIC, &(sb_tensor){0}, 0, 0, &st->scratch);
+    }
+    if (k->op->prepare)
+        SB_TRY(k->op->prepare(k));
+    if (k->scratch_size == 0)
+        return SB_OK;
+    sb_tensor like =
+        sb_tensor_make(SB_DTYPE_U8, 1, &(int64_t){(int64_t)k->scratch_size});
+    return new_slot(b, SLOT_STATIC, &like, b->position, b->position,
+                    &st->scratch);
+}
+
+static sb_status finish_step(builder *b, const sb_node *node, step *st,
+                             const sb_fact *outs)
+{
+    uint32_t n = node->n_in + node->n_implicit;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (st->in[i] && st->in[i]->kind == SLOT_DYNAMIC)
+            st->dynamic = true;
+    SB_TRY(make_outputs(b, node, st, outs));
+    share_memory(b, st);
+    for (uint32_t i = 0; i < n; i++)
+        SB_TRY(connect_input(b, st, i));
+    for (uint32_t i = 0; i < node->n_out; i++)
+        SB_TRY(connect_output(b, st, i));
+    return prepare(b, st);
+}
+
+/* Facts for inference; unknown where the shape comes only at the run. */
+static void gather_facts(builder *b, const step *st)
+{
+    for (uint32_t i = 0; i < st->k.n_in; i++) {
+        const slot *s = st->in[i];
+        b->ins[i] = NULL;
+        if (!s)
+            continue;
+        b->facts[i] = sb_fact_unknown();
+        if (shape_known_now(s)) {
+            sb_tensor t = s->t;
+            if (s->kind != SLOT_CONST)
+                t.data = NULL;
+            b->facts[i] = sb_fact_of(&t);
+            if (s->kind == SLOT_CONST)
+                b->facts[i].constant = &s->t;
+        } else {
+            b->facts[i].type.dtype = s->t.dtype;
+        }
+        b->ins[i] = &b->facts[i];
+    }
+}
+
+static sb_status add_node(builder *b, const sb_node *node)
+{
+    sb_exec *exec = b->exec;
+    uint32_t n = node->n_in + node->n_implicit;
+    sb_fact *outs = b->facts + node->n_in;
+    step *st = NULL;
+    bool reused = false;
+
+    SB_TRY(step_check_runnable(exec->ctx, exec->graph, node));
+    SB_TRY(reuse_folded(b, node, &reused));
+    if (reused)
+        return SB_OK;
+    SB_TRY(step_create(&b->plan->arena, exec, node, &st));
+    for (uint32_t i = 0; i < n; i++)
+        if (node->inputs[i] != SB_NONE)
+            SB_TRY(slot_of(b, node->inputs[i], &st->in[i]));
+    gather_facts(b, st);
+    SB_TRY(sb_op_infer(exec->ctx, exec->graph, node, b->ins, outs));
+    if (can_fold(st) && worth_folding(st, outs))
+        return fold(b, node, st);
+    st->position = b->position;
+    b->plan->steps[b->plan->n_steps++] = st;
+    return finish_step(b, node, st, outs);
+}
+
+/* ---- the plan ---------------------------------------------------------------
+ */
+
+static sb_status add_all_given(builder *b, const sb_tensor *const *inputs,
+                               const sb_tensor *const *captured)
+{
+    const sb_graph *g = b->exec->graph;
+    sb_plan *plan = b->plan;
+    size_t n = g->n_inputs + g->n_captures;
+
+    plan->key = sb_arena_alloc(&plan->arena, n + 1, sizeof *plan->key);
+    if (!plan->key)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        bool input = i < g->n_inputs;
+        const sb_tensor *t = input ? inputs[i] : captured[i - g->n_inputs];
+        plan->key[i] = (sb_tensor){.rank = -1};
+        if (!t) /* the default of an optional input stands */
+            continue;
+        plan->key[i] = *t;
+        plan->key[i].buf = NULL;
+        plan->key[i].data = NULL;
+        sb_value_id v = input ? g->inputs[i] : g->captures[i - g->n_inputs];
+        SB_TRY(new_slot(b, SLOT_GIVEN, t, 0, POSITION_END, &plan->values[v]));
+    }
+    return SB_OK;
+}
+
+/* Copies of constants that all kernels have packed are dropped again. */
+static sb_status drop_packed(builder *b)
+{
+    sb_exec *exec = b->exec;
+    const sb_graph *g = exec->graph;
+    bool *keep = sb_alloc(exec->ctx, g->n_values + 1, sizeof *keep);
+
+    if (!keep)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < g->n_outputs; i++)
+        keep[g->outputs[i]] = true;
+    for (size_t p = 0; p <= exec->n_plans; p++) {
+        const sb_plan *plan = p < exec->n_plans ? exec->plans[p] : b->plan;
+        for (size_t i = 0; i < plan->n_steps; i++) {
+            const step *st = plan->steps[i];
+            const sb_node *node = st->k.node;
+            for (uint32_t j = 0; j < node->n_in + node->n_implicit; j++)
+                if (node->inputs[j] != SB_NONE &&
+                    (j >= 32 || !(st->k.packed >> j & 1)))
+                    keep[node->inputs[j]] = true;
+        }
+    }
+    for (sb_value_id v = 0; v < g->n_values; v++)
+        if (!keep[v] && exec->consts[v].aligned.data)
+            exec_const_drop(exec, v);
+    sb_free(exec->ctx, keep);
+    return SB_OK;
+}
+
+static sb_status build(builder *b, const sb_tensor *const *inputs,
+                       const sb_tensor *const *captured)
+{
+    sb_exec *exec = b->exec;
+    const sb_graph *g = exec->graph;
+    sb_plan *plan = b->plan;
+    sb_arena *arena = &plan->arena;
+    size_t most = 1;
+    slot *unused = NULL;
+
+    plan->values = sb_arena_alloc(arena, g->n_values + 1, sizeof(slot *));
+    plan->steps = sb_arena_alloc(arena, exec->n_order + 1, sizeof(step *));
+    plan->folded = sb_arena_alloc(arena, g->n_values + 1, sizeof *plan->folded);
+    for (size_t i = 0; i < exec->n_order; i++) {
+        const sb_node *node = sb_graph_node(g, exec->order[i]);
+        size_t n = (size_t)node->n_in + node->n_implicit + node->n_out;
+        most = n > most ? n : most;
+    }
+    b->facts = sb_arena_alloc(arena, most, sizeof *b->facts);
+    b->ins = sb_arena_alloc(arena, most, sizeof *b->ins);
+    if (!plan->values || !plan->steps || !plan->folded || !b->facts || !b->ins)
+        return SB_NO_MEMORY;
+    SB_TRY(add_all_given(b, inputs, captured));
+    for (size_t i = 0; i < exec->n_order; i++) {
+        SB_TRY(sb_ctx_poll(exec->ctx));
+        b->position = (uint32_t)i;
+        if (exec->needed[exec->order[i]])
+            SB_TRY(add_node(b, sb_graph_node(g, exec->order[i])));
+    }
+    for (size_t i = 0; i < g->n_outputs; i++)
+        SB_TRY(slot_of(b, g->outputs[i], &unused));
+    SB_TRY(plan_memory(plan));
+    for (size_t i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i]->scratch && !plan->steps[i]->dynamic)
+            plan->steps[i]->k.scratch = plan->steps[i]->scratch->t.data;
+    /* A dump wants to see everything that was computed. */
+    return exec->opt.dump ? SB_OK : drop_packed(b);
+}
+
+sb_status plan_build(sb_exec *exec, const sb_tensor *const *inputs,
+                     const sb_tensor *const *captured, sb_plan **out)
+{
+    sb_plan *plan = sb_alloc(exec->ctx, 1, sizeof *plan);
+
+    if (!plan)
+        return SB_NO_MEMORY;
+    plan->exec = exec;
+    sb_arena_init(&plan->arena, exec->ctx);
+    builder b = {.exec = exec, .plan = plan};
+    sb_status status = build(&b, inputs, captured);
+    if (status == SB_OK)
+        *out = plan;
+    else
+        plan_free(plan);
+    return status;
+}
+
+void plan_free(sb_plan *plan)
+{
+    if (!plan)
+        return;
+    sb_ctx *ctx = plan->exec->ctx;
+    for (size_t i = 0; i < plan->n_steps; i++)
+        step_release(plan->steps[i]);
+    for (slot *s = plan->slots; s; s = s->next)
+        slot_free(s);
+    sb_free(ctx, plan->workspace);
+    sb_arena_free(&plan->arena);
+    sb_free(ctx, plan);
+}

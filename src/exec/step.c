@@ -1,0 +1,308 @@
+/* One node ready to run.
+ *
+ * A static step only calls its kernel.  A dynamic step, whose shapes depend on
+ * data, infers, prepares, runs and releases at each run; the same path serves
+ * constant folding, where everything is known. */
+#include "exec/plan.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* ---- slots --------------------------------------------------------------- */
+
+sb_status slot_create(sb_arena *arena, slot **list, slot **out)
+{
+    slot *s = sb_arena_alloc(arena, 1, sizeof *s);
+
+    if (!s)
+        return SB_NO_MEMORY;
+    s->root = s;
+    if (list) {
+        s->next = *list;
+        *list = s;
+    }
+    *out = s;
+    return SB_OK;
+}
+
+void slot_free(slot *s)
+{
+    sb_tensor_drop(&s->t);
+    sb_buf_unref(s->store);
+    s->store = NULL;
+}
+
+sb_status slot_resize(sb_ctx *ctx, slot *s, const sb_tensor *like)
+{
+    if (!sb_tensor_size_ok(like))
+        return sb_fail(ctx, SB_NO_MEMORY, "a result is too large to address");
+    size_t bytes = sb_tensor_bytes(like);
+    if (!s->store || sb_buf_size(s->store) < bytes) {
+        sb_buf *bigger = NULL;
+        SB_TRY(sb_buf_create(ctx, bytes, &bigger));
+        sb_buf_unref(s->store);
+        s->store = bigger;
+    }
+    s->t = *like;
+    s->t.buf = NULL;
+    s->t.data = sb_buf_data(s->store);
+    return SB_OK;
+}
+
+/* ---- what kernels may ask of us -------------------------------------------
+ */
+
+static bool same_dims(const sb_tensor *a, const sb_tensor *b)
+{
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dims, b->dims, sizeof a->dims[0] * (size_t)a->rank) == 0;
+}
+
+/* Makes the output ready to be written: room in a dynamic slot, or a check
+ * that a planned one has the planned shape. */
+static sb_status provide_out(step *st, uint32_t i, const sb_tensor *like)
+{
+    slot *s = st->out[i];
+
+    if (!s)
+        return SB_OK;
+    if (s->kind == SLOT_DYNAMIC)
+        return slot_resize(st->k.ctx, s, like);
+    if (!same_dims(&s->t, like))
+        return sb_fail(st->k.ctx, SB_BAD_DATA,
+                       "node '%s' (%s): output %u has another shape than "
+                       "planned",
+                       sb_node_label(st->k.graph, st->k.node), st->k.node->op,
+                       i);
+    return SB_OK;
+}
+
+static sb_status host_resize_out(sb_kernel *k, uint32_t i, sb_dtype dtype,
+                                 int rank, const int64_t *dims)
+{
+    sb_tensor like = sb_tensor_make(dtype, rank, dims);
+
+    return i < k->n_out ? provide_out(k->host_data, i, &like) : SB_OK;
+}
+
+static sb_status host_run_body(sb_kernel *k, const sb_graph *body,
+                               const sb_tensor *const *inputs,
+                               const sb_tensor **outputs)
+{
+    step *st = k->host_data;
+    const sb_node *node = k->node;
+    size_t index = 0;
+    uint32_t first = node->n_in;
+
+    for (uint32_t a = 0; a < node->n_attrs; a++) {
+        const sb_attr *attr = &node->attrs[a];
+        size_t n = attr->type == SB_ATTR_GRAPH    ? 1
+                   : attr->type == SB_ATTR_GRAPHS ? attr->n
+                                                  : 0;
+        for (size_t i = 0; i < n; i++, index++) {
+            const sb_graph *g = attr->graphs[i];
+            if (g != body) {
+                first += (uint32_t)g->n_captures;
+                continue;
+            }
+            if (!st->bodies[index])
+                SB_TRY(sb_exec_create(k->ctx, body, &st->exec->opt,
+                                      &st->bodies[index]));
+            const sb_tensor *const *captured =
+                (const sb_tensor *const *)(k->in + first);
+            return sb_exec_run(st->bodies[index], inputs, captured, outputs);
+        }
+    }
+    return sb_fail(k->ctx, SB_BAD_ARG, "node '%s': not a body of this node",
+                   sb_node_label(k->graph, node));
+}
+
+static const sb_kernel_host host = {host_resize_out, host_run_body};
+
+/* ---- making -------------------------------------------------------------- */
+
+sb_status step_check_runnable(sb_ctx *ctx, const sb_graph *graph,
+                              const sb_node *node)
+{
+    const sb_op_def *op = sb_op_of(node);
+
+    if (op && op->forward)
+        return SB_OK;
+    return sb_fail(ctx, SB_UNSUPPORTED,
+                   "node '%s': operator %s%s%s cannot be run by this version",
+                   sb_node_label(graph, node), node->domain,
+                   node->domain[0] ? "::" : "", node->op);
+}
+
+bool step_converts(const sb_op_def *op, sb_dtype dtype)
+{
+    return (op->flags & SB_OP_F32) && sb_dtype_is_float(dtype) &&
+           dtype != SB_DTYPE_F32 && sb_dtype_get(dtype)->bits >= 8;
+}
+
+static size_t count_bodies(const sb_node *node)
+{
+    size_t n = 0;
+
+    for (uint32_t a = 0; a < node->n_attrs; a++)
+        n += node->attrs[a].type == SB_ATTR_GRAPH    ? 1
+             : node->attrs[a].type == SB_ATTR_GRAPHS ? node->attrs[a].n
+                                                     : 0;
+    return n;
+}
+
+sb_status step_create(sb_arena *arena, sb_exec *exec, const sb_node *node,
+                      step **out)
+{
+    const sb_op_def *op = sb_op_of(node);
+    size_t n_in = (size_t)node->n_in + node->n_implicit;
+    step *st = sb_arena_alloc(arena, 1, sizeof *st);
+    void *attrs = sb_arena_alloc(arena, 1, op->attrs_size + 1);
+
+    if (!st || !attrs)
+        return SB_NO_MEMORY;
+    SB_TRY(sb_op_read_attrs(exec->ctx, exec->graph, node, op, attrs));
+    st->k_in = sb_arena_alloc(arena, n_in + 1, sizeof(sb_tensor *));
+    st->k_out = sb_arena_alloc(arena, node->n_out, sizeof(sb_tensor *));
+    st->in = sb_arena_alloc(arena, n_in + 1, sizeof(slot *));
+    st->out = sb_arena_alloc(arena, node->n_out, sizeof(slot *));
+    st->before = sb_arena_alloc(arena, n_in + 1, sizeof *st->before);
+    st->after = sb_arena_alloc(arena, node->n_out, sizeof *st->after);
+    st->n_bodies = count_bodies(node);
+    st->bodies = sb_arena_alloc(arena, st->n_bodies + 1, sizeof(sb_exec *));
+    if (!st->k_in || !st->k_out || !st->in || !st->out || !st->before ||
+        !st->after || !st->bodies)
+        return SB_NO_MEMORY;
+    st->exec = exec;
+    st->k = (sb_kernel){
+        .ctx = exec->ctx,
+        .graph = exec->graph,
+        .node = node,
+        .op = op,
+        .attrs = attrs,
+        .n_in = node->n_in,
+        .n_out = node->n_out,
+        .in = st->k_in,
+        .out = st->k_out,
+        .host = &host,
+        .host_data = st,
+    };
+    *out = st;
+    return SB_OK;
+}
+
+static void release_state(sb_kernel *k)
+{
+    if (k->state && k->op->release)
+        k->op->release(k);
+    else
+        sb_free(k->ctx, k->state);
+    k->state = NULL;
+}
+
+void step_release(step *st)
+{
+    release_state(&st->k);
+    for (size_t i = 0; i < st->n_bodies; i++) {
+        sb_exec_free(st->bodies[i]);
+        st->bodies[i] = NULL;
+    }
+}
+
+/* ---- running ------------------------------------------------------------- */
+
+static void convert(const slot *from, slot *to)
+{
+    sb_convert(from->t.dtype, from->t.data, to->t.dtype, to->t.data,
+               (size_t)sb_tensor_count(&from->t));
+}
+
+/* Facts of all inputs with their data; then those of the outputs. */
+static sb_status infer_now(step *st)
+{
+    const sb_kernel *k = &st->k;
+    sb_fact *outs = st->facts + k->n_in;
+
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        st->in_facts[i] = NULL;
+        if (st->in[i]) {
+            st->facts[i] = sb_fact_of(&st->in[i]->t);
+            st->in_facts[i] = &st->facts[i];
+        }
+    }
+    SB_TRY(sb_op_infer(k->ctx, k->graph, k->node, st->in_facts, outs));
+    if (k->op->flags & SB_OP_DATA_SHAPE)
+        return SB_OK;
+    for (uint32_t i = 0; i < k->n_out; i++) {
+        const sb_type *type = &outs[i].type;
+        if (!st->out[i])
+            continue;
+        if (type->dtype == SB_DTYPE_NONE || !sb_shape_known(&type->shape))
+            return sb_fail(k->ctx, SB_UNSUPPORTED,
+                           "node '%s' (%s): cannot tell the shape of output "
+                           "%u",
+                           sb_node_label(k->graph, k->node), k->node->op, i);
+        sb_tensor like =
+            sb_tensor_make(type->dtype, type->shape.rank, type->shape.dim);
+        SB_TRY(provide_out(st, i, &like));
+    }
+    return SB_OK;
+}
+
+/* Temporaries of a dynamic step follow the shapes of this run. */
+static sb_status fit_temporaries(step *st)
+{
+    for (size_t i = 0; i < st->n_before; i++) {
+        sb_tensor like = st->before[i].from->t;
+        like.dtype = SB_DTYPE_F32;
+        SB_TRY(slot_resize(st->k.ctx, st->before[i].to, &like));
+    }
+    for (size_t i = 0; i < st->n_after; i++) {
+        sb_tensor like = st->after[i].to->t;
+        like.dtype = SB_DTYPE_F32;
+        SB_TRY(slot_resize(st->k.ctx, st->after[i].from, &like));
+    }
+    return SB_OK;
+}
+
+static sb_status run_dynamic(step *st)
+{
+    sb_kernel *k = &st->k;
+
+    SB_TRY(infer_now(st));
+    SB_TRY(fit_temporaries(st));
+    for (size_t i = 0; i < st->n_before; i++)
+        convert(st->before[i].from, st->before[i].to);
+    k->scratch_size = 0;
+    k->packed = 0;
+    if (k->op->prepare)
+        SB_TRY(k->op->prepare(k));
+    if (k->scratch_size) {
+        sb_tensor like = sb_tensor_make(SB_DTYPE_U8, 1,
+                                        &(int64_t){(int64_t)k->scratch_size});
+        SB_TRY(slot_resize(k->ctx, st->scratch, &like));
+        k->scratch = st->scratch->t.data;
+    }
+    return k->op->forward(k);
+}
+
+sb_status step_run(step *st)
+{
+    sb_kernel *k = &st->k;
+    sb_status status = SB_OK;
+
+    SB_TRY(sb_ctx_poll(k->ctx));
+    if (st->dynamic) {
+        status = run_dynamic(st);
+        release_state(k);
+    } else {
+        for (size_t i = 0; i < st->n_before; i++)
+            convert(st->before[i].from, st->before[i].to);
+        status = k->op->forward(k);
+    }
+    if (status != SB_OK)
+        return status;
+    for (size_t i = 0; i < st->n_after; i++)
+        convert(st->after[i].from, st->after[i].to);
+    return SB_OK;
+}
