@@ -1,0 +1,132 @@
+/* Concat: joins tensors along one axis. */
+#include "ops/move_util.h"
+#include "ops/strided_copy.h"
+
+typedef struct {
+    int64_t axis;
+} concat_attrs;
+
+static const sb_attr_def attrs[] = {
+    {"axis", SB_ATTR_INT, offsetof(concat_attrs, axis), .required = true},
+    {0},
+};
+
+/* The elements of small 1-d tensors that compute shapes. */
+static void concat_content(sb_infer *in)
+{
+    sb_shape all = {.rank = 0};
+
+    for (uint32_t i = 0; i < in->n_in; i++) {
+        sb_shape part = {0};
+        if (!in->in[i] || in->in[i]->type.shape.rank != 1 ||
+            !sb_fact_content(in->in[i], &part) ||
+            part.rank > SB_MAX_RANK - all.rank)
+            return;
+        for (int j = 0; j < part.rank; j++)
+            all.dim[all.rank++] = part.dim[j];
+    }
+    sb_infer_set_content(in, 0, &all);
+}
+
+/* Merges the dimensions of input i into `out`. */
+static sb_status concat_merge(const sb_infer *in, uint32_t i, int axis,
+                              sb_shape *out)
+{
+    const sb_shape *s = &in->in[i]->type.shape;
+
+    if (s->rank != out->rank)
+        return sb_infer_fail(in, "input %u has rank %d, input 0 rank %d", i,
+                             s->rank, out->rank);
+    for (int d = 0; d < s->rank; d++) {
+        if (d == axis) {
+            out->dim[d] = sb_dim_add(out->dim[d], s->dim[d]);
+        } else if (!sb_dim_known(out->dim[d])) {
+            if (sb_dim_known(s->dim[d]) || out->dim[d] == SB_DIM_UNKNOWN)
+                out->dim[d] = s->dim[d];
+        } else if (sb_dim_known(s->dim[d]) && s->dim[d] != out->dim[d]) {
+            return sb_infer_fail(
+                in, "dimension %d of input %u is %lld, want %lld", d, i,
+                (long long)s->dim[d], (long long)out->dim[d]);
+        }
+    }
+    return SB_OK;
+}
+
+static sb_status concat_infer(sb_infer *in)
+{
+    const concat_attrs *a = in->attrs;
+    sb_shape out = sb_shape_unknown();
+    bool all_ranks = true;
+    int axis = 0;
+
+    for (uint32_t i = 0; i < in->n_in; i++) {
+        if (!in->in[i])
+            return sb_infer_fail(in, "input %u is absent", i);
+        if (in->in[i]->type.dtype)
+            in->out[0].type.dtype = in->in[i]->type.dtype;
+        all_ranks = all_ranks && in->in[i]->type.shape.rank >= 0;
+        if (out.rank < 0)
+            out = sb_shape_of_rank(in->in[i]->type.shape.rank);
+    }
+    if (out.rank >= 0)
+        SB_TRY(sb_infer_axis(in, a->axis, out.rank, &axis));
+    if (all_ranks && out.rank >= 0) {
+        out.dim[axis] = 0;
+        for (uint32_t i = 0; i < in->n_in; i++)
+            SB_TRY(concat_merge(in, i, axis, &out));
+    }
+    in->out[0].type.shape = out;
+    concat_content(in);
+    return SB_OK;
+}
+
+/* Types must agree, or a later input would be read beyond its end. */
+static sb_status concat_prepare(sb_kernel *k)
+{
+    for (uint32_t i = 1; i < k->n_in; i++)
+        if (k->in[i]->dtype != k->in[0]->dtype)
+            return sb_kernel_fail(
+                k, SB_BAD_MODEL, "input %u is %s, input 0 is %s", i,
+                sb_dtype_name(k->in[i]->dtype), sb_dtype_name(k->in[0]->dtype));
+    return sb_move_prepare(k);
+}
+
+static sb_status concat_forward(sb_kernel *k)
+{
+    const concat_attrs *a = k->attrs;
+    sb_tensor *y = k->out[0];
+    int axis = sb_axis_norm(a->axis, y->rank);
+    size_t elem = sb_dtype_size(y->dtype);
+    int64_t outer = sb_dims_product(y->dims, 0, axis);
+    int64_t row = sb_dims_product(y->dims, axis, y->rank);
+    char *dst = y->data;
+
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        const sb_tensor *x = k->in[i];
+        int64_t part = sb_dims_product(x->dims, axis, x->rank);
+        sb_strided c = {.rank = 2,
+                        .elem = elem,
+                        .dims = {outer, part},
+                        .dst_stride = {row, 1},
+                        .src_stride = {part, 1}};
+        if (outer == 0 || part == 0)
+            continue;
+        sb_strided_copy(k->ctx, &c, dst, x->data);
+        dst += (size_t)part * elem;
+    }
+    return SB_OK;
+}
+
+const sb_op_def sb_op_concat = {
+    .name = "Concat",
+    .since = 4,
+    .in_min = 1,
+    .in_max = SB_ARITY_ANY,
+    .out_min = 1,
+    .out_max = 1,
+    .attrs_size = sizeof(concat_attrs),
+    .attrs = attrs,
+    .infer = concat_infer,
+    .prepare = concat_prepare,
+    .forward = concat_forward,
+};

@@ -1,0 +1,134 @@
+/* What the operators that move elements share. */
+#include "ops/move_util.h"
+
+#include <assert.h>
+#include <string.h>
+
+bool sb_fact_content(const sb_fact *f, sb_shape *out)
+{
+    const sb_tensor *t = f->constant;
+
+    if (t && sb_dtype_is_integral(t->dtype) && t->rank <= 1 &&
+        sb_tensor_count(t) <= SB_MAX_RANK) {
+        out->rank = (int)sb_tensor_count(t);
+        for (int i = 0; i < out->rank; i++) {
+            int64_t v = sb_tensor_get_i64(t, i); /* INT64_MIN is no dim */
+            out->dim[i] = sb_dim_known(v) ? v : SB_DIM_KNOWN_MIN;
+        }
+        return true;
+    }
+    if (f->content.rank >= 0) {
+        *out = f->content;
+        return true;
+    }
+    const sb_shape *s = &f->type.shape;
+    if (s->rank == 1 && s->dim[0] >= 0 && s->dim[0] <= SB_MAX_RANK) {
+        *out = sb_shape_of_rank((int)s->dim[0]);
+        return true;
+    }
+    return false;
+}
+
+bool sb_infer_content(const sb_infer *in, uint32_t i, sb_shape *out)
+{
+    const sb_fact *f = sb_infer_in(in, i);
+
+    return f && sb_fact_content(f, out);
+}
+
+void sb_infer_set_content(sb_infer *in, uint32_t i, const sb_shape *content)
+{
+    sb_type *t = &in->out[i].type;
+
+    if ((t->dtype == SB_DTYPE_I64 || t->dtype == SB_DTYPE_I32) &&
+        t->shape.rank >= 0 && t->shape.rank <= 1)
+        in->out[i].content = *content;
+}
+
+void sb_infer_set_rank(sb_infer *in, uint32_t i, int rank)
+{
+    sb_shape s = sb_shape_of_rank(rank);
+
+    sb_infer_set(in, i, in->in[0]->type.dtype, &s);
+}
+
+int64_t sb_infer_length(const sb_infer *in, uint32_t i)
+{
+    const sb_fact *f = sb_infer_in(in, i);
+
+    if (!f)
+        return -1;
+    if (f->constant)
+        return sb_tensor_count(f->constant);
+    const sb_shape *s = &f->type.shape;
+    return s->rank == 1 && s->dim[0] >= 0 ? s->dim[0] : -1;
+}
+
+sb_status sb_view_forward(sb_kernel *k)
+{
+    const sb_tensor *x = k->in[0];
+    sb_tensor *y = k->out[0];
+    size_t bytes = sb_tensor_bytes(x);
+
+    if (y->data != x->data && bytes)
+        memcpy(y->data, x->data, bytes);
+    return SB_OK;
+}
+
+sb_status sb_move_prepare(sb_kernel *k)
+{
+    const sb_tensor *x = k->in[0];
+
+    if (sb_dtype_size(x->dtype) == 0)
+        return sb_kernel_fail(k, SB_UNSUPPORTED,
+                              "elements of type %s cannot be moved",
+                              sb_dtype_name(x->dtype));
+    return SB_OK;
+}
+
+int sb_axis_norm(int64_t axis, int rank)
+{
+    assert(axis >= -rank && axis < rank);
+    return (int)(axis < 0 ? axis + rank : axis);
+}
+
+sb_status sb_index_check(const sb_kernel *k, int64_t index, int64_t n,
+                         int64_t *out)
+{
+    if (index < -n || index >= n)
+        return sb_kernel_fail(k, SB_BAD_DATA,
+                              "index %lld is outside [%lld, %lld)",
+                              (long long)index, (long long)-n, (long long)n);
+    *out = index < 0 ? index + n : index;
+    return SB_OK;
+}
+
+void sb_strides_of(int rank, const int64_t *dims, int64_t *strides)
+{
+    int64_t s = 1;
+
+    for (int i = rank - 1; i >= 0; i--) {
+        strides[i] = s;
+        s *= dims[i];
+    }
+}
+
+void sb_fill(void *dst, size_t elem, const void *value, int64_t count)
+{
+    char *d = dst;
+    size_t total = (size_t)count * elem;
+
+    if (total == 0)
+        return;
+    if (elem == 1) {
+        memset(d, *(const unsigned char *)value, total);
+        return;
+    }
+    /* Doubling keeps memcpy busy with long runs for any element size. */
+    memcpy(d, value, elem);
+    for (size_t have = elem; have < total;) {
+        size_t more = have < total - have ? have : total - have;
+        memcpy(d + have, d, more);
+        have += more;
+    }
+}

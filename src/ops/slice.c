@@ -1,0 +1,138 @@
+/* Slice: x[start:end:step] along some axes, with NumPy's rules: negative
+ * positions count from the end, all are clamped, a negative step walks back. */
+#include "ops/move_util.h"
+#include "ops/strided_copy.h"
+
+/* Elements that a range takes from an axis of n; *start becomes the first. */
+static int64_t range_count(int64_t n, int64_t *start, int64_t end, int64_t step)
+{
+    int64_t lo = step < 0 ? -1 : 0, hi = step < 0 ? n - 1 : n;
+    int64_t s = *start < 0 ? *start + n : *start;
+    int64_t e = end < 0 ? end + n : end;
+
+    s = s < lo ? lo : s > hi ? hi : s;
+    e = e < lo ? lo : e > hi ? hi : e;
+    *start = s;
+    if (step > 0)
+        return e > s ? (e - s - 1) / step + 1 : 0;
+    /* -step of INT64_MIN would overflow; any huge step takes one element. */
+    uint64_t back = 0 - (uint64_t)step;
+    return s > e ? (int64_t)(((uint64_t)(s - e) - 1) / back) + 1 : 0;
+}
+
+/* One axis of the output, as far as it can be known. */
+static sb_dim slice_dim(sb_dim n, sb_dim start, sb_dim end, sb_dim step)
+{
+    if (sb_dim_known(step) && sb_dim_known(n) && sb_dim_known(start) &&
+        sb_dim_known(end))
+        return range_count(n, &start, end, step);
+    /* x[0:], x[0:n] and x[::-1] of a symbolic axis are whole. */
+    if (step == 1 && start == 0 &&
+        (sb_dim_same(end, n) || (sb_dim_known(end) && end >= INT32_MAX)))
+        return n;
+    if (step == -1 && start == -1 && sb_dim_known(end) && end <= INT32_MIN)
+        return n;
+    return SB_DIM_UNKNOWN;
+}
+
+static void slice_content(sb_infer *in, sb_dim start, sb_dim end, sb_dim step)
+{
+    const sb_shape *c = &in->in[0]->content;
+    sb_shape out = {.rank = 0};
+
+    if (c->rank < 0 || in->in[0]->type.shape.rank != 1 ||
+        !sb_dim_known(start) || !sb_dim_known(end) || !sb_dim_known(step))
+        return;
+    int64_t from = start;
+    int64_t n = range_count(c->rank, &from, end, step);
+    for (int64_t i = 0; i < n; i++)
+        out.dim[out.rank++] = c->dim[from + i * step];
+    sb_infer_set_content(in, 0, &out);
+}
+
+static sb_status slice_infer(sb_infer *in)
+{
+    const sb_fact *x = in->in[0];
+    sb_shape starts = {0}, ends = {0}, axes = {0}, steps = {0};
+    sb_shape out = x->type.shape;
+    bool seen[SB_MAX_RANK] = {false};
+
+    in->out[0].type.dtype = x->type.dtype;
+    if (out.rank < 0)
+        return SB_OK;
+    sb_infer_set_rank(in, 0, out.rank);
+    if (!sb_infer_content(in, 1, &starts) || !sb_infer_content(in, 2, &ends))
+        return SB_OK;
+    bool has_axes = sb_infer_in(in, 3), has_steps = sb_infer_in(in, 4);
+    if ((has_axes && !sb_infer_content(in, 3, &axes)) ||
+        (has_steps && !sb_infer_content(in, 4, &steps)))
+        return SB_OK;
+    if (ends.rank != starts.rank || (has_axes && axes.rank != starts.rank) ||
+        (has_steps && steps.rank != starts.rank) || starts.rank > out.rank)
+        return sb_infer_fail(in, "starts, ends, axes and steps differ in "
+                                 "length");
+    for (int i = 0; i < starts.rank; i++) {
+        sb_dim at = has_axes ? axes.dim[i] : i;
+        sb_dim step = has_steps ? steps.dim[i] : 1;
+        int axis = 0;
+        if (!sb_dim_known(at)) /* any axis may change */
+            return SB_OK;
+        SB_TRY(sb_infer_axis(in, at, out.rank, &axis));
+        if (step == 0 || seen[axis])
+            return sb_infer_fail(
+                in, step ? "axis %d is given twice" : "step of axis %d is 0",
+                axis);
+        seen[axis] = true;
+        out.dim[axis] =
+            slice_dim(out.dim[axis], starts.dim[i], ends.dim[i], step);
+        sb_infer_set(in, 0, x->type.dtype, &out);
+        slice_content(in, starts.dim[i], ends.dim[i], step);
+    }
+    sb_infer_set(in, 0, x->type.dtype, &out);
+    if (starts.rank == 0 && x->content.rank >= 0)
+        sb_infer_set_content(in, 0, &x->content);
+    return SB_OK;
+}
+
+static sb_status slice_forward(sb_kernel *k)
+{
+    const sb_tensor *x = k->in[0], *axes = sb_kernel_in(k, 3);
+    const sb_tensor *steps = sb_kernel_in(k, 4);
+    sb_tensor *y = k->out[0];
+    sb_strided c = sb_strided_to(sb_dtype_size(x->dtype), x->rank, y->dims);
+    int64_t n = sb_tensor_count(k->in[1]), offset = 0;
+
+    sb_strides_of(x->rank, x->dims, c.src_stride);
+    for (int64_t i = 0; i < n; i++) {
+        int axis = sb_axis_norm(axes ? sb_index_at(axes, i) : i, x->rank);
+        int64_t start = sb_index_at(k->in[1], i);
+        int64_t step = steps ? sb_index_at(steps, i) : 1;
+        int64_t count =
+            range_count(x->dims[axis], &start, sb_index_at(k->in[2], i), step);
+        if (count != y->dims[axis])
+            return sb_kernel_fail(k, SB_BAD_DATA,
+                                  "axis %d gives %lld elements,"
+                                  " want %lld",
+                                  axis, (long long)count,
+                                  (long long)y->dims[axis]);
+        offset += count ? start * c.src_stride[axis] : 0;
+        c.src_stride[axis] = count > 1 ? c.src_stride[axis] * step : 0;
+    }
+    if (sb_tensor_count(y))
+        sb_strided_copy(k->ctx, &c, y->data,
+                        (const char *)x->data +
+                            (size_t)offset * sb_dtype_size(x->dtype));
+    return SB_OK;
+}
+
+const sb_op_def sb_op_slice = {
+    .name = "Slice",
+    .since = 10,
+    .in_min = 3,
+    .in_max = 5,
+    .out_min = 1,
+    .out_max = 1,
+    .infer = slice_infer,
+    .prepare = sb_move_prepare,
+    .forward = slice_forward,
+};
