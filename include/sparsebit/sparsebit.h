@@ -210,6 +210,7 @@ typedef struct sb_value_info {
     const char *text;    /**< "float[N,3,224,224]" */
 } sb_value_info;
 
+/* Of a model made by the builder these are known after sb_model_finish(). */
 SB_API size_t sb_model_input_count(const sb_model *model);
 SB_API size_t sb_model_output_count(const sb_model *model);
 SB_API sb_value_info sb_model_input(const sb_model *model, size_t i);
@@ -230,7 +231,7 @@ typedef struct sb_model_info {
     int64_t ir_version;
     int64_t opset;       /**< in the file */
     size_t nodes;        /**< sub-graphs included */
-    int64_t params;      /**< elements of all weights */
+    int64_t params; /**< elements of all weights (int64, bool: not counted) */
     uint64_t weight_bytes;
     uint64_t file_bytes; /**< model file; 0 if it came from memory */
     double macs;         /**< with unknown dimensions taken as 1 */
@@ -323,13 +324,14 @@ SB_API size_t sb_session_workspace(const sb_session *session);
 
 typedef struct sb_listing {
     const char *name;
-    const char *summary;
+    const char *domain;  /**< of an operator; "" for ai.onnx and passes */
+    const char *summary; /**< of a pass; "" for operators */
+    int since;           /**< of an operator: opset of the form that we run */
 } sb_listing;
 
-/** @param what "ops" or "passes"
- *  @return number of rows; `*rows` is static, sorted by name.  0 and NULL if
- *          there is no such list. */
-SB_API size_t sb_list(const char *what, const sb_listing **rows);
+/** Row `i` of the list "ops" or "passes"; 0 past the end, or if there is no
+ *  such list.  The texts are static. */
+SB_API int sb_list_row(const char *what, size_t i, sb_listing *out);
 
 #ifdef __cplusplus
 }

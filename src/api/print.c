@@ -1,0 +1,63 @@
+/* Text forms of a model, and the registries as lists. */
+#include <string.h>
+
+#include "api/model.h"
+#include "graph/text.h"
+#include "ops/op_registry.h"
+#include "passes/pass.h"
+#include "report/diagram.h"
+
+sb_status sb_model_print(sb_ctx *ctx, const sb_model *model,
+                         sb_graph_format format, char **out)
+{
+    sb_status status = SB_OK;
+    sb_str text;
+
+    sb_str_init(&text, ctx);
+    switch (format) {
+    case SB_GRAPH_TEXT:
+        status = sb_graph_print(model->graph, &text);
+        break;
+    case SB_GRAPH_DOT:
+        status = sb_report_dot(model->graph, &text);
+        break;
+    case SB_GRAPH_MERMAID:
+        status = sb_report_mermaid(model->graph, &text);
+        break;
+    default:
+        status = sb_fail(ctx, SB_BAD_ARG, "no graph format %d", (int)format);
+    }
+    if (status == SB_OK)
+        status = sb_str_take(&text, out);
+    sb_str_free(&text);
+    return status;
+}
+
+void sb_text_free(sb_ctx *ctx, char *text)
+{
+    sb_free(ctx, text);
+}
+
+int sb_list_row(const char *what, size_t i, sb_listing *out)
+{
+    size_t n = 0;
+
+    if (strcmp(what, "ops") == 0) {
+        const sb_op_def *const *ops = sb_op_all(&n);
+
+        if (i >= n)
+            return 0;
+        *out = (sb_listing){ops[i]->name, ops[i]->domain ? ops[i]->domain : "",
+                            "", ops[i]->since};
+        return 1;
+    }
+    if (strcmp(what, "passes") == 0) {
+        const sb_pass_def *const *passes = sb_pass_all(&n);
+
+        if (i >= n)
+            return 0;
+        *out = (sb_listing){passes[i]->name, "", passes[i]->summary, 0};
+        return 1;
+    }
+    return 0;
+}

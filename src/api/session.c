@@ -1,0 +1,83 @@
+/* sb_session: the executor behind checks of what the caller hands in. */
+#include "api/model.h"
+#include "exec/exec.h"
+
+struct sb_session {
+    sb_ctx *ctx;
+    const sb_model *model;
+    sb_exec *exec;
+    const sb_tensor **inputs; /* one a graph input, defaults included */
+};
+
+sb_status sb_session_create(sb_ctx *ctx, const sb_model *model,
+                            const sb_session_options *opt, sb_session **out)
+{
+    sb_exec_options exec_opt = {0};
+    sb_session *s = sb_alloc(ctx, 1, sizeof *s);
+
+    if (!s)
+        return SB_NO_MEMORY;
+    if (opt) {
+        exec_opt.dump = opt->dump;
+        exec_opt.dump_user = opt->dump_user;
+    }
+    s->ctx = ctx;
+    s->model = model;
+    s->inputs = sb_alloc(ctx, model->graph->n_inputs, sizeof *s->inputs);
+    sb_status status =
+        s->inputs ? sb_exec_create(ctx, model->graph, &exec_opt, &s->exec)
+                  : SB_NO_MEMORY;
+    if (status == SB_OK)
+        *out = s;
+    else
+        sb_session_free(s);
+    return status;
+}
+
+void sb_session_free(sb_session *s)
+{
+    if (!s)
+        return;
+    sb_exec_free(s->exec);
+    sb_free(s->ctx, s->inputs);
+    sb_free(s->ctx, s);
+}
+
+static sb_status check_input(sb_ctx *ctx, const sb_value_info *want,
+                             const sb_tensor *t)
+{
+    bool fits = (want->dtype == SB_DTYPE_NONE || want->dtype == t->dtype) &&
+                (want->rank < 0 || want->rank == t->rank);
+    char got[128];
+
+    for (int i = 0; fits && i < want->rank; i++)
+        fits = want->dims[i] < 0 || want->dims[i] == t->dims[i];
+    if (fits)
+        return SB_OK;
+    return sb_fail(ctx, SB_BAD_DATA, "input '%s': got %s, want %s", want->name,
+                   sb_tensor_describe(t, got, sizeof got), want->text);
+}
+
+sb_status sb_session_run(sb_session *s, const sb_tensor *const *inputs,
+                         const sb_tensor **outputs)
+{
+    const sb_graph *g = s->model->graph;
+    size_t given = 0;
+
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        const sb_value *v = sb_graph_value(g, g->inputs[i]);
+
+        if (v->is_constant) {
+            s->inputs[i] = &v->constant;
+            continue;
+        }
+        SB_TRY(check_input(s->ctx, &s->model->inputs[given], inputs[given]));
+        s->inputs[i] = inputs[given++];
+    }
+    return sb_exec_run(s->exec, s->inputs, NULL, outputs);
+}
+
+size_t sb_session_workspace(const sb_session *s)
+{
+    return sb_exec_workspace(s->exec);
+}

@@ -1,0 +1,12 @@
+/* diagram.h - the graph as a picture: Graphviz and Mermaid sources. */
+#ifndef SB_REPORT_DIAGRAM_H
+#define SB_REPORT_DIAGRAM_H
+
+#include "graph/graph.h"
+
+/* Nodes as boxes inside a frame for each top-level module, edges labelled with
+ * shapes; weights are left out, sub-graphs are named only. */
+SB_MUST_USE sb_status sb_report_dot(const sb_graph *g, sb_str *out);
+SB_MUST_USE sb_status sb_report_mermaid(const sb_graph *g, sb_str *out);
+
+#endif
