@@ -1,0 +1,196 @@
+/* Activation functions of one input: Relu, Elu, Sigmoid, ... one expression
+ * each, in float32 (half types are converted by the engine).
+ *
+ * To add one, write its strip and its row. */
+#include <math.h>
+
+#include "ops/elementwise.h"
+
+/* ---- without attributes ----------------------------------------------------- */
+
+/* NaN stays NaN, as in ONNX Runtime. */
+SB_STRIP1(relu_f32, float, float, x < 0 ? 0 : x)
+SB_STRIP1(relu_f64, double, double, x < 0 ? 0 : x)
+SB_STRIP1(relu_i64, int64_t, int64_t, x < 0 ? 0 : x)
+static const sb_ew_def relu_def = {
+    .f32 = relu_f32, .f64 = relu_f64, .i64 = relu_i64};
+
+/* exp of a number that is never positive cannot overflow. */
+static inline float sigmoid1(float x)
+{
+    float e = expf(-fabsf(x));
+    float p = 1.0f / (1.0f + e);
+
+    return x < 0 ? e * p : p;
+}
+
+static inline double sigmoid1_f64(double x)
+{
+    double e = exp(-fabs(x));
+    double p = 1.0 / (1.0 + e);
+
+    return x < 0 ? e * p : p;
+}
+
+SB_STRIP1(sigmoid_f32, float, float, sigmoid1(x))
+SB_STRIP1(sigmoid_f64, double, double, sigmoid1_f64(x))
+static const sb_ew_def sigmoid_def = {.f32 = sigmoid_f32, .f64 = sigmoid_f64};
+
+/* log(1 + e^x) = max(x, 0) + log(1 + e^-|x|) */
+static inline float softplus1(float x)
+{
+    return (x < 0 ? 0 : x) + log1pf(expf(-fabsf(x)));
+}
+
+SB_STRIP1(softplus_f32, float, float, softplus1(x))
+static const sb_ew_def softplus_def = {.f32 = softplus_f32};
+
+SB_STRIP1(softsign_f32, float, float, x / (1.0f + fabsf(x)))
+static const sb_ew_def softsign_def = {.f32 = softsign_f32};
+
+SB_STRIP1(mish_f32, float, float, x *tanhf(softplus1(x)))
+static const sb_ew_def mish_def = {.f32 = mish_f32};
+
+static inline float clamp01(float x)
+{
+    return x < 0 ? 0 : x > 1 ? 1 : x;
+}
+
+SB_STRIP1(hard_swish_f32, float, float, x *clamp01(x * (1.0f / 6.0f) + 0.5f))
+static const sb_ew_def hard_swish_def = {.f32 = hard_swish_f32};
+
+/* ---- with attributes --------------------------------------------------------- */
+
+typedef struct {
+    float alpha, beta;
+} act_attrs;
+
+#define ALPHA(dflt) {"alpha", SB_ATTR_FLOAT, offsetof(act_attrs, alpha), .f = dflt}
+#define SETUP                                                                  \
+    const act_attrs *attrs = s->param;                                         \
+    const float alpha = attrs->alpha
+
+SB_STRIP1_SETUP(leaky_relu_f32, float, float, SETUP, x < 0 ? alpha * x : x)
+static const sb_ew_def leaky_relu_def = {.f32 = leaky_relu_f32};
+static const sb_attr_def leaky_relu_attrs[] = {ALPHA(0.01f), {0}};
+
+SB_STRIP1_SETUP(elu_f32, float, float, SETUP, x < 0 ? alpha * expm1f(x) : x)
+static const sb_ew_def elu_def = {.f32 = elu_f32};
+static const sb_attr_def elu_attrs[] = {ALPHA(1.0f), {0}};
+
+SB_STRIP1_SETUP(celu_f32, float, float, SETUP,
+                x < 0 ? alpha * expm1f(x / alpha) : x)
+static const sb_ew_def celu_def = {.f32 = celu_f32};
+
+SB_STRIP1_SETUP(thresholded_relu_f32, float, float, SETUP, x > alpha ? x : 0)
+static const sb_ew_def thresholded_relu_def = {.f32 = thresholded_relu_f32};
+
+SB_STRIP1_SETUP(swish_f32, float, float, SETUP, x *sigmoid1(alpha * x))
+static const sb_ew_def swish_def = {.f32 = swish_f32};
+
+#define SETUP2                                                                 \
+    SETUP;                                                                     \
+    const float beta = attrs->beta
+
+SB_STRIP1_SETUP(hard_sigmoid_f32, float, float, SETUP2,
+                clamp01(alpha * x + beta))
+static const sb_ew_def hard_sigmoid_def = {.f32 = hard_sigmoid_f32};
+static const sb_attr_def hard_sigmoid_attrs[] = {
+    ALPHA(0.2f),
+    {"beta", SB_ATTR_FLOAT, offsetof(act_attrs, beta), .f = 0.5f},
+    {0},
+};
+
+/* beta holds gamma */
+SB_STRIP1_SETUP(selu_f32, float, float, SETUP2,
+                beta *(x > 0 ? x : alpha * expm1f(x)))
+static const sb_ew_def selu_def = {.f32 = selu_f32};
+static const sb_attr_def selu_attrs[] = {
+    ALPHA(1.67326319217681884765625f),
+    {"gamma", SB_ATTR_FLOAT, offsetof(act_attrs, beta),
+     .f = 1.05070102214813232421875f},
+    {0},
+};
+
+/* alpha holds lambd, beta holds bias */
+SB_STRIP1_SETUP(shrink_f32, float, float, SETUP2,
+                x < -alpha  ? x + beta
+                : x > alpha ? x - beta
+                            : 0)
+/* The float strip would round large integers. */
+#define SETUP_I64                                                              \
+    const act_attrs *attrs = s->param;                                         \
+    const double alpha = (double)attrs->alpha, beta = (double)attrs->beta
+SB_STRIP1_SETUP(shrink_f64, double, double, SETUP_I64,
+                x < -alpha  ? x + beta
+                : x > alpha ? x - beta
+                            : 0)
+static const sb_ew_def shrink_def = {.f32 = shrink_f32, .f64 = shrink_f64};
+static const sb_attr_def shrink_attrs[] = {
+    {"lambd", SB_ATTR_FLOAT, offsetof(act_attrs, alpha), .f = 0.5f},
+    {"bias", SB_ATTR_FLOAT, offsetof(act_attrs, beta), .f = 0},
+    {0},
+};
+
+/* Integers are computed as doubles. */
+static sb_status shrink_prepare(sb_kernel *k)
+{
+    return sb_dtype_get(k->in[0]->dtype)->cls == SB_CLASS_FLOAT ||
+                   sb_dtype_get(k->in[0]->dtype)->cls == SB_CLASS_INT ||
+                   sb_dtype_get(k->in[0]->dtype)->cls == SB_CLASS_UINT
+               ? SB_OK
+               : sb_kernel_fail(k, SB_UNSUPPORTED, "not for elements of type %s",
+                                sb_dtype_name(k->in[0]->dtype));
+}
+
+static sb_status shrink_forward(sb_kernel *k)
+{
+    sb_ew_call call = {
+        .fn = shrink_f64, .param = k->attrs, .n_in = 1, .in = {k->in[0]},
+        .in_as = {SB_DTYPE_F64}, .out = k->out[0], .out_as = SB_DTYPE_F64};
+
+    if (sb_dtype_is_float(k->in[0]->dtype))
+        return sb_ew_forward(k);
+    return sb_ew_run(k, &call);
+}
+
+/* ---- PRelu: the slope is a broadcast input ------------------------------------- */
+
+SB_STRIP2(prelu_f32, float, float, a < 0 ? a * b : a)
+SB_STRIP2(prelu_f64, double, double, a < 0 ? a * b : a)
+SB_STRIP2(prelu_i64, int64_t, int64_t, a < 0 ? sb_wrap_mul(a, b) : a)
+SB_STRIP2(prelu_u64, uint64_t, uint64_t, ((void)b, a)) /* never below 0 */
+static const sb_ew_def prelu_def = {
+    .f32 = prelu_f32, .f64 = prelu_f64, .i64 = prelu_i64, .u64 = prelu_u64};
+
+/* ---- rows ------------------------------------------------------------------ */
+/* clang-format off */
+const sb_op_def sb_op_celu = SB_EW_UNARY_ATTRS("Celu", 12, &celu_def, act_attrs, elu_attrs);
+const sb_op_def sb_op_elu = SB_EW_UNARY_ATTRS("Elu", 6, &elu_def, act_attrs, elu_attrs);
+const sb_op_def sb_op_hard_sigmoid = SB_EW_UNARY_ATTRS("HardSigmoid", 6, &hard_sigmoid_def, act_attrs, hard_sigmoid_attrs);
+const sb_op_def sb_op_hard_swish = SB_EW_UNARY("HardSwish", 14, &hard_swish_def);
+const sb_op_def sb_op_leaky_relu = SB_EW_UNARY_ATTRS("LeakyRelu", 6, &leaky_relu_def, act_attrs, leaky_relu_attrs);
+const sb_op_def sb_op_mish = SB_EW_UNARY("Mish", 18, &mish_def);
+const sb_op_def sb_op_prelu = SB_EW_BINARY("PRelu", 9, &prelu_def, SB_OP_INPLACE, sb_infer_broadcast);
+const sb_op_def sb_op_relu = SB_EW_UNARY("Relu", 6, &relu_def);
+const sb_op_def sb_op_selu = SB_EW_UNARY_ATTRS("Selu", 6, &selu_def, act_attrs, selu_attrs);
+const sb_op_def sb_op_sigmoid = SB_EW_UNARY("Sigmoid", 6, &sigmoid_def);
+const sb_op_def sb_op_softplus = SB_EW_UNARY("Softplus", 1, &softplus_def);
+const sb_op_def sb_op_softsign = SB_EW_UNARY("Softsign", 1, &softsign_def);
+const sb_op_def sb_op_swish = SB_EW_UNARY_ATTRS("Swish", 24, &swish_def, act_attrs, elu_attrs);
+const sb_op_def sb_op_thresholded_relu = SB_EW_UNARY_ATTRS("ThresholdedRelu", 10, &thresholded_relu_def, act_attrs, elu_attrs);
+/* clang-format on */
+
+const sb_op_def sb_op_shrink = {
+    .name = "Shrink",
+    .since = 9,
+    .in_min = 1, .in_max = 1,
+    .out_min = 1, .out_max = 1,
+    .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
+    .attrs_size = sizeof(act_attrs),
+    .attrs = shrink_attrs,
+    .aux = &shrink_def,
+    .infer = sb_infer_same,
+    .prepare = shrink_prepare,
+    .forward = shrink_forward,
+};

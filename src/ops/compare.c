@@ -1,0 +1,114 @@
+/* Comparisons and logic of two inputs: Equal, Less, And, ...; and bitwise And,
+ * Or, Xor, and BitShift. */
+#include "ops/elementwise.h"
+
+#include <string.h>
+
+/* A comparison in every class that is ordered. */
+#define COMPARE(id, op)                                                        \
+    SB_STRIP2(id##_f32, float, uint8_t, a op b)                                \
+    SB_STRIP2(id##_f64, double, uint8_t, a op b)                               \
+    SB_STRIP2(id##_i64, int64_t, uint8_t, a op b)                              \
+    SB_STRIP2(id##_u64, uint64_t, uint8_t, a op b)                             \
+    SB_STRIP2(id##_b8, uint8_t, uint8_t, (a != 0)op(b != 0))                   \
+    static const sb_ew_def id##_def = {.f32 = id##_f32,                        \
+                                       .f64 = id##_f64,                        \
+                                       .i64 = id##_i64,                        \
+                                       .u64 = id##_u64,                        \
+                                       .b8 = id##_b8,                          \
+                                       .predicate = true};
+
+COMPARE(equal, ==)
+COMPARE(greater, >)
+COMPARE(less, <)
+COMPARE(greater_or_equal, >=)
+COMPARE(less_or_equal, <=)
+
+#define LOGIC(id, op)                                                          \
+    SB_STRIP2(id##_b8, uint8_t, uint8_t, (a != 0)op(b != 0))                   \
+    static const sb_ew_def id##_def = {.b8 = id##_b8};
+
+LOGIC(and, &)
+LOGIC(or, |)
+LOGIC(xor, ^)
+
+#define BITS(id, op)                                                           \
+    SB_STRIP2(id##_u64, uint64_t, uint64_t, a op b)                            \
+    static const sb_ew_def id##_def = {.i64 = id##_u64, .u64 = id##_u64};
+
+BITS(bitwise_and, &)
+BITS(bitwise_or, |)
+BITS(bitwise_xor, ^)
+
+/* ---- BitShift ----------------------------------------------------------------
+ * Unsigned only, so bits beyond the type vanish when the result is narrowed;
+ * shifting by 64 or more, undefined in C, gives 0. */
+SB_STRIP2(shift_left, uint64_t, uint64_t, b < 64 ? a << b : 0)
+SB_STRIP2(shift_right, uint64_t, uint64_t, b < 64 ? a >> b : 0)
+
+typedef struct {
+    const char *direction;
+} bit_shift_attrs;
+
+static const sb_attr_def bit_shift_table[] = {
+    {"direction", SB_ATTR_STRING, offsetof(bit_shift_attrs, direction),
+     .required = true},
+    {0},
+};
+
+static sb_status bit_shift_prepare(sb_kernel *k)
+{
+    const bit_shift_attrs *a = k->attrs;
+
+    if (strcmp(a->direction, "LEFT") != 0 && strcmp(a->direction, "RIGHT") != 0)
+        return sb_kernel_fail(k, SB_BAD_MODEL,
+                              "direction is '%s', want LEFT or RIGHT",
+                              a->direction);
+    for (uint32_t i = 0; i < 2; i++)
+        if (sb_dtype_get(k->in[i]->dtype)->cls != SB_CLASS_UINT)
+            return sb_kernel_fail(k, SB_UNSUPPORTED,
+                                  "input %u has type %s, want unsigned", i,
+                                  sb_dtype_name(k->in[i]->dtype));
+    return SB_OK;
+}
+
+static sb_status bit_shift_forward(sb_kernel *k)
+{
+    const bit_shift_attrs *a = k->attrs;
+    sb_ew_call call = {.fn = a->direction[0] == 'L' ? shift_left : shift_right,
+                       .n_in = 2,
+                       .in = {k->in[0], k->in[1]},
+                       .in_as = {SB_DTYPE_U64, SB_DTYPE_U64},
+                       .out = k->out[0],
+                       .out_as = SB_DTYPE_U64};
+
+    return sb_ew_run(k, &call);
+}
+
+/* ---- rows ------------------------------------------------------------------ */
+/* clang-format off */
+const sb_op_def sb_op_and = SB_EW_BINARY("And", 7, &and_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_compare);
+const sb_op_def sb_op_bitwise_and = SB_EW_BINARY("BitwiseAnd", 18, &bitwise_and_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_broadcast);
+const sb_op_def sb_op_bitwise_or = SB_EW_BINARY("BitwiseOr", 18, &bitwise_or_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_broadcast);
+const sb_op_def sb_op_bitwise_xor = SB_EW_BINARY("BitwiseXor", 18, &bitwise_xor_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_broadcast);
+const sb_op_def sb_op_equal = SB_EW_BINARY("Equal", 11, &equal_def, SB_OP_COMMUTES, sb_infer_compare);
+const sb_op_def sb_op_greater = SB_EW_BINARY("Greater", 9, &greater_def, 0, sb_infer_compare);
+const sb_op_def sb_op_greater_or_equal = SB_EW_BINARY("GreaterOrEqual", 12, &greater_or_equal_def, 0, sb_infer_compare);
+const sb_op_def sb_op_less = SB_EW_BINARY("Less", 9, &less_def, 0, sb_infer_compare);
+const sb_op_def sb_op_less_or_equal = SB_EW_BINARY("LessOrEqual", 12, &less_or_equal_def, 0, sb_infer_compare);
+const sb_op_def sb_op_or = SB_EW_BINARY("Or", 7, &or_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_compare);
+const sb_op_def sb_op_xor = SB_EW_BINARY("Xor", 7, &xor_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_compare);
+/* clang-format on */
+
+const sb_op_def sb_op_bit_shift = {
+    .name = "BitShift",
+    .since = 11,
+    .in_min = 2, .in_max = 2,
+    .out_min = 1, .out_max = 1,
+    .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
+    .attrs_size = sizeof(bit_shift_attrs),
+    .attrs = bit_shift_table,
+    .infer = sb_infer_broadcast,
+    .prepare = bit_shift_prepare,
+    .forward = bit_shift_forward,
+};
