@@ -6,7 +6,8 @@
 
 #include "ops/elementwise.h"
 
-/* ---- without attributes ----------------------------------------------------- */
+/* ---- without attributes -----------------------------------------------------
+ */
 
 /* NaN stays NaN, as in ONNX Runtime. */
 SB_STRIP1(relu_f32, float, float, x < 0 ? 0 : x)
@@ -56,18 +57,22 @@ static inline float clamp01(float x)
     return x < 0 ? 0 : x > 1 ? 1 : x;
 }
 
-SB_STRIP1(hard_swish_f32, float, float, x *clamp01(x * (1.0f / 6.0f) + 0.5f))
+SB_STRIP1(hard_swish_f32, float, float, x *clamp01(x *(1.0f / 6.0f) + 0.5f))
 static const sb_ew_def hard_swish_def = {.f32 = hard_swish_f32};
 
-/* ---- with attributes --------------------------------------------------------- */
+/* ---- with attributes
+ * --------------------------------------------------------- */
 
 typedef struct {
     float alpha, beta;
 } act_attrs;
 
-#define ALPHA(dflt) {"alpha", SB_ATTR_FLOAT, offsetof(act_attrs, alpha), .f = dflt}
-#define SETUP                                                                  \
-    const act_attrs *attrs = s->param;                                         \
+#define ALPHA(dflt)                                                   \
+    {                                                                 \
+        "alpha", SB_ATTR_FLOAT, offsetof(act_attrs, alpha), .f = dflt \
+    }
+#define SETUP                          \
+    const act_attrs *attrs = s->param; \
     const float alpha = attrs->alpha
 
 SB_STRIP1_SETUP(leaky_relu_f32, float, float, SETUP, x < 0 ? alpha * x : x)
@@ -85,15 +90,15 @@ static const sb_ew_def celu_def = {.f32 = celu_f32};
 SB_STRIP1_SETUP(thresholded_relu_f32, float, float, SETUP, x > alpha ? x : 0)
 static const sb_ew_def thresholded_relu_def = {.f32 = thresholded_relu_f32};
 
-SB_STRIP1_SETUP(swish_f32, float, float, SETUP, x *sigmoid1(alpha * x))
+SB_STRIP1_SETUP(swish_f32, float, float, SETUP, x *sigmoid1(alpha *x))
 static const sb_ew_def swish_def = {.f32 = swish_f32};
 
-#define SETUP2                                                                 \
-    SETUP;                                                                     \
+#define SETUP2 \
+    SETUP;     \
     const float beta = attrs->beta
 
 SB_STRIP1_SETUP(hard_sigmoid_f32, float, float, SETUP2,
-                clamp01(alpha * x + beta))
+                clamp01(alpha *x + beta))
 static const sb_ew_def hard_sigmoid_def = {.f32 = hard_sigmoid_f32};
 static const sb_attr_def hard_sigmoid_attrs[] = {
     ALPHA(0.2f),
@@ -114,17 +119,13 @@ static const sb_attr_def selu_attrs[] = {
 
 /* alpha holds lambd, beta holds bias */
 SB_STRIP1_SETUP(shrink_f32, float, float, SETUP2,
-                x < -alpha  ? x + beta
-                : x > alpha ? x - beta
-                            : 0)
+                x<-alpha ? x + beta : x> alpha ? x - beta : 0)
 /* The float strip would round large integers. */
-#define SETUP_I64                                                              \
-    const act_attrs *attrs = s->param;                                         \
+#define SETUP_I64                      \
+    const act_attrs *attrs = s->param; \
     const double alpha = (double)attrs->alpha, beta = (double)attrs->beta
 SB_STRIP1_SETUP(shrink_f64, double, double, SETUP_I64,
-                x < -alpha  ? x + beta
-                : x > alpha ? x - beta
-                            : 0)
+                x<-alpha ? x + beta : x> alpha ? x - beta : 0)
 static const sb_ew_def shrink_def = {.f32 = shrink_f32, .f64 = shrink_f64};
 static const sb_attr_def shrink_attrs[] = {
     {"lambd", SB_ATTR_FLOAT, offsetof(act_attrs, alpha), .f = 0.5f},
@@ -139,22 +140,28 @@ static sb_status shrink_prepare(sb_kernel *k)
                    sb_dtype_get(k->in[0]->dtype)->cls == SB_CLASS_INT ||
                    sb_dtype_get(k->in[0]->dtype)->cls == SB_CLASS_UINT
                ? SB_OK
-               : sb_kernel_fail(k, SB_UNSUPPORTED, "not for elements of type %s",
+               : sb_kernel_fail(k, SB_UNSUPPORTED,
+                                "not for elements of type %s",
                                 sb_dtype_name(k->in[0]->dtype));
 }
 
 static sb_status shrink_forward(sb_kernel *k)
 {
-    sb_ew_call call = {
-        .fn = shrink_f64, .param = k->attrs, .n_in = 1, .in = {k->in[0]},
-        .in_as = {SB_DTYPE_F64}, .out = k->out[0], .out_as = SB_DTYPE_F64};
+    sb_ew_call call = {.fn = shrink_f64,
+                       .param = k->attrs,
+                       .n_in = 1,
+                       .in = {k->in[0]},
+                       .in_as = {SB_DTYPE_F64},
+                       .out = k->out[0],
+                       .out_as = SB_DTYPE_F64};
 
     if (sb_dtype_is_float(k->in[0]->dtype))
         return sb_ew_forward(k);
     return sb_ew_run(k, &call);
 }
 
-/* ---- PRelu: the slope is a broadcast input ------------------------------------- */
+/* ---- PRelu: the slope is a broadcast input
+ * ------------------------------------- */
 
 SB_STRIP2(prelu_f32, float, float, a < 0 ? a * b : a)
 SB_STRIP2(prelu_f64, double, double, a < 0 ? a * b : a)
@@ -163,7 +170,8 @@ SB_STRIP2(prelu_u64, uint64_t, uint64_t, ((void)b, a)) /* never below 0 */
 static const sb_ew_def prelu_def = {
     .f32 = prelu_f32, .f64 = prelu_f64, .i64 = prelu_i64, .u64 = prelu_u64};
 
-/* ---- rows ------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------
+ */
 /* clang-format off */
 const sb_op_def sb_op_celu = SB_EW_UNARY_ATTRS("Celu", 12, &celu_def, act_attrs, elu_attrs);
 const sb_op_def sb_op_elu = SB_EW_UNARY_ATTRS("Elu", 6, &elu_def, act_attrs, elu_attrs);
@@ -184,8 +192,10 @@ const sb_op_def sb_op_thresholded_relu = SB_EW_UNARY_ATTRS("ThresholdedRelu", 10
 const sb_op_def sb_op_shrink = {
     .name = "Shrink",
     .since = 9,
-    .in_min = 1, .in_max = 1,
-    .out_min = 1, .out_max = 1,
+    .in_min = 1,
+    .in_max = 1,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
     .attrs_size = sizeof(act_attrs),
     .attrs = shrink_attrs,

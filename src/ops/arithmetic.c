@@ -12,8 +12,8 @@ static inline int64_t div_i64(int64_t a, int64_t b)
     return b == 0 ? 0 : b == -1 ? sb_wrap_sub(0, a) : a / b;
 }
 
-#define FLOATS(id, op)                                                         \
-    SB_STRIP2(id##_f32, float, float, a op b)                                  \
+#define FLOATS(id, op)                        \
+    SB_STRIP2(id##_f32, float, float, a op b) \
     SB_STRIP2(id##_f64, double, double, a op b)
 
 FLOATS(add, +)
@@ -35,7 +35,8 @@ static const sb_ew_def mul_def = {
 static const sb_ew_def div_def = {
     .f32 = div_f32, .f64 = div_f64, .i64 = div_i64s, .u64 = div_u64};
 
-/* ---- shapes and their arithmetic -------------------------------------------- */
+/* ---- shapes and their arithmetic --------------------------------------------
+ */
 
 static sb_dim dim_sub(sb_dim a, sb_dim b)
 {
@@ -86,7 +87,8 @@ static sb_status div_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- rows ------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------
+ */
 /* clang-format off */
 const sb_op_def sb_op_add = SB_EW_BINARY("Add", 7, &add_def, SB_OP_INPLACE | SB_OP_COMMUTES, add_infer);
 const sb_op_def sb_op_div = SB_EW_BINARY("Div", 7, &div_def, SB_OP_INPLACE, div_infer);

@@ -12,11 +12,10 @@ typedef union {
     uint64_t u64[2];
 } clip_limits;
 
-#define CLIP(id, T)                                                            \
-    SB_STRIP1_SETUP(clip_##id, T, T,                                           \
-                    const clip_limits *limits = s->param;                      \
-                    const T lo = limits->id[0];                                \
-                    const T hi = limits->id[1],                                \
+#define CLIP(id, T)                                                        \
+    SB_STRIP1_SETUP(clip_##id, T, T, const clip_limits *limits = s->param; \
+                    const T lo = limits->id[0];                            \
+                    const T hi = limits->id[1],                            \
                     (x < lo ? lo : x) > hi ? hi : (x < lo ? lo : x))
 
 CLIP(f32, float)
@@ -67,8 +66,12 @@ static sb_status clip_forward(sb_kernel *k)
     sb_dtype as = SB_DTYPE_NONE;
     clip_limits limits = {.u64 = {0}};
     sb_ew_call call = {.fn = sb_ew_pick(&clip_def, k->in[0]->dtype, &as),
-                       .param = &limits, .n_in = 1, .in = {k->in[0]},
-                       .in_as = {as}, .out = k->out[0], .out_as = as};
+                       .param = &limits,
+                       .n_in = 1,
+                       .in = {k->in[0]},
+                       .in_as = {as},
+                       .out = k->out[0],
+                       .out_as = as};
 
     clip_defaults(as, &limits);
     for (uint32_t i = 1; i < 3; i++) {
@@ -84,8 +87,10 @@ static sb_status clip_forward(sb_kernel *k)
 const sb_op_def sb_op_clip = {
     .name = "Clip",
     .since = 11,
-    .in_min = 1, .in_max = 3,
-    .out_min = 1, .out_max = 1,
+    .in_min = 1,
+    .in_max = 3,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
     .infer = sb_infer_same,
     .prepare = clip_prepare,

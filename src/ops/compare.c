@@ -5,17 +5,17 @@
 #include <string.h>
 
 /* A comparison in every class that is ordered. */
-#define COMPARE(id, op)                                                        \
-    SB_STRIP2(id##_f32, float, uint8_t, a op b)                                \
-    SB_STRIP2(id##_f64, double, uint8_t, a op b)                               \
-    SB_STRIP2(id##_i64, int64_t, uint8_t, a op b)                              \
-    SB_STRIP2(id##_u64, uint64_t, uint8_t, a op b)                             \
-    SB_STRIP2(id##_b8, uint8_t, uint8_t, (a != 0)op(b != 0))                   \
-    static const sb_ew_def id##_def = {.f32 = id##_f32,                        \
-                                       .f64 = id##_f64,                        \
-                                       .i64 = id##_i64,                        \
-                                       .u64 = id##_u64,                        \
-                                       .b8 = id##_b8,                          \
+#define COMPARE(id, op)                                       \
+    SB_STRIP2(id##_f32, float, uint8_t, a op b)               \
+    SB_STRIP2(id##_f64, double, uint8_t, a op b)              \
+    SB_STRIP2(id##_i64, int64_t, uint8_t, a op b)             \
+    SB_STRIP2(id##_u64, uint64_t, uint8_t, a op b)            \
+    SB_STRIP2(id##_b8, uint8_t, uint8_t, (a != 0) op(b != 0)) \
+    static const sb_ew_def id##_def = {.f32 = id##_f32,       \
+                                       .f64 = id##_f64,       \
+                                       .i64 = id##_i64,       \
+                                       .u64 = id##_u64,       \
+                                       .b8 = id##_b8,         \
                                        .predicate = true};
 
 COMPARE(equal, ==)
@@ -24,25 +24,26 @@ COMPARE(less, <)
 COMPARE(greater_or_equal, >=)
 COMPARE(less_or_equal, <=)
 
-#define LOGIC(id, op)                                                          \
-    SB_STRIP2(id##_b8, uint8_t, uint8_t, (a != 0)op(b != 0))                   \
+#define LOGIC(id, op)                                         \
+    SB_STRIP2(id##_b8, uint8_t, uint8_t, (a != 0) op(b != 0)) \
     static const sb_ew_def id##_def = {.b8 = id##_b8};
 
 LOGIC(and, &)
 LOGIC(or, |)
 LOGIC(xor, ^)
 
-#define BITS(id, op)                                                           \
-    SB_STRIP2(id##_u64, uint64_t, uint64_t, a op b)                            \
+#define BITS(id, op)                                \
+    SB_STRIP2(id##_u64, uint64_t, uint64_t, a op b) \
     static const sb_ew_def id##_def = {.i64 = id##_u64, .u64 = id##_u64};
 
 BITS(bitwise_and, &)
 BITS(bitwise_or, |)
 BITS(bitwise_xor, ^)
 
-/* ---- BitShift ----------------------------------------------------------------
- * Unsigned only, so bits beyond the type vanish when the result is narrowed;
- * shifting by 64 or more, undefined in C, gives 0. */
+/* ---- BitShift
+ * ---------------------------------------------------------------- Unsigned
+ * only, so bits beyond the type vanish when the result is narrowed; shifting by
+ * 64 or more, undefined in C, gives 0. */
 SB_STRIP2(shift_left, uint64_t, uint64_t, b < 64 ? a << b : 0)
 SB_STRIP2(shift_right, uint64_t, uint64_t, b < 64 ? a >> b : 0)
 
@@ -85,7 +86,8 @@ static sb_status bit_shift_forward(sb_kernel *k)
     return sb_ew_run(k, &call);
 }
 
-/* ---- rows ------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------
+ */
 /* clang-format off */
 const sb_op_def sb_op_and = SB_EW_BINARY("And", 7, &and_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_compare);
 const sb_op_def sb_op_bitwise_and = SB_EW_BINARY("BitwiseAnd", 18, &bitwise_and_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_broadcast);
@@ -103,8 +105,10 @@ const sb_op_def sb_op_xor = SB_EW_BINARY("Xor", 7, &xor_def, SB_OP_INPLACE | SB_
 const sb_op_def sb_op_bit_shift = {
     .name = "BitShift",
     .since = 11,
-    .in_min = 2, .in_max = 2,
-    .out_min = 1, .out_max = 1,
+    .in_min = 2,
+    .in_max = 2,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
     .attrs_size = sizeof(bit_shift_attrs),
     .attrs = bit_shift_table,

@@ -28,15 +28,16 @@ typedef struct ew_dim {
 typedef struct ew_walk {
     const sb_ew_call *call;
     ew_dim dim[SB_MAX_RANK];
-    int rank;       /* at least 1 */
-    size_t strip;   /* elements per strip */
-    size_t per_row; /* strips per innermost run */
-    size_t items;   /* strips in all */
+    int rank;                               /* at least 1 */
+    size_t strip;                           /* elements per strip */
+    size_t per_row;                         /* strips per innermost run */
+    size_t items;                           /* strips in all */
     size_t in_size[SB_EW_INPUTS], out_size; /* bytes of an element */
     bool all_one; /* every input is broadcast along the innermost dimension */
 } ew_walk;
 
-/* ---- collapsing ------------------------------------------------------------ */
+/* ---- collapsing ------------------------------------------------------------
+ */
 
 /* Strides of `t` seen with the dimensions of `out`; false if it does not
  * broadcast to them. */
@@ -98,7 +99,8 @@ static bool collapse(const sb_ew_call *call, ew_walk *w)
     return true;
 }
 
-/* ---- one strip -------------------------------------------------------------- */
+/* ---- one strip --------------------------------------------------------------
+ */
 
 /* Fills y[1..n) with copies of y[0]. */
 static void repeat(char *y, size_t size, size_t n)
@@ -171,7 +173,8 @@ static void run_strips(void *arg, size_t begin, size_t end)
     }
 }
 
-/* ---- entry points ----------------------------------------------------------- */
+/* ---- entry points -----------------------------------------------------------
+ */
 
 static sb_status ew_sizes(const sb_kernel *k, const sb_ew_call *call,
                           ew_walk *w)
@@ -251,10 +254,9 @@ sb_status sb_ew_prepare(sb_kernel *k)
     assert(k->n_in <= SB_EW_INPUTS);
     for (uint32_t i = 1; i < k->n_in; i++)
         if (k->in[i]->dtype != dtype)
-            return sb_kernel_fail(k, SB_BAD_MODEL,
-                                  "input %u has type %s, input 0 %s", i,
-                                  sb_dtype_name(k->in[i]->dtype),
-                                  sb_dtype_name(dtype));
+            return sb_kernel_fail(
+                k, SB_BAD_MODEL, "input %u has type %s, input 0 %s", i,
+                sb_dtype_name(k->in[i]->dtype), sb_dtype_name(dtype));
     if (!sb_ew_pick(k->op->aux, dtype, &as) || sb_dtype_size(dtype) == 0)
         return sb_kernel_fail(k, SB_UNSUPPORTED, "not for elements of type %s",
                               sb_dtype_name(dtype));

@@ -69,7 +69,8 @@ sb_status sb_ew_run(const sb_kernel *k, const sb_ew_call *call);
 /* Infers IsNaN and the like: the shape of input 0, with dtype bool. */
 sb_status sb_infer_predicate(sb_infer *in);
 
-/* ---- arithmetic that wraps instead of being undefined --------------------- */
+/* ---- arithmetic that wraps instead of being undefined ---------------------
+ */
 static inline int64_t sb_wrap_add(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);
@@ -96,78 +97,79 @@ static inline int64_t sb_wrap_mul(int64_t a, int64_t b)
 
 /* y = expr of x; `setup` are declarations in front of the loop, from
  * s->param. */
-#define SB_STRIP1_SETUP(name, T, R, setup, expr)                               \
-    static void name(const sb_strip *s)                                        \
-    {                                                                          \
-        const T *px = s->x[0];                                                 \
-        R *py = s->y;                                                          \
-        const size_t n = s->n;                                                 \
-        setup;                                                                 \
-        SB_SIMD                                                                \
-        for (size_t i = 0; i < n; i++) {                                       \
-            const T x = px[i];                                                 \
-            py[i] = (R)(expr);                                                 \
-        }                                                                      \
+#define SB_STRIP1_SETUP(name, T, R, setup, expr) \
+    static void name(const sb_strip *s)          \
+    {                                            \
+        const T *px = s->x[0];                   \
+        R *py = s->y;                            \
+        const size_t n = s->n;                   \
+        setup;                                   \
+        SB_SIMD                                  \
+        for (size_t i = 0; i < n; i++) {         \
+            const T x = px[i];                   \
+            py[i] = (R)(expr);                   \
+        }                                        \
     }
 
 #define SB_STRIP1(name, T, R, expr) SB_STRIP1_SETUP(name, T, R, (void)0, expr)
 
 /* y = expr of a and b.  The engine never passes two single elements. */
-#define SB_STRIP2(name, T, R, expr)                                            \
-    static void name(const sb_strip *s)                                        \
-    {                                                                          \
-        const T *pa = s->x[0], *pb = s->x[1];                                  \
-        R *py = s->y;                                                          \
-        const size_t n = s->n;                                                 \
-        if (s->one[0]) {                                                       \
-            const T a = pa[0];                                                 \
-            SB_SIMD                                                            \
-            for (size_t i = 0; i < n; i++) {                                   \
-                const T b = pb[i];                                             \
-                py[i] = (R)(expr);                                             \
-            }                                                                  \
-        } else if (s->one[1]) {                                                \
-            const T b = pb[0];                                                 \
-            SB_SIMD                                                            \
-            for (size_t i = 0; i < n; i++) {                                   \
-                const T a = pa[i];                                             \
-                py[i] = (R)(expr);                                             \
-            }                                                                  \
-        } else {                                                               \
-            SB_SIMD                                                            \
-            for (size_t i = 0; i < n; i++) {                                   \
-                const T a = pa[i], b = pb[i];                                  \
-                py[i] = (R)(expr);                                             \
-            }                                                                  \
-        }                                                                      \
+#define SB_STRIP2(name, T, R, expr)           \
+    static void name(const sb_strip *s)       \
+    {                                         \
+        const T *pa = s->x[0], *pb = s->x[1]; \
+        R *py = s->y;                         \
+        const size_t n = s->n;                \
+        if (s->one[0]) {                      \
+            const T a = pa[0];                \
+            SB_SIMD                           \
+            for (size_t i = 0; i < n; i++) {  \
+                const T b = pb[i];            \
+                py[i] = (R)(expr);            \
+            }                                 \
+        } else if (s->one[1]) {               \
+            const T b = pb[0];                \
+            SB_SIMD                           \
+            for (size_t i = 0; i < n; i++) {  \
+                const T a = pa[i];            \
+                py[i] = (R)(expr);            \
+            }                                 \
+        } else {                              \
+            SB_SIMD                           \
+            for (size_t i = 0; i < n; i++) {  \
+                const T a = pa[i], b = pb[i]; \
+                py[i] = (R)(expr);            \
+            }                                 \
+        }                                     \
     }
 
-/* ---- rows ------------------------------------------------------------------ */
-#define SB_EW_UNARY(name_, since_, def_)                                       \
-    {                                                                          \
-        .name = name_, .since = since_, .in_min = 1, .in_max = 1,              \
-        .out_min = 1, .out_max = 1,                                            \
-        .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE, .aux = def_,               \
-        .infer = sb_infer_same, .prepare = sb_ew_prepare,                      \
-        .forward = sb_ew_forward,                                              \
+/* ---- rows ------------------------------------------------------------------
+ */
+#define SB_EW_UNARY(name_, since_, def_)                          \
+    {                                                             \
+        .name = name_, .since = since_, .in_min = 1, .in_max = 1, \
+        .out_min = 1, .out_max = 1,                               \
+        .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE, .aux = def_,  \
+        .infer = sb_infer_same, .prepare = sb_ew_prepare,         \
+        .forward = sb_ew_forward,                                 \
     }
 
-#define SB_EW_UNARY_ATTRS(name_, since_, def_, type_, table_)                  \
-    {                                                                          \
-        .name = name_, .since = since_, .in_min = 1, .in_max = 1,              \
-        .out_min = 1, .out_max = 1,                                            \
-        .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,                            \
-        .attrs_size = sizeof(type_), .attrs = table_, .aux = def_,             \
-        .infer = sb_infer_same, .prepare = sb_ew_prepare,                      \
-        .forward = sb_ew_forward,                                              \
+#define SB_EW_UNARY_ATTRS(name_, since_, def_, type_, table_)      \
+    {                                                              \
+        .name = name_, .since = since_, .in_min = 1, .in_max = 1,  \
+        .out_min = 1, .out_max = 1,                                \
+        .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,                \
+        .attrs_size = sizeof(type_), .attrs = table_, .aux = def_, \
+        .infer = sb_infer_same, .prepare = sb_ew_prepare,          \
+        .forward = sb_ew_forward,                                  \
     }
 
-#define SB_EW_BINARY(name_, since_, def_, flags_, infer_)                      \
-    {                                                                          \
-        .name = name_, .since = since_, .in_min = 2, .in_max = 2,              \
-        .out_min = 1, .out_max = 1, .flags = SB_OP_ELEMENTWISE | (flags_),     \
-        .aux = def_, .infer = infer_, .prepare = sb_ew_prepare,                \
-        .forward = sb_ew_forward,                                              \
+#define SB_EW_BINARY(name_, since_, def_, flags_, infer_)                  \
+    {                                                                      \
+        .name = name_, .since = since_, .in_min = 2, .in_max = 2,          \
+        .out_min = 1, .out_max = 1, .flags = SB_OP_ELEMENTWISE | (flags_), \
+        .aux = def_, .infer = infer_, .prepare = sb_ew_prepare,            \
+        .forward = sb_ew_forward,                                          \
     }
 
 #endif

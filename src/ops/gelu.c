@@ -44,8 +44,7 @@ SB_STRIP2(bias_gelu_f32, float, float, gelu_erf1(a + b))
 SB_STRIP2(bias_fast_gelu_f32, float, float, gelu_tanh1(a + b))
 
 static const sb_ew_def gelu_erf = {.f32 = gelu_erf_f32, .f64 = gelu_erf_f64};
-static const sb_ew_def gelu_tanh = {.f32 = gelu_tanh_f32,
-                                    .f64 = gelu_tanh_f64};
+static const sb_ew_def gelu_tanh = {.f32 = gelu_tanh_f32, .f64 = gelu_tanh_f64};
 static const sb_ew_def bias_gelu = {.f32 = bias_gelu_f32};
 static const sb_ew_def bias_fast_gelu = {.f32 = bias_fast_gelu_f32};
 
@@ -119,7 +118,8 @@ static sb_status bias_infer(sb_infer *in)
     return sb_infer_same(in);
 }
 
-/* ---- QuickGelu -------------------------------------------------------------- */
+/* ---- QuickGelu --------------------------------------------------------------
+ */
 
 typedef struct {
     float alpha;
@@ -131,18 +131,20 @@ static const sb_attr_def quick_gelu_table[] = {
 };
 
 SB_STRIP1_SETUP(quick_gelu_f32, float, float,
-                const float alpha =
-                    ((const quick_gelu_attrs *)s->param)->alpha,
+                const float alpha = ((const quick_gelu_attrs *)s->param)->alpha,
                 x / (1.0f + expf(-alpha * x)))
 static const sb_ew_def quick_gelu = {.f32 = quick_gelu_f32};
 
-/* ---- rows ------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------
+ */
 
 const sb_op_def sb_op_gelu = {
     .name = "Gelu",
     .since = 20,
-    .in_min = 1, .in_max = 1,
-    .out_min = 1, .out_max = 1,
+    .in_min = 1,
+    .in_max = 1,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
     .attrs_size = sizeof(gelu_attrs),
     .attrs = gelu_table,
@@ -155,8 +157,10 @@ const sb_op_def sb_op_ms_gelu = {
     .name = "Gelu",
     .domain = "com.microsoft",
     .since = 1,
-    .in_min = 1, .in_max = 1,
-    .out_min = 1, .out_max = 1,
+    .in_min = 1,
+    .in_max = 1,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
     .aux = &gelu_erf,
     .infer = sb_infer_same,
@@ -168,8 +172,10 @@ const sb_op_def sb_op_ms_quick_gelu = {
     .name = "QuickGelu",
     .domain = "com.microsoft",
     .since = 1,
-    .in_min = 1, .in_max = 1,
-    .out_min = 1, .out_max = 1,
+    .in_min = 1,
+    .in_max = 1,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
     .attrs_size = sizeof(quick_gelu_attrs),
     .attrs = quick_gelu_table,
@@ -183,8 +189,10 @@ const sb_op_def sb_op_ms_bias_gelu = {
     .name = "BiasGelu",
     .domain = "com.microsoft",
     .since = 1,
-    .in_min = 2, .in_max = 2,
-    .out_min = 1, .out_max = 1,
+    .in_min = 2,
+    .in_max = 2,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_INPLACE,
     .infer = bias_infer,
     .prepare = gelu_check,
@@ -195,8 +203,10 @@ const sb_op_def sb_op_ms_fast_gelu = {
     .name = "FastGelu",
     .domain = "com.microsoft",
     .since = 1,
-    .in_min = 1, .in_max = 2,
-    .out_min = 1, .out_max = 1,
+    .in_min = 1,
+    .in_max = 2,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_INPLACE,
     .infer = bias_infer,
     .prepare = gelu_check,

@@ -10,7 +10,7 @@ typedef struct {
 } mod_attrs;
 
 static const sb_attr_def mod_table[] = {
-    {"fmod", SB_ATTR_INT, offsetof(mod_attrs, fmod)},
+    {"fmod", SB_ATTR_INT, offsetof(mod_attrs, fmod), .i = 0},
     {0},
 };
 
@@ -66,8 +66,10 @@ static sb_status mod_forward(sb_kernel *k)
 const sb_op_def sb_op_mod = {
     .name = "Mod",
     .since = 10,
-    .in_min = 2, .in_max = 2,
-    .out_min = 1, .out_max = 1,
+    .in_min = 2,
+    .in_max = 2,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
     .attrs_size = sizeof(mod_attrs),
     .attrs = mod_table,

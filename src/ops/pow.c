@@ -67,16 +67,22 @@ static sb_status pow_forward(sb_kernel *k)
         as = SB_DTYPE_F64;
         fn = pow_f64;
     }
-    sb_ew_call call = {.fn = fn, .n_in = 2, .in = {k->in[0], k->in[1]},
-                       .in_as = {as, as}, .out = k->out[0], .out_as = as};
+    sb_ew_call call = {.fn = fn,
+                       .n_in = 2,
+                       .in = {k->in[0], k->in[1]},
+                       .in_as = {as, as},
+                       .out = k->out[0],
+                       .out_as = as};
     return sb_ew_run(k, &call);
 }
 
 const sb_op_def sb_op_pow = {
     .name = "Pow",
     .since = 12,
-    .in_min = 2, .in_max = 2,
-    .out_min = 1, .out_max = 1,
+    .in_min = 2,
+    .in_max = 2,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
     .infer = sb_infer_broadcast,
     .prepare = pow_prepare,

@@ -9,9 +9,9 @@
 
 /* A float and a double strip from a function pair such as expf and exp, and
  * the table that holds them. */
-#define REAL(id, f, d)                                                         \
-    SB_STRIP1(id##_f32, float, float, f(x))                                    \
-    SB_STRIP1(id##_f64, double, double, d(x))                                  \
+#define REAL(id, f, d)                        \
+    SB_STRIP1(id##_f32, float, float, f(x))   \
+    SB_STRIP1(id##_f64, double, double, d(x)) \
     static const sb_ew_def id##_def = {.f32 = id##_f32, .f64 = id##_f64};
 
 REAL(ceil, ceilf, ceil)
@@ -65,7 +65,8 @@ static const sb_ew_def bitwise_not_def = {.i64 = bitwise_not_i64,
 SB_STRIP1(not_b8, uint8_t, uint8_t, x == 0)
 static const sb_ew_def not_def = {.b8 = not_b8};
 
-/* ---- predicates ------------------------------------------------------------ */
+/* ---- predicates ------------------------------------------------------------
+ */
 
 SB_STRIP1(is_nan_f32, float, uint8_t, x != x)
 SB_STRIP1(is_nan_f64, double, uint8_t, x != x)
@@ -82,8 +83,8 @@ static const sb_attr_def is_inf_table[] = {
     {0},
 };
 
-#define IS_INF_SETUP                                                           \
-    const is_inf_attrs *a = s->param;                                          \
+#define IS_INF_SETUP                  \
+    const is_inf_attrs *a = s->param; \
     const bool neg = a->negative != 0, pos = a->positive != 0
 SB_STRIP1_SETUP(is_inf_f32, float, uint8_t, IS_INF_SETUP,
                 (neg && x == -INFINITY) || (pos && x == INFINITY))
@@ -93,7 +94,8 @@ SB_STRIP1_SETUP(is_inf_f64, double, uint8_t, IS_INF_SETUP,
 static const sb_ew_def is_inf_def = {
     .f32 = is_inf_f32, .f64 = is_inf_f64, .predicate = true};
 
-/* ---- rows ------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------
+ */
 /* clang-format off */
 const sb_op_def sb_op_abs = SB_EW_UNARY("Abs", 6, &abs_def);
 const sb_op_def sb_op_acos = SB_EW_UNARY("Acos", 7, &acos_def);
@@ -125,8 +127,10 @@ const sb_op_def sb_op_tanh = SB_EW_UNARY("Tanh", 6, &tanh_def);
 const sb_op_def sb_op_is_nan = {
     .name = "IsNaN",
     .since = 9,
-    .in_min = 1, .in_max = 1,
-    .out_min = 1, .out_max = 1,
+    .in_min = 1,
+    .in_max = 1,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_ELEMENTWISE,
     .aux = &is_nan_def,
     .infer = sb_infer_predicate,
@@ -137,8 +141,10 @@ const sb_op_def sb_op_is_nan = {
 const sb_op_def sb_op_is_inf = {
     .name = "IsInf",
     .since = 10,
-    .in_min = 1, .in_max = 1,
-    .out_min = 1, .out_max = 1,
+    .in_min = 1,
+    .in_max = 1,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_ELEMENTWISE,
     .attrs_size = sizeof(is_inf_attrs),
     .attrs = is_inf_table,

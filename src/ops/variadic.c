@@ -5,15 +5,13 @@
 #include "ops/content.h"
 #include "ops/elementwise.h"
 
-#define PICK(id, op)                                                           \
-    SB_STRIP2(id##_f32, float, float, (a op b || a != a) ? a : b)              \
-    SB_STRIP2(id##_f64, double, double, (a op b || a != a) ? a : b)            \
-    SB_STRIP2(id##_i64, int64_t, int64_t, a op b ? a : b)                      \
-    SB_STRIP2(id##_u64, uint64_t, uint64_t, a op b ? a : b)                    \
-    static const sb_ew_def id##_def = {.f32 = id##_f32,                        \
-                                       .f64 = id##_f64,                        \
-                                       .i64 = id##_i64,                        \
-                                       .u64 = id##_u64};
+#define PICK(id, op)                                                \
+    SB_STRIP2(id##_f32, float, float, (a op b || a != a) ? a : b)   \
+    SB_STRIP2(id##_f64, double, double, (a op b || a != a) ? a : b) \
+    SB_STRIP2(id##_i64, int64_t, int64_t, a op b ? a : b)           \
+    SB_STRIP2(id##_u64, uint64_t, uint64_t, a op b ? a : b)         \
+    static const sb_ew_def id##_def = {                             \
+        .f32 = id##_f32, .f64 = id##_f64, .i64 = id##_i64, .u64 = id##_u64};
 
 PICK(max, >)
 PICK(min, <)
@@ -80,7 +78,8 @@ static sb_status mean_forward(sb_kernel *k)
     return variadic_step(k, &scale_def, k->out[0], NULL);
 }
 
-/* ---- shapes ------------------------------------------------------------------ */
+/* ---- shapes
+ * ------------------------------------------------------------------ */
 
 static sb_dim dim_max(sb_dim a, sb_dim b)
 {
@@ -116,13 +115,14 @@ static sb_status min_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- rows ------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------
+ */
 
-#define VARIADIC(name_, since_, def_, infer_, forward_)                        \
-    {                                                                          \
-        .name = name_, .since = since_, .in_min = 1, .in_max = SB_ARITY_ANY,   \
-        .out_min = 1, .out_max = 1, .flags = SB_OP_ELEMENTWISE, .aux = def_,   \
-        .infer = infer_, .prepare = variadic_prepare, .forward = forward_,     \
+#define VARIADIC(name_, since_, def_, infer_, forward_)                      \
+    {                                                                        \
+        .name = name_, .since = since_, .in_min = 1, .in_max = SB_ARITY_ANY, \
+        .out_min = 1, .out_max = 1, .flags = SB_OP_ELEMENTWISE, .aux = def_, \
+        .infer = infer_, .prepare = variadic_prepare, .forward = forward_,   \
     }
 
 /* clang-format off */

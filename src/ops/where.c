@@ -4,27 +4,28 @@
 
 #include "ops/content.h"
 #include "ops/elementwise.h"
+#include "ops/move_util.h"
 
 typedef struct {
     uint64_t v[2];
 } wide;
 
 /* An index times 0 or 1 serves broadcast operands. */
-#define SELECT(id, T)                                                          \
-    static void id(const sb_strip *s)                                          \
-    {                                                                          \
-        const uint8_t *c = s->x[0];                                            \
-        const T *a = s->x[1], *b = s->x[2];                                    \
-        T *y = s->y;                                                           \
-        size_t sc = !s->one[0], sa = !s->one[1], sb = !s->one[2];              \
-        if (sc && sa && sb) {                                                  \
-            SB_SIMD                                                            \
-            for (size_t i = 0; i < s->n; i++)                                  \
-                y[i] = c[i] ? a[i] : b[i];                                     \
-        } else {                                                               \
-            for (size_t i = 0; i < s->n; i++)                                  \
-                y[i] = c[i * sc] ? a[i * sa] : b[i * sb];                      \
-        }                                                                      \
+#define SELECT(id, T)                                             \
+    static void id(const sb_strip *s)                             \
+    {                                                             \
+        const uint8_t *c = s->x[0];                               \
+        const T *a = s->x[1], *b = s->x[2];                       \
+        T *y = s->y;                                              \
+        size_t sc = !s->one[0], sa = !s->one[1], sb = !s->one[2]; \
+        if (sc && sa && sb) {                                     \
+            SB_SIMD                                               \
+            for (size_t i = 0; i < s->n; i++)                     \
+                y[i] = c[i] ? a[i] : b[i];                        \
+        } else {                                                  \
+            for (size_t i = 0; i < s->n; i++)                     \
+                y[i] = c[i * sc] ? a[i * sa] : b[i * sb];         \
+        }                                                         \
     }
 
 SELECT(select_1, uint8_t)
@@ -55,20 +56,19 @@ static sb_status where_infer(sb_infer *in)
 {
     SB_TRY(sb_infer_broadcast(in));
     in->out[0].type.dtype = in->in[1]->type.dtype;
-    sb_shape *out = &in->out[0].content;
-    int count = sb_content_count(in, 0, 2);
-    if (count < 0)
+    sb_shape x[3], out = {0};
+    if (!sb_content_load(in, 3, x, &out.rank))
         return SB_OK;
-    out->rank = count;
-    for (int j = 0; j < count; j++) {
-        sb_dim c = sb_content_at(in, 0, j);
-        sb_dim a = sb_content_at(in, 1, j), b = sb_content_at(in, 2, j);
+    for (int j = 0; j < out.rank; j++) {
+        sb_dim c = sb_content_at(&x[0], j);
+        sb_dim a = sb_content_at(&x[1], j), b = sb_content_at(&x[2], j);
 
         if (sb_dim_known(c))
-            out->dim[j] = c ? a : b;
+            out.dim[j] = c ? a : b;
         else
-            out->dim[j] = sb_dim_same(a, b) ? a : SB_DIM_UNKNOWN;
+            out.dim[j] = sb_dim_same(a, b) ? a : SB_DIM_UNKNOWN;
     }
+    sb_infer_set_content(in, 0, &out);
     return SB_OK;
 }
 
@@ -90,10 +90,12 @@ static sb_status where_prepare(sb_kernel *k)
 static sb_status where_forward(sb_kernel *k)
 {
     sb_dtype t = k->in[1]->dtype;
-    sb_ew_call call = {.fn = where_strip(t), .n_in = 3,
+    sb_ew_call call = {.fn = where_strip(t),
+                       .n_in = 3,
                        .in = {k->in[0], k->in[1], k->in[2]},
                        .in_as = {SB_DTYPE_BOOL, t, t},
-                       .out = k->out[0], .out_as = t};
+                       .out = k->out[0],
+                       .out_as = t};
 
     return sb_ew_run(k, &call);
 }
@@ -101,8 +103,10 @@ static sb_status where_forward(sb_kernel *k)
 const sb_op_def sb_op_where = {
     .name = "Where",
     .since = 9,
-    .in_min = 3, .in_max = 3,
-    .out_min = 1, .out_max = 1,
+    .in_min = 3,
+    .in_max = 3,
+    .out_min = 1,
+    .out_max = 1,
     .flags = SB_OP_ELEMENTWISE,
     .infer = where_infer,
     .prepare = where_prepare,
