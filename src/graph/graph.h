@@ -46,7 +46,9 @@ typedef struct sb_attr {
         float f;
         int64_t i;
         sb_bytes s;
-        const sb_tensor *t; /* `n` of them for TENSORS */
+        const sb_tensor *t; /* `n` of them for TENSORS; the graph, not the
+                               tensor, holds the reference to the buffer:
+                               see sb_graph_keep_tensors() */
         sb_graph **graphs;  /* one for GRAPH, `n` for GRAPHS */
         const float *floats;
         const int64_t *ints;
@@ -88,6 +90,7 @@ typedef struct sb_value {
     bool is_input;
     bool is_output;
     bool is_constant; /* `constant` holds its elements */
+    bool is_capture;  /* stands for a value of the enclosing graph */
     sb_tensor constant;
     sb_use *uses;
     uint32_t n_uses, cap_uses;
@@ -131,16 +134,23 @@ struct sb_graph {
     size_t n_inputs, cap_inputs, n_outputs, cap_outputs;
     /* Values of this sub-graph that stand for values of the enclosing graph.
      * The k-th capture over all sub-graphs of a node, in attribute order, is
-     * the node's k-th implicit input. */
+     * the node's k-th implicit input.  Both have the same name: renaming the
+     * outer value renames the capture. */
     sb_value_id *captures;
     size_t n_captures, cap_captures;
     const char **symbols; /* names of symbolic dimensions; in the root only */
     size_t n_symbols, cap_symbols;
-    sb_map names;        /* value name -> ID */
-    uint64_t next_name;  /* for fresh names */
+    sb_map symbol_ids;    /* symbol name -> index; in the root only */
+    sb_map names;         /* value name -> ID; may hold names given up */
+    uint64_t next_name;   /* for fresh names; in the root only */
+    uint64_t last_position;
+    sb_graph **subs; /* root: every sub-graph at any depth, to be freed */
+    size_t n_subs, cap_subs;
+    sb_buf **kept; /* root: buffers of tensors in attributes */
+    size_t n_kept, cap_kept;
     sb_extra extra;
     sb_bytes unknown_model; /* root: unknown fields of ModelProto */
-    /* root only: facts of the model */
+    /* root only: facts of the model, all in the arena */
     int64_t ir_version;
     int64_t model_version;
     const char *producer_name, *producer_version, *model_domain, *model_doc;
@@ -156,10 +166,13 @@ SB_MUST_USE sb_status sb_graph_create(sb_ctx *ctx, const char *name,
                                       sb_graph **out);
 /* Frees a root graph with all its sub-graphs; NULL is allowed. */
 void sb_graph_free(sb_graph *graph);
-/* A new empty sub-graph in the arena of `parent`. */
+/* A new empty sub-graph in the arena of `parent`.  Nesting beyond
+ * SB_MAX_NESTING is SB_BAD_MODEL, so recursion over sub-graphs is safe. */
+enum { SB_MAX_NESTING = 32 };
 SB_MUST_USE sb_status sb_graph_create_sub(sb_graph *parent, const char *name,
                                           sb_graph **out);
-/* A deep copy with a fresh arena, dead nodes left out, weights shared. */
+/* A deep copy of a root graph with a fresh arena, weights shared.  Dead nodes
+ * and values that nothing refers to are left out, so IDs change. */
 SB_MUST_USE sb_status sb_graph_clone(const sb_graph *graph, sb_graph **out);
 
 static inline sb_value *sb_graph_value(const sb_graph *g, sb_value_id id)
@@ -243,6 +256,26 @@ SB_MUST_USE sb_status sb_graph_set_attr_ints(sb_graph *g, sb_node_id node,
                                              const int64_t *v, size_t n);
 void sb_graph_remove_attr(sb_graph *g, sb_node_id node, const char *name);
 
+/* Copies `n` tensors into the arena for use in an attribute; the graph takes
+ * one more reference to each buffer and gives it up when it is freed. */
+SB_MUST_USE sb_status sb_graph_keep_tensors(sb_graph *g, const sb_tensor *t,
+                                            size_t n, const sb_tensor **out);
+
+/* A deep copy of an attribute (sub-graphs included) into the arena of `to`, a
+ * graph of the same model. */
+SB_MUST_USE sb_status sb_graph_copy_attr(sb_graph *to, const sb_attr *from,
+                                         sb_attr *out);
+
+/* Gives a value another name; SB_BAD_MODEL if it is taken. */
+SB_MUST_USE sb_status sb_graph_rename_value(sb_graph *g, sb_value_id value,
+                                            const char *name);
+
+/* The sub-graph and the value in it that stand for implicit input `k` of a
+ * node. */
+sb_graph *sb_node_capture(const sb_node *node, uint32_t k, sb_value_id *inner);
+/* The i-th sub-graph of a node, in attribute order; NULL after the last. */
+sb_graph *sb_node_body(const sb_node *node, size_t i);
+
 /* The attribute or NULL. */
 const sb_attr *sb_node_attr(const sb_node *node, const char *name);
 /* True if the node is of operator `op` of the main domain. */
@@ -266,7 +299,8 @@ SB_MUST_USE sb_status sb_graph_order(const sb_graph *g, sb_node_id **out,
 SB_MUST_USE sb_status sb_graph_verify(const sb_graph *g);
 /* Live nodes, sub-graphs not counted. */
 size_t sb_graph_live_nodes(const sb_graph *g);
-/* Removes nodes none of whose results is needed; returns how many. */
+/* Removes nodes none of whose results is needed, in sub-graphs too, and
+ * captures that nothing reads; returns how many nodes. */
 size_t sb_graph_remove_dead(sb_graph *g);
 
 #endif

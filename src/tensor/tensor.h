@@ -111,4 +111,8 @@ typedef struct sb_bytes {
     size_t len;
 } sb_bytes;
 
+/* Gives a string tensor copies of `count` texts, in one buffer of its own. */
+SB_MUST_USE sb_status sb_tensor_alloc_strings(sb_ctx *ctx, sb_tensor *t,
+                                              const sb_bytes *texts);
+
 #endif
