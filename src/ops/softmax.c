@@ -1,0 +1,270 @@
+/* Softmax, LogSoftmax and Hardmax along one axis, in float32.
+ *
+ *     Softmax     y = exp(x - max) / sum(exp(x - max))
+ *     LogSoftmax  y = x - max - log(sum(exp(x - max)))
+ *     Hardmax     y = 1 at the first maximum, 0 elsewhere
+ *
+ * Opset 13 meaning only; the importer rewrites older nodes.  The axis splits
+ * the tensor into [outer, n, inner].  For inner = 1 a row is contiguous;
+ * otherwise columns are worked on in blocks that are contiguous in memory. */
+#include <math.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "ops/elementwise.h"
+#include "ops/move_util.h"
+
+enum {
+    SOFTMAX_BLOCK = 64, /* columns worked on at once */
+    SOFTMAX_GRAIN = 8192,
+};
+
+typedef struct {
+    int64_t axis;
+} softmax_attrs;
+
+static const sb_attr_def attrs[] = {
+    {"axis", SB_ATTR_INT, offsetof(softmax_attrs, axis), .i = -1},
+    {0},
+};
+
+typedef struct softmax_job {
+    const float *x;
+    float *y;
+    size_t n, inner, blocks; /* blocks per outer index */
+} softmax_job;
+
+/* ---- one block of columns
+ * ---------------------------------------------------- */
+
+/* max[j] over the axis of `width` columns; NaN wins. */
+static void block_max(const softmax_job *job, const float *x, size_t width,
+                      float *max)
+{
+    memcpy(max, x, width * sizeof *max);
+    for (size_t i = 1; i < job->n; i++) {
+        const float *row = x + i * job->inner;
+        SB_SIMD
+        for (size_t j = 0; j < width; j++)
+            max[j] = row[j] > max[j] ? row[j] : max[j];
+    }
+}
+
+/* Writes exp(x - max) to y (if not NULL) and adds it up. */
+static void block_exp(const softmax_job *job, const float *x, float *y,
+                      size_t width, const float *max, float *sum)
+{
+    memset(sum, 0, width * sizeof *sum);
+    for (size_t i = 0; i < job->n; i++) {
+        const float *row = x + i * job->inner;
+        for (size_t j = 0; j < width; j++) {
+            float e = expf(row[j] - max[j]);
+
+            sum[j] += e;
+            if (y)
+                y[i * job->inner + j] = e;
+        }
+    }
+}
+
+static void softmax_block(const softmax_job *job, const float *x, float *y,
+                          size_t width)
+{
+    float max[SOFTMAX_BLOCK], sum[SOFTMAX_BLOCK];
+
+    block_max(job, x, width, max);
+    block_exp(job, x, y, width, max, sum);
+    for (size_t j = 0; j < width; j++)
+        sum[j] = 1.0f / sum[j];
+    for (size_t i = 0; i < job->n; i++) {
+        float *row = y + i * job->inner;
+        SB_SIMD
+        for (size_t j = 0; j < width; j++)
+            row[j] *= sum[j];
+    }
+}
+
+static void log_softmax_block(const softmax_job *job, const float *x, float *y,
+                              size_t width)
+{
+    float max[SOFTMAX_BLOCK], sum[SOFTMAX_BLOCK];
+
+    block_max(job, x, width, max);
+    block_exp(job, x, NULL, width, max, sum);
+    for (size_t j = 0; j < width; j++)
+        sum[j] = logf(sum[j]);
+    for (size_t i = 0; i < job->n; i++) {
+        const float *from = x + i * job->inner;
+        float *to = y + i * job->inner;
+        SB_SIMD
+        for (size_t j = 0; j < width; j++)
+            to[j] = from[j] - max[j] - sum[j];
+    }
+}
+
+static void hardmax_block(const softmax_job *job, const float *x, float *y,
+                          size_t width)
+{
+    for (size_t j = 0; j < width; j++) {
+        size_t best = 0;
+
+        for (size_t i = 1; i < job->n; i++)
+            if (x[i * job->inner + j] > x[best * job->inner + j])
+                best = i;
+        for (size_t i = 0; i < job->n; i++)
+            y[i * job->inner + j] = i == best;
+    }
+}
+
+/* ---- one contiguous row
+ * -------------------------------------------------------- Sums run in 8 lanes,
+ * for speed and because long sums of floats are more exact that way. */
+enum { LANES = 8 };
+
+static float row_max(const float *x, size_t n)
+{
+    float max = x[0];
+
+    for (size_t i = 1; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    return max;
+}
+
+static float add_lanes(const float lane[LANES])
+{
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
+           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+static float row_exp(const float *x, float *y, size_t n, float max)
+{
+    float lane[LANES] = {0};
+    size_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        SB_SIMD
+        for (size_t l = 0; l < LANES; l++) {
+            float e = expf(x[i + l] - max);
+
+            lane[l] += e;
+            if (y)
+                y[i + l] = e;
+        }
+    }
+    for (size_t l = 0; i < n; i++, l++) {
+        float e = expf(x[i] - max);
+
+        lane[l] += e;
+        if (y)
+            y[i] = e;
+    }
+    return add_lanes(lane);
+}
+
+static void softmax_row(const float *x, float *y, size_t n)
+{
+    float scale = 1.0f / row_exp(x, y, n, row_max(x, n));
+
+    for (size_t i = 0; i < n; i++)
+        y[i] *= scale;
+}
+
+static void log_softmax_row(const float *x, float *y, size_t n)
+{
+    float max = row_max(x, n);
+    float shift = logf(row_exp(x, NULL, n, max));
+
+    SB_SIMD
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] - max - shift;
+}
+
+/* ---- the three operators
+ * --------------------------------------------------------- */
+
+typedef struct softmax_family {
+    void (*block)(const softmax_job *job, const float *x, float *y,
+                  size_t width);
+    void (*row)(const float *x, float *y, size_t n); /* (optional) */
+} softmax_family;
+
+typedef struct softmax_call {
+    softmax_job job;
+    const softmax_family *family;
+} softmax_call;
+
+static void softmax_items(void *arg, size_t begin, size_t end)
+{
+    const softmax_call *call = arg;
+    const softmax_job *job = &call->job;
+
+    for (size_t item = begin; item < end; item++) {
+        size_t col = item % job->blocks * SOFTMAX_BLOCK;
+        size_t at = item / job->blocks * job->n * job->inner + col;
+        size_t width = job->inner - col;
+
+        if (job->inner == 1 && call->family->row)
+            call->family->row(job->x + at, job->y + at, job->n);
+        else
+            call->family->block(job, job->x + at, job->y + at,
+                                width < SOFTMAX_BLOCK ? width : SOFTMAX_BLOCK);
+    }
+}
+
+static sb_status softmax_infer(sb_infer *in)
+{
+    const softmax_attrs *a = in->attrs;
+    int rank = in->in[0]->type.shape.rank, axis = 0;
+
+    /* A scalar is its own row. */
+    if (rank > 0)
+        SB_TRY(sb_infer_axis(in, a->axis, rank, &axis));
+    return sb_infer_same(in);
+}
+
+static sb_status softmax_prepare(sb_kernel *k)
+{
+    if (k->in[0]->dtype != SB_DTYPE_F32)
+        return sb_kernel_fail(k, SB_UNSUPPORTED, "not for elements of type %s",
+                              sb_dtype_name(k->in[0]->dtype));
+    return SB_OK;
+}
+
+static sb_status softmax_forward(sb_kernel *k)
+{
+    const softmax_attrs *a = k->attrs;
+    const sb_tensor *x = k->in[0];
+    int rank = x->rank;
+    int axis = rank == 0 ? -1 : sb_axis_norm(a->axis, rank);
+    softmax_call call = {.job = {.x = x->data, .y = k->out[0]->data},
+                         .family = k->op->aux};
+
+    if (sb_tensor_count(x) == 0)
+        return SB_OK;
+    call.job.n = rank == 0 ? 1 : (size_t)x->dims[axis];
+    call.job.inner = (size_t)sb_dims_product(x->dims, axis + 1, rank);
+    call.job.blocks = (call.job.inner + SOFTMAX_BLOCK - 1) / SOFTMAX_BLOCK;
+    size_t outer = rank == 0 ? 1 : (size_t)sb_dims_product(x->dims, 0, axis);
+    size_t each = call.job.n * (call.job.inner < SOFTMAX_BLOCK ? call.job.inner
+                                                               : SOFTMAX_BLOCK);
+    sb_parallel_for(k->ctx, outer * call.job.blocks,
+                    (SOFTMAX_GRAIN + each - 1) / each, softmax_items, &call);
+    return SB_OK;
+}
+
+static const softmax_family softmax = {softmax_block, softmax_row};
+static const softmax_family log_softmax = {log_softmax_block, log_softmax_row};
+static const softmax_family hardmax = {hardmax_block, NULL};
+
+#define SOFTMAX_ROW(name_, family_)                                          \
+    {                                                                        \
+        .name = name_, .since = 13, .in_min = 1, .in_max = 1, .out_min = 1,  \
+        .out_max = 1, .flags = SB_OP_F32 | SB_OP_INPLACE,                    \
+        .attrs_size = sizeof(softmax_attrs), .attrs = attrs, .aux = family_, \
+        .infer = softmax_infer, .prepare = softmax_prepare,                  \
+        .forward = softmax_forward,                                          \
+    }
+
+const sb_op_def sb_op_hardmax = SOFTMAX_ROW("Hardmax", &hardmax);
+const sb_op_def sb_op_log_softmax = SOFTMAX_ROW("LogSoftmax", &log_softmax);
+const sb_op_def sb_op_softmax = SOFTMAX_ROW("Softmax", &softmax);
