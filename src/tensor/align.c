@@ -1,0 +1,35 @@
+/* Aligned copies of mapped tensors. */
+#include "tensor/align.h"
+
+#include <string.h>
+
+/* What the widest load of one element needs; complex numbers are pairs. */
+static size_t alignment_of(sb_dtype dtype)
+{
+    size_t size = sb_dtype_size(dtype);
+
+    if (dtype == SB_DTYPE_STRING)
+        return sizeof(void *);
+    if (dtype == SB_DTYPE_C64 || dtype == SB_DTYPE_C128)
+        size /= 2;
+    return size ? size : 1;
+}
+
+bool sb_tensor_is_aligned(const sb_tensor *t)
+{
+    return (uintptr_t)t->data % alignment_of(t->dtype) == 0;
+}
+
+sb_status sb_tensor_make_aligned(sb_ctx *ctx, sb_tensor *t)
+{
+    if (sb_tensor_is_aligned(t))
+        return SB_OK;
+    sb_tensor copy = *t;
+    copy.buf = NULL;
+    copy.data = NULL;
+    SB_TRY(sb_tensor_alloc(ctx, &copy));
+    memcpy(copy.data, t->data, sb_tensor_bytes(t));
+    sb_tensor_drop(t);
+    *t = copy;
+    return SB_OK;
+}
