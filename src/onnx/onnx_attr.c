@@ -17,9 +17,9 @@ static sb_status attr_fail(sb_onnx_scope *scope, const Pb__Node *node,
                            const Pb__Attribute *a, sb_status code,
                            const char *why)
 {
-    return sb_fail(scope->loader->ctx, code, "node '%s' (%s): attribute '%s' %s",
-                   sb_onnx_node_label(node), node->op_type,
-                   a->name ? a->name : "", why);
+    return sb_fail(
+        scope->loader->ctx, code, "node '%s' (%s): attribute '%s' %s",
+        sb_onnx_node_label(node), node->op_type, a->name ? a->name : "", why);
 }
 
 /* The first versions of ONNX had no type field. */
@@ -29,25 +29,24 @@ static int type_of(const Pb__Attribute *a)
         return a->type;
     if (a->base.n_unknown_fields)
         return SB_ATTR_OPAQUE;
-    return a->has_f        ? SB_ATTR_FLOAT
-           : a->has_i      ? SB_ATTR_INT
-           : a->has_s      ? SB_ATTR_STRING
-           : a->t          ? SB_ATTR_TENSOR
-           : a->g          ? SB_ATTR_GRAPH
-           : a->n_floats   ? SB_ATTR_FLOATS
-           : a->n_ints     ? SB_ATTR_INTS
-           : a->n_strings  ? SB_ATTR_STRINGS
-           : a->n_tensors  ? SB_ATTR_TENSORS
-           : a->n_graphs   ? SB_ATTR_GRAPHS
-                           : SB_ATTR_NONE;
+    return a->has_f       ? SB_ATTR_FLOAT
+           : a->has_i     ? SB_ATTR_INT
+           : a->has_s     ? SB_ATTR_STRING
+           : a->t         ? SB_ATTR_TENSOR
+           : a->g         ? SB_ATTR_GRAPH
+           : a->n_floats  ? SB_ATTR_FLOATS
+           : a->n_ints    ? SB_ATTR_INTS
+           : a->n_strings ? SB_ATTR_STRINGS
+           : a->n_tensors ? SB_ATTR_TENSORS
+           : a->n_graphs  ? SB_ATTR_GRAPHS
+                          : SB_ATTR_NONE;
 }
 
 static sb_status copy_bytes(sb_graph *g, const ProtobufCBinaryData *from,
                             sb_bytes *out)
 {
-    char *text =
-        sb_arena_strn(g->arena, from->len ? (const char *)from->data : "",
-                      from->len);
+    char *text = sb_arena_strn(
+        g->arena, from->len ? (const char *)from->data : "", from->len);
 
     *out = (sb_bytes){text, from->len};
     return text ? SB_OK : SB_NO_MEMORY;
@@ -75,8 +74,8 @@ static sb_status read_tensors(sb_onnx_scope *scope, Pb__Tensor *const *from,
     size_t done = 0;
 
     while (status == SB_OK && done < n) {
-        status = sb_onnx_tensor(&scope->loader->source, from[done],
-                                &tensors[done]);
+        status =
+            sb_onnx_tensor(&scope->loader->source, from[done], &tensors[done]);
         done += status == SB_OK;
     }
     if (status == SB_OK)
@@ -97,10 +96,9 @@ static sb_status read_body(sb_onnx_scope *scope, const Pb__Graph *from,
     sb_onnx_scope_init(&inner, scope->loader, scope, *out);
     sb_status status = sb_onnx_read_graph(&inner, from);
     if (status == SB_OK)
-        status = sb_grow(scope->loader->ctx, &draft->implicit,
-                         &draft->cap_implicit,
-                         draft->n_implicit + inner.n_outer,
-                         sizeof *draft->implicit);
+        status =
+            sb_grow(scope->loader->ctx, &draft->implicit, &draft->cap_implicit,
+                    draft->n_implicit + inner.n_outer, sizeof *draft->implicit);
     for (size_t i = 0; status == SB_OK && i < inner.n_outer; i++)
         draft->implicit[draft->n_implicit++] = inner.outer[i];
     sb_onnx_scope_free(&inner);
@@ -175,7 +173,8 @@ static sb_status read_value(sb_onnx_scope *scope, const Pb__Node *node,
     }
 }
 
-/* ---- references in functions ---------------------------------------------- */
+/* ---- references in functions ----------------------------------------------
+ */
 
 static const sb_attr *find_attr(const sb_draft *d, const char *name)
 {
@@ -241,8 +240,8 @@ static sb_status read_attr(sb_onnx_scope *scope, const Pb__Node *node,
     attr.doc = a->doc_string ? sb_arena_str(g->arena, a->doc_string) : NULL;
     if (!attr.name || (a->doc_string && !attr.doc))
         return SB_NO_MEMORY;
-    SB_TRY(sb_grow(g->ctx, &draft->attrs, &draft->cap_attrs,
-                   draft->n_attrs + 1, sizeof *draft->attrs));
+    SB_TRY(sb_grow(g->ctx, &draft->attrs, &draft->cap_attrs, draft->n_attrs + 1,
+                   sizeof *draft->attrs));
     draft->attrs[draft->n_attrs++] = attr;
     return SB_OK;
 }

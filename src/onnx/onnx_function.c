@@ -121,8 +121,8 @@ static sb_status declare_body(sb_onnx_scope *body, const Pb__Function *f,
     for (size_t i = 0; status == SB_OK && i < f->n_node; i++)
         for (size_t k = 0; status == SB_OK && k < f->node[i]->n_output; k++)
             if (f->node[i]->output[k][0])
-                status = declare_result(body, &results, call,
-                                        f->node[i]->output[k]);
+                status =
+                    declare_result(body, &results, call, f->node[i]->output[k]);
     sb_map_free(&results);
     return status;
 }

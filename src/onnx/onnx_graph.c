@@ -151,10 +151,9 @@ static sb_status read_dim(sb_onnx_scope *scope, const char *value,
         return SB_OK;
     /* Some exporters write -1 where they mean unknown. */
     if (d->dim_value < -1)
-        return sb_fail(ctx, SB_BAD_MODEL,
-                       "%s: value '%s': dimension %lld is negative",
-                       scope->loader->source.what, value,
-                       (long long)d->dim_value);
+        return sb_fail(
+            ctx, SB_BAD_MODEL, "%s: value '%s': dimension %lld is negative",
+            scope->loader->source.what, value, (long long)d->dim_value);
     if (d->dim_value >= 0)
         *out = d->dim_value;
     return SB_OK;
@@ -162,7 +161,8 @@ static sb_status read_dim(sb_onnx_scope *scope, const char *value,
 
 static bool has_denotation(const Pb__Type *type)
 {
-    const Pb__Shape *shape = type->tensor_type ? type->tensor_type->shape : NULL;
+    const Pb__Shape *shape =
+        type->tensor_type ? type->tensor_type->shape : NULL;
 
     if (type->denotation)
         return true;
@@ -350,8 +350,7 @@ static sb_status read_outputs(sb_onnx_scope *scope, const Pb__Graph *g)
                            name);
         if (sb_graph_value(scope->graph, id)->is_output)
             return sb_fail(ctx, SB_BAD_MODEL,
-                           "%s: graph output '%s' is listed twice", what,
-                           name);
+                           "%s: graph output '%s' is listed twice", what, name);
         SB_TRY(sb_graph_add_output(scope->graph, id));
     }
     return SB_OK;

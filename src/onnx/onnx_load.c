@@ -34,7 +34,8 @@ static sb_status read_facts(sb_onnx_loader *l)
     return sb_wire_unknown(g->arena, &m->base, &g->unknown_model);
 }
 
-/* ---- opsets --------------------------------------------------------------- */
+/* ---- opsets ---------------------------------------------------------------
+ */
 
 static sb_opset *find_opset(const sb_graph *g, const char *domain)
 {
@@ -107,9 +108,8 @@ static sb_status check_opsets(sb_onnx_loader *l)
         if (sb_onnx_domain(o->domain)[0])
             continue;
         if (o->version < 1)
-            return sb_fail(l->ctx, SB_BAD_MODEL,
-                           "%s: opset %lld, want 1 to %d", l->source.what,
-                           (long long)o->version, NEWEST_OPSET);
+            return sb_fail(l->ctx, SB_BAD_MODEL, "%s: opset %lld, want 1 to %d",
+                           l->source.what, (long long)o->version, NEWEST_OPSET);
         l->root->file_opset = o->version;
         if (o->version > SB_CANONICAL_OPSET)
             sb_warn(l->ctx, "%s: opset %lld is newer than %d, taken as it is",
@@ -118,7 +118,8 @@ static sb_status check_opsets(sb_onnx_loader *l)
     return SB_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------
+ */
 
 static sb_status read_model(sb_onnx_loader *l)
 {

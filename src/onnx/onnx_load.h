@@ -84,8 +84,7 @@ const char *sb_onnx_node_label(const Pb__Node *node);
 /* Appends the attributes of `node` to the draft, with sub-graphs and the
  * values that they capture. */
 SB_MUST_USE sb_status sb_onnx_read_attrs(sb_onnx_scope *scope,
-                                         const Pb__Node *node,
-                                         sb_draft *draft);
+                                         const Pb__Node *node, sb_draft *draft);
 
 /* ---- onnx_function.c ----------------------------------------------------- */
 SB_MUST_USE sb_status sb_onnx_list_functions(sb_onnx_loader *loader);
@@ -94,8 +93,7 @@ SB_MUST_USE sb_status sb_onnx_find_function(sb_onnx_loader *loader,
                                             const Pb__Node *node,
                                             const Pb__Function **out);
 /* Puts the body of `f` in place of the call. */
-SB_MUST_USE sb_status sb_onnx_inline(sb_onnx_scope *scope,
-                                     const Pb__Node *node,
+SB_MUST_USE sb_status sb_onnx_inline(sb_onnx_scope *scope, const Pb__Node *node,
                                      const Pb__Function *f,
                                      const sb_draft *call);
 

@@ -20,7 +20,8 @@ const char *sb_onnx_domain(const char *domain)
     return domain && strcmp(domain, "ai.onnx") != 0 ? domain : "";
 }
 
-/* ---- inputs and outputs --------------------------------------------------- */
+/* ---- inputs and outputs ---------------------------------------------------
+ */
 
 static sb_status read_inputs(sb_onnx_scope *scope, const Pb__Node *node,
                              sb_draft *d)
@@ -50,16 +51,17 @@ static sb_status read_inputs(sb_onnx_scope *scope, const Pb__Node *node,
 static sb_status read_outputs(sb_onnx_scope *scope, const Pb__Node *node,
                               sb_draft *d)
 {
-    SB_TRY(sb_grow(d->ctx, &d->out, &d->cap_out, node->n_output,
-                   sizeof *d->out));
+    SB_TRY(
+        sb_grow(d->ctx, &d->out, &d->cap_out, node->n_output, sizeof *d->out));
     for (size_t i = 0; i < node->n_output; i++)
-        d->out[d->n_out++] =
-            node->output[i][0] ? sb_map_get(&scope->names, node->output[i])
-                               : SB_NONE;
+        d->out[d->n_out++] = node->output[i][0]
+                                 ? sb_map_get(&scope->names, node->output[i])
+                                 : SB_NONE;
     return SB_OK;
 }
 
-/* ---- constants ------------------------------------------------------------ */
+/* ---- constants ------------------------------------------------------------
+ */
 
 static sb_status strings_of(sb_ctx *ctx, const sb_attr *a, const sb_bytes *from,
                             sb_tensor *out)
@@ -163,7 +165,8 @@ static sb_status read_constant(sb_onnx_scope *scope, const Pb__Node *node,
     return status;
 }
 
-/* ---- the node ------------------------------------------------------------- */
+/* ---- the node -------------------------------------------------------------
+ */
 
 static sb_status find_version(sb_onnx_scope *scope, sb_draft *d)
 {

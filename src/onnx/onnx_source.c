@@ -30,8 +30,8 @@ static sb_status map_file(sb_ctx *ctx, const char *path, sb_buf **out)
     m->ctx = ctx;
     sb_status status = sb_file_map(ctx, path, &m->map);
     if (status == SB_OK)
-        status = sb_buf_wrap(ctx, m->map.data, m->map.size, mapping_release, m,
-                             out);
+        status =
+            sb_buf_wrap(ctx, m->map.data, m->map.size, mapping_release, m, out);
     if (status != SB_OK)
         mapping_release(m);
     return status;

@@ -13,7 +13,8 @@ typedef struct sb_source_file {
 
 typedef struct sb_onnx_source {
     sb_ctx *ctx;
-    const char *what; /* for messages: the path, or a name given by the caller */
+    const char
+        *what; /* for messages: the path, or a name given by the caller */
     const char *path; /* NULL: from memory, so nothing lies beside it */
     sb_buf *buf;      /* the model itself */
     char *folder;     /* resolved; set with the first external tensor */

@@ -26,8 +26,8 @@ static const char *tensor_label(const Pb__Tensor *t)
     return t->name && t->name[0] ? t->name : "(unnamed)";
 }
 
-#define TENSOR_FAIL(src, t, code, fmt, ...)                                    \
-    sb_fail((src)->ctx, code, "%s: tensor '%s': " fmt, (src)->what,            \
+#define TENSOR_FAIL(src, t, code, fmt, ...)                         \
+    sb_fail((src)->ctx, code, "%s: tensor '%s': " fmt, (src)->what, \
             tensor_label(t), __VA_ARGS__)
 
 static sb_status read_dims(sb_onnx_source *src, const Pb__Tensor *t,
@@ -212,8 +212,8 @@ static sb_status typed_elements(sb_onnx_source *src, const Pb__Tensor *t,
     char text[128];
 
     if (f.count != bytes / f.store)
-        return TENSOR_FAIL(src, t, SB_BAD_MODEL, "%zu numbers in %s, %s wants %zu",
-                           f.count, f.name,
+        return TENSOR_FAIL(src, t, SB_BAD_MODEL,
+                           "%zu numbers in %s, %s wants %zu", f.count, f.name,
                            sb_tensor_describe(out, text, sizeof text),
                            bytes / f.store);
     SB_TRY(sb_tensor_alloc(src->ctx, out));
@@ -368,9 +368,9 @@ sb_status sb_onnx_load_tensor(sb_ctx *ctx, const char *path, sb_tensor *out)
     sb_arena_init(&arena, ctx);
     sb_status status = sb_source_open(&src, ctx, path);
     if (status == SB_OK)
-        status = sb_wire_unpack(&arena, path, &pb__tensor__descriptor,
-                                sb_buf_data(src.buf), sb_buf_size(src.buf),
-                                &msg);
+        status =
+            sb_wire_unpack(&arena, path, &pb__tensor__descriptor,
+                           sb_buf_data(src.buf), sb_buf_size(src.buf), &msg);
     if (status == SB_OK)
         status = sb_onnx_tensor(&src, (const Pb__Tensor *)msg, out);
     sb_source_close(&src);

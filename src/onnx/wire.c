@@ -151,7 +151,8 @@ static uint32_t mapped_field(const uint8_t *p, const uint8_t *end)
         if (f.number != SB_WIRE_FLOAT_DATA && f.number != SB_WIRE_RAW_DATA &&
             f.number != SB_WIRE_DOUBLE_DATA)
             continue;
-        if (found || f.type != WIRE_BYTES || f.end - f.value < SB_WIRE_MAPPED_MIN)
+        if (found || f.type != WIRE_BYTES ||
+            f.end - f.value < SB_WIRE_MAPPED_MIN)
             return 0;
         found = f.number;
     }
@@ -182,8 +183,8 @@ static sb_status enter(wire_walk *w, wire_frame *stack, int depth,
     if (depth == 0)
         return SB_OK;
     uint8_t tag[10];
-    SB_TRY(put(w, tag,
-               write_varint(tag, (uint64_t)f->number << 3 | WIRE_BYTES)));
+    SB_TRY(
+        put(w, tag, write_varint(tag, (uint64_t)f->number << 3 | WIRE_BYTES)));
     frame->length_at = w->n_out;
     return put(w, zero, sizeof zero);
 }
@@ -205,16 +206,14 @@ static sb_status copy_field(wire_walk *w, wire_frame *frame,
             if (frame->seen & bit)
                 return sb_fail(w->ctx, SB_BAD_MODEL,
                                "%s: field '%s' is given twice at byte %zu",
-                               w->what, fd->name,
-                               (size_t)(f->begin - w->base));
+                               w->what, fd->name, (size_t)(f->begin - w->base));
             frame->seen |= bit;
         }
         *inner = fd->descriptor;
         return SB_OK;
     }
     if (frame->desc == &pb__tensor__descriptor) {
-        if (f->number >= FIELD_MAPPED_OFFSET &&
-            f->number <= FIELD_MAPPED_FIELD)
+        if (f->number >= FIELD_MAPPED_OFFSET && f->number <= FIELD_MAPPED_FIELD)
             return broken(w, f->begin);
         if (f->number == frame->mapped) {
             SB_TRY(put_number(w, FIELD_MAPPED_OFFSET,
@@ -299,10 +298,9 @@ sb_status sb_wire_unpack(sb_arena *arena, const char *what,
         *out = protobuf_c_message_unpack(desc, &alloc, w.n_out,
                                          w.out ? w.out : &empty);
         if (!*out)
-            status = memory.failed
-                         ? SB_NO_MEMORY
-                         : sb_fail(w.ctx, SB_BAD_MODEL,
-                                   "%s: not a valid ONNX file", what);
+            status = memory.failed ? SB_NO_MEMORY
+                                   : sb_fail(w.ctx, SB_BAD_MODEL,
+                                             "%s: not a valid ONNX file", what);
     }
     sb_free(w.ctx, w.out);
     return status;

@@ -17,11 +17,7 @@
 #include "onnx_schema.pb-c.h"
 
 /* Tensor.mapped_field is one of these field numbers. */
-enum {
-    SB_WIRE_FLOAT_DATA = 4,
-    SB_WIRE_RAW_DATA = 9,
-    SB_WIRE_DOUBLE_DATA = 10
-};
+enum { SB_WIRE_FLOAT_DATA = 4, SB_WIRE_RAW_DATA = 9, SB_WIRE_DOUBLE_DATA = 10 };
 
 enum {
     SB_WIRE_MAX_DEPTH = 64, /* messages inside messages */
@@ -45,7 +41,7 @@ SB_MUST_USE sb_status sb_wire_unknown(sb_arena *arena,
 SB_MUST_USE sb_status sb_wire_set_unknown(sb_arena *arena, sb_bytes bytes,
                                           ProtobufCMessage *msg);
 /* A whole message as bytes in `arena`. */
-SB_MUST_USE sb_status sb_wire_pack(sb_arena *arena,
-                                   const ProtobufCMessage *msg, sb_bytes *out);
+SB_MUST_USE sb_status sb_wire_pack(sb_arena *arena, const ProtobufCMessage *msg,
+                                   sb_bytes *out);
 
 #endif
