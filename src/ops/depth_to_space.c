@@ -1,0 +1,144 @@
+/* DepthToSpace and SpaceToDepth: blocks of b x b pixels to channels and back.
+ *
+ *     DCR  [N, b, b, C', H, W] <-> [N, C', H, b, W, b]
+ *     CRD  [N, C', b, b, H, W] <-> [N, C', H, b, W, b]
+ *
+ * Both directions are one strided copy over the six axes. */
+#include <string.h>
+
+#include "ops/move_util.h"
+#include "ops/strided_copy.h"
+
+typedef struct {
+    int64_t blocksize;
+    const char *mode;
+} block_attrs;
+
+static const sb_attr_def attrs[] = {
+    {"blocksize", SB_ATTR_INT, offsetof(block_attrs, blocksize),
+     .required = true},
+    {"mode", SB_ATTR_STRING, offsetof(block_attrs, mode), .s = "DCR"},
+    {0},
+};
+
+/* d / by; fails if it does not go in. */
+static sb_status divide(const sb_infer *in, int axis, sb_dim d, int64_t by,
+                        sb_dim *out)
+{
+    *out = SB_DIM_UNKNOWN;
+    if (by == 1)
+        *out = d;
+    else if (sb_dim_known(d) && d % by)
+        return sb_infer_fail(in,
+                             "dimension %d is %lld, want a multiple of "
+                             "%lld",
+                             axis, (long long)d, (long long)by);
+    else if (sb_dim_known(d))
+        *out = d / by;
+    return SB_OK;
+}
+
+static sb_status block_infer(sb_infer *in, bool to_space)
+{
+    const block_attrs *a = in->attrs;
+    const sb_shape *x = &in->in[0]->type.shape;
+    int64_t b = a->blocksize;
+    sb_shape out = sb_shape_of_rank(4);
+
+    if (b < 1 || b > 32767)
+        return sb_infer_fail(in, "blocksize %lld", (long long)b);
+    if (strcmp(a->mode, "DCR") != 0 && strcmp(a->mode, "CRD") != 0)
+        return sb_infer_fail(in, "mode '%s', want DCR or CRD", a->mode);
+    if (x->rank >= 0 && x->rank != 4)
+        return sb_infer_fail(in, "input of rank %d, want 4", x->rank);
+    if (x->rank == 4 && to_space) {
+        out.dim[0] = x->dim[0];
+        SB_TRY(divide(in, 1, x->dim[1], b * b, &out.dim[1]));
+        out.dim[2] = sb_dim_mul(x->dim[2], b);
+        out.dim[3] = sb_dim_mul(x->dim[3], b);
+    } else if (x->rank == 4) {
+        out.dim[0] = x->dim[0];
+        out.dim[1] = sb_dim_mul(x->dim[1], b * b);
+        SB_TRY(divide(in, 2, x->dim[2], b, &out.dim[2]));
+        SB_TRY(divide(in, 3, x->dim[3], b, &out.dim[3]));
+    }
+    sb_infer_set(in, 0, in->in[0]->type.dtype, &out);
+    return SB_OK;
+}
+
+static sb_status to_space_infer(sb_infer *in)
+{
+    return block_infer(in, true);
+}
+
+static sb_status to_depth_infer(sb_infer *in)
+{
+    return block_infer(in, false);
+}
+
+/* The copy with the axes in the order [N, C', H, by, W, bx]; `space` and
+ * `depth` receive the strides of the two tensors. */
+static void block_strides(const block_attrs *a, const sb_tensor *deep,
+                          int64_t dims[6], int64_t space[6], int64_t depth[6])
+{
+    int64_t b = a->blocksize, h = deep->dims[2], w = deep->dims[3];
+    int64_t c = deep->dims[1] / (b * b);
+    bool dcr = strcmp(a->mode, "DCR") == 0;
+    const int64_t d[6] = {deep->dims[0], c, h, b, w, b};
+    const int64_t to[6] = {deep->dims[1] * h * w,
+                           dcr ? h * w : b * b * h * w,
+                           w,
+                           (dcr ? b * c : b) * h * w,
+                           1,
+                           (dcr ? c : 1) * h * w};
+
+    memcpy(dims, d, sizeof d);
+    memcpy(depth, to, sizeof to);
+    sb_strides_of(6, dims, space);
+}
+
+static sb_status to_space_forward(sb_kernel *k)
+{
+    sb_strided c = {.rank = 6, .elem = sb_dtype_size(k->in[0]->dtype)};
+
+    block_strides(k->attrs, k->in[0], c.dims, c.dst_stride, c.src_stride);
+    sb_strided_copy(k->ctx, &c, k->out[0]->data, k->in[0]->data);
+    return SB_OK;
+}
+
+static sb_status to_depth_forward(sb_kernel *k)
+{
+    sb_strided c = {.rank = 6, .elem = sb_dtype_size(k->in[0]->dtype)};
+
+    block_strides(k->attrs, k->out[0], c.dims, c.src_stride, c.dst_stride);
+    sb_strided_copy(k->ctx, &c, k->out[0]->data, k->in[0]->data);
+    return SB_OK;
+}
+
+const sb_op_def sb_op_depth_to_space = {
+    .name = "DepthToSpace",
+    .since = 11,
+    .in_min = 1,
+    .in_max = 1,
+    .out_min = 1,
+    .out_max = 1,
+    .attrs_size = sizeof(block_attrs),
+    .attrs = attrs,
+    .infer = to_space_infer,
+    .prepare = sb_move_prepare,
+    .forward = to_space_forward,
+};
+
+const sb_op_def sb_op_space_to_depth = {
+    .name = "SpaceToDepth",
+    .since = 1,
+    .in_min = 1,
+    .in_max = 1,
+    .out_min = 1,
+    .out_max = 1,
+    .attrs_size = sizeof(block_attrs),
+    .attrs = attrs,
+    .infer = to_depth_infer,
+    .prepare = sb_move_prepare,
+    .forward = to_depth_forward,
+};

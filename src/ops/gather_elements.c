@@ -1,0 +1,85 @@
+/* GatherElements: y[i][j] = x[indices[i][j]][j] for axis 0, and so on. */
+#include <string.h>
+
+#include "base/threads.h"
+#include "ops/index_util.h"
+
+typedef struct {
+    int64_t axis;
+} gather_attrs;
+
+static const sb_attr_def attrs[] = {
+    {"axis", SB_ATTR_INT, offsetof(gather_attrs, axis), .i = 0},
+    {0},
+};
+
+static sb_status gather_elements_infer(sb_infer *in)
+{
+    const gather_attrs *a = in->attrs;
+    const sb_shape *x = &in->in[0]->type.shape, *idx = &in->in[1]->type.shape;
+    int axis = 0;
+
+    sb_infer_set(in, 0, in->in[0]->type.dtype, idx);
+    if (x->rank < 0)
+        return SB_OK;
+    SB_TRY(sb_infer_axis(in, a->axis, x->rank, &axis));
+    if (idx->rank < 0)
+        sb_infer_set_rank(in, 0, x->rank);
+    else if (idx->rank != x->rank)
+        return sb_infer_fail(in, "indices of rank %d, want %d", idx->rank,
+                             x->rank);
+    return SB_OK;
+}
+
+typedef struct {
+    sb_index_walk w;
+    const char *src;
+    char *dst;
+    size_t elem;
+} gather_job;
+
+static void gather_rows(void *arg, size_t begin, size_t end)
+{
+    const gather_job *job = arg;
+    const sb_index_walk *w = &job->w;
+
+    for (size_t row = begin; row < end; row++) {
+        int64_t base = sb_index_walk_row(w, (int64_t)row);
+        int64_t first = (int64_t)row * w->n_last;
+        for (int64_t j = 0; j < w->n_last; j++) {
+            int64_t at = base + j * w->step + sb_index_walk_add(w, first + j);
+            memcpy(job->dst + (size_t)(first + j) * job->elem,
+                   job->src + (size_t)at * job->elem, job->elem);
+        }
+    }
+}
+
+static sb_status gather_elements_forward(sb_kernel *k)
+{
+    const gather_attrs *a = k->attrs;
+    const sb_tensor *x = k->in[0];
+    gather_job job = {.src = x->data,
+                      .dst = k->out[0]->data,
+                      .elem = sb_dtype_size(x->dtype)};
+
+    SB_TRY(sb_index_walk_init(k, x, k->in[1], sb_axis_norm(a->axis, x->rank),
+                              &job.w));
+    if (job.w.n_rows)
+        sb_parallel_for(k->ctx, (size_t)job.w.n_rows,
+                        (size_t)(4096 / job.w.n_last + 1), gather_rows, &job);
+    return SB_OK;
+}
+
+const sb_op_def sb_op_gather_elements = {
+    .name = "GatherElements",
+    .since = 11,
+    .in_min = 2,
+    .in_max = 2,
+    .out_min = 1,
+    .out_max = 1,
+    .attrs_size = sizeof(gather_attrs),
+    .attrs = attrs,
+    .infer = gather_elements_infer,
+    .prepare = sb_move_prepare,
+    .forward = gather_elements_forward,
+};

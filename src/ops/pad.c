@@ -1,0 +1,282 @@
+/* Pad: grows (or, with negative pads, cuts) a tensor along some axes.
+ *
+ * Cutting comes first; what is left is then continued by a constant, by its
+ * edge, or by itself mirrored (reflect) or repeated (wrap).  A pad may be
+ * longer than the tensor: the mirror then goes to and fro.  Axes do not
+ * influence each other, so one table for each axis says which input element
+ * every output element comes from. */
+#include <string.h>
+
+#include "base/threads.h"
+#include "ops/move_util.h"
+#include "ops/strided_copy.h"
+
+typedef struct {
+    const char *mode;
+} pad_attrs;
+
+static const sb_attr_def attrs[] = {
+    {"mode", SB_ATTR_STRING, offsetof(pad_attrs, mode), .s = "constant"},
+    {0},
+};
+
+typedef enum {
+    PAD_CONSTANT,
+    PAD_EDGE,
+    PAD_REFLECT,
+    PAD_WRAP,
+    PAD_BAD
+} pad_mode;
+
+static pad_mode pad_mode_of(const char *name)
+{
+    static const char *const names[] = {"constant", "edge", "reflect", "wrap"};
+
+    for (int i = 0; i < PAD_BAD; i++)
+        if (strcmp(name, names[i]) == 0)
+            return (pad_mode)i;
+    return PAD_BAD;
+}
+
+/* Pads of every axis; those that are not known become unknown. */
+static sb_status pad_infer_pads(const sb_infer *in, int rank, sb_dim *begin,
+                                sb_dim *end, bool *known)
+{
+    int64_t axes[SB_MAX_RANK], pads[2 * SB_MAX_RANK];
+    int64_t n_axes = rank, n = sb_infer_ints(in, 1, pads, 2 * SB_MAX_RANK);
+
+    *known = false;
+    for (int i = 0; i < rank; i++)
+        begin[i] = end[i] = 0;
+    if (sb_infer_in(in, 3)) {
+        n_axes = sb_infer_ints(in, 3, axes, SB_MAX_RANK);
+        if (n_axes < 0)
+            return SB_OK;
+        if (n_axes > rank)
+            return sb_infer_fail(in, "%lld axes for rank %d", (long long)n_axes,
+                                 rank);
+    } else {
+        for (int i = 0; i < rank; i++)
+            axes[i] = i;
+    }
+    if (n >= 0 && n != 2 * n_axes)
+        return sb_infer_fail(in, "%lld pads for %lld axes", (long long)n,
+                             (long long)n_axes);
+    for (int64_t i = 0; i < n_axes; i++) {
+        int axis = 0;
+        SB_TRY(sb_infer_axis(in, axes[i], rank, &axis));
+        begin[axis] = n >= 0 ? pads[i] : SB_DIM_UNKNOWN;
+        end[axis] = n >= 0 ? pads[i + n_axes] : SB_DIM_UNKNOWN;
+    }
+    *known = true;
+    return SB_OK;
+}
+
+static sb_status pad_infer(sb_infer *in)
+{
+    const pad_attrs *a = in->attrs;
+    sb_dim begin[SB_MAX_RANK], end[SB_MAX_RANK];
+    sb_shape out = in->in[0]->type.shape;
+    pad_mode mode = pad_mode_of(a->mode);
+    bool known = false;
+
+    in->out[0].type.dtype = in->in[0]->type.dtype;
+    if (mode == PAD_BAD)
+        return sb_infer_fail(in,
+                             "mode '%s', want constant, edge, reflect or "
+                             "wrap",
+                             a->mode);
+    if (out.rank < 0)
+        return SB_OK;
+    SB_TRY(pad_infer_pads(in, out.rank, begin, end, &known));
+    for (int i = 0; i < out.rank; i++) {
+        sb_dim x = out.dim[i];
+        sb_dim left = sb_dim_add(
+            x, sb_dim_known(begin[i]) && begin[i] < 0 ? begin[i] : 0);
+        left =
+            sb_dim_add(left, sb_dim_known(end[i]) && end[i] < 0 ? end[i] : 0);
+        out.dim[i] = known ? sb_dim_add(sb_dim_add(x, begin[i]), end[i])
+                           : SB_DIM_UNKNOWN;
+        if (!sb_dim_known(x) || !sb_dim_known(out.dim[i]))
+            continue;
+        if (out.dim[i] < 0 || left < 0 ||
+            (left == 0 && out.dim[i] > 0 && mode != PAD_CONSTANT))
+            return sb_infer_fail(in,
+                                 "axis %d of %lld cannot be padded by %lld "
+                                 "and %lld",
+                                 i, (long long)x, (long long)begin[i],
+                                 (long long)end[i]);
+    }
+    sb_infer_set(in, 0, in->in[0]->type.dtype, &out);
+    return SB_OK;
+}
+
+/* ---- running ---------------------------------------------------------------
+ */
+
+static void pad_read(const sb_kernel *k, int64_t *begin, int64_t *end)
+{
+    const sb_tensor *pads = k->in[1], *axes = sb_kernel_in(k, 3);
+    int rank = k->in[0]->rank;
+    int64_t n = axes ? sb_tensor_count(axes) : rank;
+
+    for (int i = 0; i < rank; i++)
+        begin[i] = end[i] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int axis = sb_axis_norm(axes ? sb_index_at(axes, i) : i, rank);
+        begin[axis] = sb_index_at(pads, i);
+        end[axis] = sb_index_at(pads, i + n);
+    }
+}
+
+static sb_status pad_prepare(sb_kernel *k)
+{
+    const sb_tensor *y = k->out[0];
+    size_t n = 0;
+
+    for (int i = 0; i < y->rank; i++)
+        n += (size_t)y->dims[i];
+    k->scratch_size = n * sizeof(int64_t);
+    return sb_move_prepare(k);
+}
+
+static sb_status pad_value(const sb_kernel *k, void *value)
+{
+    const sb_tensor *x = k->in[0], *v = sb_kernel_in(k, 2);
+
+    memset(value, 0, 16);
+    if (!v || !v->data)
+        return SB_OK;
+    if (v->dtype != x->dtype || sb_tensor_count(v) < 1)
+        return sb_kernel_fail(k, SB_BAD_MODEL, "constant_value is %s, want %s",
+                              sb_dtype_name(v->dtype), sb_dtype_name(x->dtype));
+    memcpy(value, v->data, sb_dtype_size(x->dtype));
+    return SB_OK;
+}
+
+/* Fills, then copies the part of x that is inside y. */
+static sb_status pad_constant(sb_kernel *k, const int64_t *begin)
+{
+    const sb_tensor *x = k->in[0];
+    sb_tensor *y = k->out[0];
+    size_t elem = sb_dtype_size(x->dtype);
+    unsigned char value[16];
+    sb_strided c = {.rank = x->rank, .elem = elem};
+    int64_t dst = 0, src = 0;
+
+    SB_TRY(pad_value(k, value));
+    sb_strides_of(x->rank, x->dims, c.src_stride);
+    sb_strides_of(y->rank, y->dims, c.dst_stride);
+    for (int i = 0; i < x->rank; i++) {
+        int64_t from = begin[i] < 0 ? -begin[i] : 0;
+        int64_t to = begin[i] > 0 ? begin[i] : 0;
+        int64_t left = x->dims[i] - from, room = y->dims[i] - to;
+        c.dims[i] = left < room ? left : room;
+        if (c.dims[i] < 0)
+            c.dims[i] = 0;
+        src += from * c.src_stride[i];
+        dst += to * c.dst_stride[i];
+    }
+    int64_t inside = sb_dims_product(c.dims, 0, x->rank);
+    if (inside < sb_tensor_count(y))
+        sb_fill(y->data, elem, value, sb_tensor_count(y));
+    if (inside)
+        sb_strided_copy(k->ctx, &c, (char *)y->data + (size_t)dst * elem,
+                        (const char *)x->data + (size_t)src * elem);
+    return SB_OK;
+}
+
+/* Where position i of an axis with n elements comes from. */
+static int64_t pad_source(pad_mode mode, int64_t i, int64_t n)
+{
+    if (i >= 0 && i < n)
+        return i;
+    if (mode == PAD_EDGE || n == 1)
+        return i < 0 ? 0 : n - 1;
+    int64_t period = mode == PAD_WRAP ? n : 2 * (n - 1);
+    int64_t m = i % period;
+    m = m < 0 ? m + period : m;
+    return m < n ? m : period - m;
+}
+
+typedef struct {
+    const char *src;
+    char *dst;
+    size_t elem;
+    const sb_tensor *y;
+    const int64_t *table[SB_MAX_RANK]; /* offsets in x, in elements */
+} pad_job;
+
+static void pad_rows(void *arg, size_t begin, size_t end)
+{
+    const pad_job *job = arg;
+    const sb_tensor *y = job->y;
+    int last = y->rank - 1;
+    int64_t n = y->dims[last];
+    const int64_t *table = job->table[last];
+
+    for (size_t row = begin; row < end; row++) {
+        int64_t rest = (int64_t)row, at = 0;
+        for (int i = last - 1; i >= 0; i--) {
+            at += job->table[i][rest % y->dims[i]];
+            rest /= y->dims[i];
+        }
+        const char *src = job->src + (size_t)at * job->elem;
+        char *dst = job->dst + row * (size_t)n * job->elem;
+        for (int64_t j = 0; j < n;) {
+            int64_t run = 1;
+            while (j + run < n && table[j + run] == table[j] + run)
+                run++;
+            memcpy(dst + (size_t)j * job->elem,
+                   src + (size_t)table[j] * job->elem, (size_t)run * job->elem);
+            j += run;
+        }
+    }
+}
+
+static sb_status pad_forward(sb_kernel *k)
+{
+    const pad_attrs *a = k->attrs;
+    const sb_tensor *x = k->in[0];
+    sb_tensor *y = k->out[0];
+    pad_mode mode = pad_mode_of(a->mode);
+    int64_t begin[SB_MAX_RANK], end[SB_MAX_RANK], stride[SB_MAX_RANK];
+    int64_t *table = k->scratch;
+    pad_job job = {.src = x->data,
+                   .dst = y->data,
+                   .elem = sb_dtype_size(x->dtype),
+                   .y = y};
+
+    if (sb_tensor_count(y) == 0)
+        return SB_OK;
+    pad_read(k, begin, end);
+    if (mode == PAD_CONSTANT || x->rank == 0)
+        return pad_constant(k, begin);
+    sb_strides_of(x->rank, x->dims, stride);
+    for (int i = 0; i < x->rank; i++) {
+        int64_t cut = begin[i] < 0 ? -begin[i] : 0;
+        int64_t n = x->dims[i] - cut + (end[i] < 0 ? end[i] : 0);
+        int64_t lead = begin[i] > 0 ? begin[i] : 0;
+        job.table[i] = table;
+        for (int64_t j = 0; j < y->dims[i]; j++)
+            *table++ = (pad_source(mode, j - lead, n) + cut) * stride[i];
+    }
+    int64_t row = y->dims[y->rank - 1];
+    sb_parallel_for(k->ctx, (size_t)(sb_tensor_count(y) / row),
+                    (size_t)(8192 / row + 1), pad_rows, &job);
+    return SB_OK;
+}
+
+const sb_op_def sb_op_pad = {
+    .name = "Pad",
+    .since = 19, /* 18 without "wrap" */
+    .in_min = 2,
+    .in_max = 4,
+    .out_min = 1,
+    .out_max = 1,
+    .attrs_size = sizeof(pad_attrs),
+    .attrs = attrs,
+    .infer = pad_infer,
+    .prepare = pad_prepare,
+    .forward = pad_forward,
+};
