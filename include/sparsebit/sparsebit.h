@@ -136,7 +136,7 @@ SB_API const int64_t *sb_tensor_dims(const sb_tensor *tensor);
 SB_API int64_t sb_tensor_elements(const sb_tensor *tensor);
 SB_API size_t sb_tensor_size(const sb_tensor *tensor);
 /** Row-major elements, aligned to 64 bytes unless mapped from a file. */
-SB_API void *sb_tensor_data(sb_tensor *tensor);
+SB_API void *sb_tensor_data(const sb_tensor *tensor);
 /** Reads a .npy file, or `ARCHIVE.npz:NAME` (the only array if no name). */
 SB_API SB_MUST_USE sb_status sb_tensor_load(sb_ctx *ctx, const char *path,
                                             sb_tensor **out);

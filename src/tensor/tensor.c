@@ -351,7 +351,7 @@ size_t sb_tensor_size(const sb_tensor *tensor)
     return sb_tensor_bytes(tensor);
 }
 
-void *sb_tensor_data(sb_tensor *tensor)
+void *sb_tensor_data(const sb_tensor *tensor)
 {
     return tensor->data;
 }

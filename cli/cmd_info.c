@@ -1,0 +1,249 @@
+/* sparsebit info - what is in a model. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+typedef struct {
+    const char *model;
+    bool modules;
+} info_args;
+
+#define ARG(field) offsetof(info_args, field)
+
+/* clang-format off */
+static const cli_opt opts[] = {
+    {CLI_FILE, 0, NULL,      ARG(model),   "MODEL", "ONNX file to read", true},
+    {CLI_FLAG, 0, "modules", ARG(modules), NULL, "list every module, not only the outermost", false},
+    {0},
+};
+
+static const cli_example examples[] = {
+    {"sparsebit info model.onnx", "What it computes, how big it is, whether this version can run it"},
+    {"sparsebit info model.onnx --json | jq .params", "One number for a script"},
+    {0},
+};
+/* clang-format on */
+
+static void print_head(const char *path, const sb_model_info *info)
+{
+    char a[32], b[32];
+    cli_table *t = cli_table_new("ll");
+
+    printf("%s\n", path);
+    if (*info->name)
+        cli_table_add(t, "graph"), cli_table_add(t, "%s", info->name);
+    if (*info->producer)
+        cli_table_add(t, "producer"), cli_table_add(t, "%s", info->producer);
+    cli_table_add(t, "opset");
+    cli_table_add(t, "%lld (IR version %lld)", (long long)info->opset,
+                  (long long)info->ir_version);
+    cli_table_add(t, "size");
+    cli_table_add(t, "%s, weights %s",
+                  cli_bytes((double)info->file_bytes, a, sizeof a),
+                  cli_bytes((double)info->weight_bytes, b, sizeof b));
+    cli_table_add(t, "nodes");
+    cli_table_add(t, "%zu", info->nodes);
+    cli_table_add(t, "parameters");
+    cli_table_add(t, "%lld (%s)", (long long)info->params,
+                  cli_si((double)info->params, a, sizeof a));
+    cli_table_add(t, "MACs");
+    cli_table_add(t, "%.0f (%s)%s", info->macs, cli_si(info->macs, a, sizeof a),
+                  info->macs_assumed ? ", unknown dimensions taken as 1" : "");
+    cli_table_print(t, "  ");
+}
+
+static void print_values(const sb_model *model)
+{
+    cli_table *t = cli_table_new("ll");
+
+    printf("\ninputs\n");
+    for (size_t i = 0; i < sb_model_input_count(model); i++) {
+        cli_table_add(t, "%s", sb_model_input(model, i).name);
+        cli_table_add(t, "%s", sb_model_input(model, i).text);
+    }
+    cli_table_print(t, "  ");
+    t = cli_table_new("ll");
+    printf("\noutputs\n");
+    for (size_t i = 0; i < sb_model_output_count(model); i++) {
+        cli_table_add(t, "%s", sb_model_output(model, i).name);
+        cli_table_add(t, "%s", sb_model_output(model, i).text);
+    }
+    cli_table_print(t, "  ");
+}
+
+static void add_header(cli_table *t, const char *what)
+{
+    cli_table_add(t, "%s", what);
+    cli_table_add(t, "nodes");
+    cli_table_add(t, "parameters");
+    cli_table_add(t, "MACs");
+}
+
+static void add_row(cli_table *t, const sb_count *row)
+{
+    char a[32], b[32];
+
+    cli_table_add(t, "  %s%s%s", row->domain, *row->domain ? "::" : "",
+                  row->name);
+    cli_table_add(t, "%zu", row->nodes);
+    cli_table_add(t, "%s", cli_si((double)row->params, a, sizeof a));
+    cli_table_add(t, "%s", cli_si(row->macs, b, sizeof b));
+}
+
+/* Rows whose outermost module is the same, added up. */
+static void add_modules(cli_table *t, const sb_model_info *info, bool all)
+{
+    char name[256] = "";
+    sb_count sum = {name, "", 0, 0, 0, 0};
+
+    for (size_t i = 0; i < info->n_modules; i++) {
+        const sb_count *m = &info->modules[i];
+        size_t len = strcspn(m->name, ".");
+
+        if (all) {
+            add_row(t, m);
+            continue;
+        }
+        if (strlen(name) != len || strncmp(name, m->name, len) != 0) {
+            if (sum.nodes)
+                add_row(t, &sum);
+            (void)snprintf(name, sizeof name, "%.*s", (int)len, m->name);
+            sum = (sb_count){name, "", 0, 0, 0, 0};
+        }
+        sum.nodes += m->nodes;
+        sum.params += m->params;
+        sum.macs += m->macs;
+    }
+    if (sum.nodes)
+        add_row(t, &sum);
+}
+
+static void print_counts(const sb_model_info *info, bool all_modules)
+{
+    cli_table *t = cli_table_new("lrrr");
+    size_t missing = 0;
+
+    (void)putchar('\n');
+    add_header(t, "operators");
+    for (size_t i = 0; i < info->n_ops; i++) {
+        add_row(t, &info->ops[i]);
+        missing += !info->ops[i].runnable;
+    }
+    cli_table_print(t, "");
+    if (info->n_modules) {
+        (void)putchar('\n');
+        t = cli_table_new("lrrr");
+        add_header(t, "modules");
+        add_modules(t, info, all_modules);
+        cli_table_print(t, "");
+    }
+    printf("\n%s\n", missing ? "operators that this version cannot run"
+                             : "every operator can be run");
+    for (size_t i = 0; i < info->n_ops; i++)
+        if (!info->ops[i].runnable)
+            printf("  %s%s%s\n", info->ops[i].domain,
+                   *info->ops[i].domain ? "::" : "", info->ops[i].name);
+}
+
+static void json_values(cli_json *j, const sb_model *model, bool inputs)
+{
+    size_t n =
+        inputs ? sb_model_input_count(model) : sb_model_output_count(model);
+
+    cli_json_open(j, inputs ? "inputs" : "outputs", '[');
+    for (size_t i = 0; i < n; i++) {
+        sb_value_info v =
+            inputs ? sb_model_input(model, i) : sb_model_output(model, i);
+
+        cli_json_open(j, NULL, '{');
+        cli_json_str(j, "name", v.name);
+        cli_json_str(j, "dtype", sb_dtype_name(v.dtype));
+        cli_json_str(j, "type", v.text);
+        if (v.rank >= 0) {
+            cli_json_open(j, "shape", '[');
+            for (int d = 0; d < v.rank; d++)
+                cli_json_int(j, NULL, v.dims[d]);
+            cli_json_close(j, ']');
+        }
+        cli_json_close(j, '}');
+    }
+    cli_json_close(j, ']');
+}
+
+static void json_counts(cli_json *j, const char *key, const sb_count *rows,
+                        size_t n, bool ops)
+{
+    cli_json_open(j, key, '[');
+    for (size_t i = 0; i < n; i++) {
+        cli_json_open(j, NULL, '{');
+        cli_json_str(j, "name", rows[i].name);
+        if (ops)
+            cli_json_str(j, "domain", rows[i].domain);
+        cli_json_int(j, "nodes", (long long)rows[i].nodes);
+        cli_json_int(j, "params", rows[i].params);
+        cli_json_num(j, "macs", rows[i].macs);
+        if (ops)
+            cli_json_bool(j, "runnable", rows[i].runnable);
+        cli_json_close(j, '}');
+    }
+    cli_json_close(j, ']');
+}
+
+static void print_json(const char *path, const sb_model *model,
+                       const sb_model_info *info)
+{
+    cli_json j = {0};
+
+    cli_json_open(&j, NULL, '{');
+    cli_json_str(&j, "file", path);
+    cli_json_str(&j, "name", info->name);
+    cli_json_str(&j, "producer", info->producer);
+    cli_json_int(&j, "ir_version", info->ir_version);
+    cli_json_int(&j, "opset", info->opset);
+    cli_json_int(&j, "file_bytes", (long long)info->file_bytes);
+    cli_json_int(&j, "weight_bytes", (long long)info->weight_bytes);
+    cli_json_int(&j, "nodes", (long long)info->nodes);
+    cli_json_int(&j, "params", info->params);
+    cli_json_num(&j, "macs", info->macs);
+    cli_json_bool(&j, "macs_assumed", info->macs_assumed);
+    json_values(&j, model, true);
+    json_values(&j, model, false);
+    json_counts(&j, "operators", info->ops, info->n_ops, true);
+    json_counts(&j, "modules", info->modules, info->n_modules, false);
+    cli_json_close(&j, '}');
+}
+
+static int info_run(cli_env *env, const void *parsed)
+{
+    const info_args *args = parsed;
+    sb_model *model = NULL;
+    sb_model_info info;
+    int rc = CLI_OK;
+
+    if (sb_model_load(env->ctx, args->model, &model) != SB_OK ||
+        sb_model_info_get(env->ctx, model, &info) != SB_OK) {
+        rc = cli_fail(env, args->model);
+    } else if (env->common.json) {
+        print_json(args->model, model, &info);
+    } else {
+        print_head(args->model, &info);
+        print_values(model);
+        print_counts(&info, args->modules);
+    }
+    sb_model_free(model);
+    return rc;
+}
+
+const cli_cmd cmd_info = {
+    .name = "info",
+    .summary = "what is in a model",
+    .description =
+        "Prints inputs, outputs, operators, modules, parameters, "
+        "multiply-accumulates (MACs), sizes and opset of an ONNX model, and "
+        "which of its operators this version cannot run.",
+    .args_size = sizeof(info_args),
+    .opts = opts,
+    .examples = examples,
+    .run = info_run,
+};

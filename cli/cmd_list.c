@@ -1,0 +1,72 @@
+/* sparsebit list - what this version knows. */
+#include "cli.h"
+
+typedef struct {
+    const char *what;
+} list_args;
+
+#define ARG(field) offsetof(list_args, field)
+
+/* clang-format off */
+static const cli_opt opts[] = {
+    {CLI_STRING, 0, NULL, ARG(what), "ops|passes", "which list", true},
+    {0},
+};
+
+static const cli_example examples[] = {
+    {"sparsebit list ops", "Operators that can be run, and since which opset in this form"},
+    {"sparsebit list passes", "Graph passes for simplify --passes"},
+    {0},
+};
+/* clang-format on */
+
+extern const cli_cmd cmd_list;
+
+static int list_run(cli_env *env, const void *parsed)
+{
+    const list_args *args = parsed;
+    cli_table *t = cli_table_new("ll");
+    cli_json j = {0};
+    sb_listing row;
+
+    if (!sb_list_row(args->what, 0, &row)) {
+        cli_table_free(t);
+        return cli_usage(&cmd_list, "no list '%s', want ops or passes",
+                         args->what);
+    }
+    if (env->common.json)
+        cli_json_open(&j, NULL, '[');
+    for (size_t i = 0; sb_list_row(args->what, i, &row); i++) {
+        cli_table_add(t, "%s%s%s", row.domain, *row.domain ? "::" : "",
+                      row.name);
+        if (row.since > 0)
+            cli_table_add(t, "opset %d", row.since);
+        else
+            cli_table_add(t, "%s", row.summary);
+        if (env->common.json) {
+            cli_json_open(&j, NULL, '{');
+            cli_json_str(&j, "name", row.name);
+            cli_json_str(&j, "domain", row.domain);
+            cli_json_str(&j, "summary", row.summary);
+            cli_json_int(&j, "since", row.since);
+            cli_json_close(&j, '}');
+        }
+    }
+    if (env->common.json) {
+        cli_json_close(&j, ']');
+        cli_table_free(t);
+    } else {
+        cli_table_print(t, "");
+    }
+    return CLI_OK;
+}
+
+const cli_cmd cmd_list = {
+    .name = "list",
+    .summary = "operators and passes that this version knows",
+    .description = "Lists the operators that can be run, or the graph passes.",
+    .args_size = sizeof(list_args),
+    .opts = opts,
+    .examples = examples,
+    .run = list_run,
+};

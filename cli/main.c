@@ -1,0 +1,128 @@
+/* sparsebit - the command.  Finds the command's row, reads its options, runs
+ * it, and makes sure that what was printed really got out. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+#define CLI_CMD(id) extern const cli_cmd cmd_##id;
+#include "cmds.def"
+#undef CLI_CMD
+
+static const cli_cmd *const commands[] = {
+#define CLI_CMD(id) &cmd_##id,
+#include "cmds.def"
+#undef CLI_CMD
+};
+
+/* A signal handler has nothing but a global to go by. */
+static sb_ctx *volatile running;
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (running)
+        sb_ctx_interrupt(running);
+}
+
+const cli_cmd *cli_command(size_t i)
+{
+    return i < CLI_COUNT(commands) ? commands[i] : NULL;
+}
+
+const cli_cmd *cli_command_find(const char *name)
+{
+    for (size_t i = 0; i < CLI_COUNT(commands); i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+static int unknown_command(const char *word)
+{
+    const char *names[CLI_COUNT(commands) + 1] = {0};
+
+    for (size_t i = 0; i < CLI_COUNT(commands); i++)
+        names[i] = commands[i]->name;
+    const char *near = cli_nearest(word, names);
+    if (near)
+        return cli_usage(NULL, "unknown command '%s', did you mean '%s'?", word,
+                         near);
+    return cli_usage(NULL, "unknown command '%s'", word);
+}
+
+static void on_log(void *user, const char *line)
+{
+    const cli_env *env = user;
+
+    if (!env->common.quiet)
+        (void)cli_error("%s", line);
+}
+
+/* The first Ctrl-C asks the work to stop, the second one kills. */
+static void catch_signals(void)
+{
+    struct sigaction action;
+
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = (int)SA_RESETHAND;
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write */
+}
+
+static int run_command(const cli_cmd *cmd, cli_env *env, const void *args)
+{
+    if (sb_ctx_create(NULL, &env->ctx) != SB_OK)
+        return cli_error("out of memory");
+    running = env->ctx;
+    catch_signals();
+    sb_ctx_set_log(env->ctx, on_log, env);
+    sb_ctx_set_threads(env->ctx, (int)(env->common.threads & 0xffff));
+    int rc = cmd->run(env, args);
+    running = NULL;
+    sb_ctx_free(env->ctx);
+    return rc;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    cli_env env = {0};
+
+    if (argc < 2) {
+        cli_help_all();
+        return CLI_USAGE;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+        word = "help";
+    else if (strcmp(word, "--version") == 0)
+        word = "version";
+    const cli_cmd *cmd = cli_command_find(word);
+    if (!cmd)
+        return unknown_command(word);
+    void *args = cli_alloc(1, cmd->args_size);
+    int rc = cli_parse(cmd, argc - 2, argv + 2, args, &env.common);
+    if (rc == CLI_OK && env.common.help)
+        cli_help(cmd);
+    else if (rc == CLI_OK)
+        rc = run_command(cmd, &env, args);
+    cli_parse_free(cmd, args);
+    free(args);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    int rc = dispatch(argc, argv);
+
+    errno = 0;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && rc == CLI_OK)
+        rc = cli_error("cannot write to standard output: %s",
+                       errno ? strerror(errno) : "write failed");
+    return rc;
+}
