@@ -68,7 +68,7 @@ sb_status sb_session_run(sb_session *s, const sb_tensor *const *inputs,
         const sb_value *v = sb_graph_value(g, g->inputs[i]);
 
         if (v->is_constant) {
-            s->inputs[i] = &v->constant;
+            s->inputs[i] = NULL; /* its default stands */
             continue;
         }
         SB_TRY(check_input(s->ctx, &s->model->inputs[given], inputs[given]));
