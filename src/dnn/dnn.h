@@ -1,0 +1,165 @@
+/* dnn.h - convolution, matrix product, pooling and reorders by oneDNN.
+ *
+ * The only door to oneDNN; its types stay inside this folder, so that another
+ * version (or none) needs no change elsewhere.  It knows tensors as pointers
+ * with sizes, not graphs.
+ *
+ * Life of an object:  _create (picks a primitive, packs constant weights) ->
+ * _scratch (bytes that the caller lends to each run) -> _run, many times, which
+ * allocates nothing -> _free (NULL is allowed).
+ *
+ * Results do not depend on the number of threads.  oneDNN's own kernels keep
+ * that promise only where a reduction is never divided among threads; GEMM does
+ * divide it.  So matrix products are cut here into tiles that depend on the
+ * sizes alone, each tile computed by one thread, and convolutions that only
+ * GEMM can do are cut into images and groups in the same way.
+ *
+ * Failures: SB_UNSUPPORTED if oneDNN has no kernel for the request (callers
+ * then use their plain loops), SB_BACKEND if a call fails, SB_NO_MEMORY. */
+#ifndef SB_DNN_DNN_H
+#define SB_DNN_DNN_H
+
+#include "tensor/tensor.h"
+
+/* ---- layouts --------------------------------------------------------------
+ * How many channels lie innermost: [N, C/b, D..., b].  b = C means channels
+ * last. */
+typedef int64_t sb_dnn_layout;
+
+#define SB_DNN_PLAIN ((sb_dnn_layout)0) /* [N, C, D...] */
+#define SB_DNN_ANY   ((sb_dnn_layout)-1) /* what the primitive likes best */
+
+/* ---- what follows the main work in the same pass -------------------------- */
+typedef enum sb_dnn_post_kind {
+    SB_DNN_RELU,    /* x < 0 ? alpha * x : x */
+    SB_DNN_CLIP,    /* min(max(x, alpha), beta) */
+    SB_DNN_SWISH,   /* x * sigmoid(alpha * x) */
+    SB_DNN_SIGMOID, /* 1 / (1 + exp(-x)) */
+    SB_DNN_TANH,
+    SB_DNN_HARDSWISH, /* x * clip(x + 3, 0, 6) / 6 */
+    SB_DNN_SUM,       /* x + alpha * (what dst held before) */
+} sb_dnn_post_kind;
+
+typedef struct sb_dnn_post {
+    sb_dnn_post_kind kind;
+    float alpha, beta;
+} sb_dnn_post;
+
+enum { SB_DNN_MAX_POSTS = 4, SB_DNN_MAX_SPATIAL = 3 };
+
+/* ---- convolution ----------------------------------------------------------
+ * src [N, C, D...], dst [N, M, E...].  Weights [M, C/groups, K...]; of a
+ * transposed convolution [C, M/groups, K...], as ONNX has them. */
+typedef struct sb_dnn_conv_desc {
+    const char *what; /* for messages; copied */
+    bool transposed;
+    int n_spatial;
+    int64_t n_batch, in_channels, out_channels, groups;
+    int64_t in[SB_DNN_MAX_SPATIAL], out[SB_DNN_MAX_SPATIAL];
+    int64_t kernel[SB_DNN_MAX_SPATIAL], stride[SB_DNN_MAX_SPATIAL];
+    int64_t dilation[SB_DNN_MAX_SPATIAL]; /* 1 is dense */
+    int64_t pad_lo[SB_DNN_MAX_SPATIAL];   /* the high pad follows from `out` */
+    sb_dnn_layout src_layout, dst_layout;
+    bool has_bias;
+    const float *weights; /* constant ones are packed at once; else NULL */
+    size_t n_posts;
+    sb_dnn_post posts[SB_DNN_MAX_POSTS];
+} sb_dnn_conv_desc;
+
+typedef struct sb_dnn_conv sb_dnn_conv;
+
+SB_MUST_USE sb_status sb_dnn_conv_create(sb_ctx *ctx,
+                                         const sb_dnn_conv_desc *desc,
+                                         sb_dnn_conv **out);
+/* The layouts of src and dst: as wished, or what ANY became. */
+void sb_dnn_conv_layouts(const sb_dnn_conv *conv, sb_dnn_layout *src,
+                         sb_dnn_layout *dst);
+size_t sb_dnn_conv_scratch(const sb_dnn_conv *conv);
+/* `weights` must be the same as at creation if they were given there; `bias`
+ * is not read if the description says so. */
+SB_MUST_USE sb_status sb_dnn_conv_run(sb_dnn_conv *conv, const float *src,
+                                      const float *weights, const float *bias,
+                                      float *dst, void *scratch);
+void sb_dnn_conv_free(sb_dnn_conv *conv);
+
+/* ---- matrix product -------------------------------------------------------
+ * c[m, n] = sum_k a[m, k] b[k, n] (+ bias[n]), for each item of a batch.
+ * a and b are given by strides, one of which must be 1. */
+typedef struct sb_dnn_gemm_desc {
+    const char *what; /* for messages; copied */
+    int64_t m, n, k;
+    int64_t a_row, a_col; /* a[i, j] is at a[i * a_row + j * a_col] */
+    int64_t b_row, b_col;
+    int64_t c_row;
+    bool has_bias;
+    bool accumulate; /* c += instead of c = */
+    const float *b;  /* constant: packed at once; else NULL */
+} sb_dnn_gemm_desc;
+
+typedef struct sb_dnn_gemm_args {
+    const float *a;
+    const float *b; /* the same as at creation if it was given there */
+    const float *bias;
+    float *c;
+    int64_t n_batch; /* 0 means 1 */
+    /* Where each item starts, in elements; NULL: all zero. */
+    const int64_t *a_at, *b_at, *c_at;
+    void *scratch;
+} sb_dnn_gemm_args;
+
+typedef struct sb_dnn_gemm sb_dnn_gemm;
+
+SB_MUST_USE sb_status sb_dnn_gemm_create(sb_ctx *ctx,
+                                         const sb_dnn_gemm_desc *desc,
+                                         sb_dnn_gemm **out);
+size_t sb_dnn_gemm_scratch(const sb_dnn_gemm *gemm);
+SB_MUST_USE sb_status sb_dnn_gemm_run(sb_dnn_gemm *gemm,
+                                      const sb_dnn_gemm_args *args);
+void sb_dnn_gemm_free(sb_dnn_gemm *gemm);
+
+/* ---- pooling --------------------------------------------------------------
+ * Maximum, or average with or without the padding counted. */
+typedef enum sb_dnn_pool_kind {
+    SB_DNN_POOL_MAX,
+    SB_DNN_POOL_AVG,
+    SB_DNN_POOL_AVG_PADDED,
+} sb_dnn_pool_kind;
+
+typedef struct sb_dnn_pool_desc {
+    const char *what;
+    sb_dnn_pool_kind kind;
+    int n_spatial;
+    int64_t n_batch, channels;
+    int64_t in[SB_DNN_MAX_SPATIAL], out[SB_DNN_MAX_SPATIAL];
+    int64_t kernel[SB_DNN_MAX_SPATIAL], stride[SB_DNN_MAX_SPATIAL];
+    int64_t dilation[SB_DNN_MAX_SPATIAL], pad_lo[SB_DNN_MAX_SPATIAL];
+    sb_dnn_layout layout; /* of src and dst; not ANY */
+} sb_dnn_pool_desc;
+
+typedef struct sb_dnn_pool sb_dnn_pool;
+
+SB_MUST_USE sb_status sb_dnn_pool_create(sb_ctx *ctx,
+                                         const sb_dnn_pool_desc *desc,
+                                         sb_dnn_pool **out);
+size_t sb_dnn_pool_scratch(const sb_dnn_pool *pool);
+SB_MUST_USE sb_status sb_dnn_pool_run(sb_dnn_pool *pool, const float *src,
+                                      float *dst, void *scratch);
+void sb_dnn_pool_free(sb_dnn_pool *pool);
+
+/* ---- reorder --------------------------------------------------------------
+ * The same elements in another layout; rank 3 to 5. */
+typedef struct sb_dnn_reorder sb_dnn_reorder;
+
+SB_MUST_USE sb_status sb_dnn_reorder_create(sb_ctx *ctx, int rank,
+                                            const int64_t *dims,
+                                            sb_dnn_layout from,
+                                            sb_dnn_layout to,
+                                            sb_dnn_reorder **out);
+/* `scratch` of sb_dnn_reorder_scratch() bytes. */
+SB_MUST_USE sb_status sb_dnn_reorder_run(sb_dnn_reorder *reorder,
+                                         const float *src, float *dst,
+                                         void *scratch);
+size_t sb_dnn_reorder_scratch(const sb_dnn_reorder *reorder);
+void sb_dnn_reorder_free(sb_dnn_reorder *reorder);
+
+#endif

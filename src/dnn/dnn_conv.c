@@ -1,0 +1,515 @@
+/* Convolution and transposed convolution.
+ *
+ * First choice is one primitive for the whole problem, in the layouts it likes;
+ * where the caller wants others, reorders before and after go through the
+ * scratch memory.  Kernels built on GEMM are passed over, since they divide
+ * sums among threads.  If no other kernel exists the problem is cut into
+ * images x groups, and each slice runs on one thread with any kernel. */
+#include "dnn/dnn_prim.h"
+
+#include <string.h>
+
+#include "base/threads.h"
+
+struct sb_dnn_conv {
+    sb_ctx *ctx;
+    char what[SB_DNN_WHAT_MAX];
+    sb_dnn_conv_desc desc;
+    dnnl_engine_t engine;
+    int width; /* threads that the primitives were made for */
+    sb_dnn_layout src_layout, dst_layout;
+    sb_dnn_prim conv; /* whole problem */
+    sb_dnn_prim src_in, weights_in, dst_out; /* reorders, empty if not needed */
+    size_t at_src, at_weights, at_dst, at_pad, at_reorder; /* in the scratch */
+    size_t reorder_pad; /* the largest scratchpad of the reorders */
+    size_t scratch;
+    sb_buf *packed; /* constant weights, or NULL */
+    sb_dnn_prim *lanes; /* for slices: one for each thread; NULL otherwise */
+    size_t n_lanes;
+    size_t lane_bytes; /* scratch of each */
+};
+
+/* The four descriptions of a problem. */
+typedef struct conv_mds {
+    dnnl_memory_desc_t src, weights, bias, dst;
+    dnnl_memory_desc_t weights_plain;
+} conv_mds;
+
+/* ---- descriptions ----------------------------------------------------------- */
+
+/* Weights as ONNX stores them, under the logical order that oneDNN wants:
+ * (groups,) out, in, kernel. */
+static dnnl_status_t weights_plain(const sb_dnn_conv_desc *d,
+                                   dnnl_memory_desc_t *md)
+{
+    int64_t out = d->out_channels / d->groups;
+    int64_t in = d->in_channels / d->groups;
+    int64_t taps = 1;
+    dnnl_dims_t dims = {0}, strides = {0};
+    int rank = 0;
+
+    for (int i = 0; i < d->n_spatial; i++)
+        taps *= d->kernel[i];
+    if (d->groups > 1) {
+        dims[rank] = d->groups;
+        strides[rank++] = out * in * taps;
+    }
+    dims[rank] = out;
+    strides[rank++] = d->transposed ? taps : in * taps;
+    dims[rank] = in;
+    strides[rank++] = d->transposed ? out * taps : taps;
+    for (int i = 0; i < d->n_spatial; i++) {
+        taps /= d->kernel[i];
+        dims[rank] = d->kernel[i];
+        strides[rank++] = taps;
+    }
+    return dnnl_memory_desc_init_by_strides(md, rank, dims, dnnl_f32, strides);
+}
+
+static dnnl_status_t make_mds(const sb_dnn_conv_desc *d, sb_dnn_layout src,
+                              sb_dnn_layout dst, bool pack, conv_mds *out)
+{
+    int64_t dims[2 + SB_DNN_MAX_SPATIAL] = {d->n_batch, d->in_channels};
+    int rank = 2 + d->n_spatial;
+    dnnl_status_t status;
+
+    memcpy(dims + 2, d->in, (size_t)d->n_spatial * sizeof *dims);
+    status = sb_dnn_md(&out->src, rank, dims, src);
+    dims[1] = d->out_channels;
+    memcpy(dims + 2, d->out, (size_t)d->n_spatial * sizeof *dims);
+    if (status == dnnl_success)
+        status = sb_dnn_md(&out->dst, rank, dims, dst);
+    if (status == dnnl_success)
+        status = sb_dnn_md(&out->bias, 1, &d->out_channels, SB_DNN_PLAIN);
+    if (status == dnnl_success)
+        status = weights_plain(d, &out->weights_plain);
+    out->weights = out->weights_plain;
+    if (status == dnnl_success && pack)
+        status = dnnl_memory_desc_init_by_tag(
+            &out->weights, out->weights_plain.ndims, out->weights_plain.dims,
+            dnnl_f32, dnnl_format_tag_any);
+    return status;
+}
+
+/* True if a kernel of that name never divides a sum among threads. */
+static bool kernel_is_steady(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0,
+                                  (void *)&name) != dnnl_success ||
+        !name)
+        return false;
+    return !strstr(name, "gemm:") && !strstr(name, "ref");
+}
+
+/* The first kernel for the operation; if `steady`, the first steady one. */
+static dnnl_status_t find_kernel(const_dnnl_op_desc_t op,
+                                 dnnl_primitive_attr_t attr,
+                                 dnnl_engine_t engine, bool steady,
+                                 dnnl_primitive_desc_t *out)
+{
+    dnnl_primitive_desc_iterator_t it = NULL;
+    dnnl_status_t status =
+        dnnl_primitive_desc_iterator_create(&it, op, attr, engine, NULL);
+
+    while (status == dnnl_success) {
+        dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(it);
+        if (!pd) {
+            status = dnnl_out_of_memory;
+        } else if (!steady || kernel_is_steady(pd)) {
+            *out = pd;
+            break;
+        } else {
+            (void)dnnl_primitive_desc_destroy(pd);
+            status = dnnl_primitive_desc_iterator_next(it);
+        }
+    }
+    if (it)
+        (void)dnnl_primitive_desc_iterator_destroy(it);
+    return status == dnnl_iterator_ends ? dnnl_unimplemented : status;
+}
+
+static dnnl_status_t conv_pd(const sb_dnn_conv *c, const sb_dnn_conv_desc *d,
+                             const conv_mds *mds, dnnl_primitive_attr_t attr,
+                             bool steady, dnnl_primitive_desc_t *out)
+{
+    dnnl_dims_t stride = {0}, dilation = {0}, lo = {0}, hi = {0};
+    const dnnl_memory_desc_t *bias = d->has_bias ? &mds->bias : NULL;
+    dnnl_status_t status;
+
+    for (int i = 0; i < d->n_spatial; i++) {
+        int64_t reach = (d->kernel[i] - 1) * d->dilation[i] + 1;
+        int64_t in = d->transposed ? d->out[i] : d->in[i];
+        int64_t out_size = d->transposed ? d->in[i] : d->out[i];
+
+        stride[i] = d->stride[i];
+        dilation[i] = d->dilation[i] - 1;
+        lo[i] = d->pad_lo[i];
+        hi[i] = (out_size - 1) * d->stride[i] + reach - in - d->pad_lo[i];
+        if (lo[i] < 0)
+            return dnnl_unimplemented;
+    }
+    if (d->transposed) {
+        dnnl_deconvolution_desc_t op;
+        status = dnnl_dilated_deconvolution_forward_desc_init(
+            &op, dnnl_forward_inference, dnnl_deconvolution_direct, &mds->src,
+            &mds->weights, bias, &mds->dst, stride, dilation, lo, hi);
+        return status != dnnl_success
+                   ? status
+                   : find_kernel(&op, attr, c->engine, steady, out);
+    }
+    dnnl_convolution_desc_t op;
+    status = dnnl_dilated_convolution_forward_desc_init(
+        &op, dnnl_forward_inference, dnnl_convolution_direct, &mds->src,
+        &mds->weights, bias, &mds->dst, stride, dilation, lo, hi);
+    return status != dnnl_success
+               ? status
+               : find_kernel(&op, attr, c->engine, steady, out);
+}
+
+/* ---- the whole problem as one primitive --------------------------------------- */
+
+static const dnnl_memory_desc_t *query(const_dnnl_primitive_desc_t pd,
+                                       dnnl_query_t what)
+{
+    return dnnl_primitive_desc_query_md(pd, what, 0);
+}
+
+/* The layout that the caller sees and, if the kernel has another, a reorder
+ * with room for the kernel's copy. */
+static sb_status adapt(sb_dnn_conv *c, sb_dnn_layout wish,
+                       const dnnl_memory_desc_t *kernel_md, bool inward,
+                       sb_dnn_layout *layout)
+{
+    dnnl_memory_desc_t user;
+    sb_dnn_prim *reorder = inward ? &c->src_in : &c->dst_out;
+    size_t *at = inward ? &c->at_src : &c->at_dst;
+    size_t pad = 0;
+
+    *layout = wish == SB_DNN_ANY ? sb_dnn_md_layout(kernel_md) : wish;
+    if (*layout == SB_DNN_ANY)
+        *layout = SB_DNN_PLAIN;
+    SB_TRY(sb_dnn_check(
+        c->ctx, sb_dnn_md(&user, kernel_md->ndims, kernel_md->dims, *layout),
+        c->what, "layout"));
+    if (dnnl_memory_desc_equal(&user, kernel_md))
+        return SB_OK;
+    SB_TRY(sb_dnn_prim_reorder(c->ctx, c->what, c->engine,
+                               inward ? &user : kernel_md,
+                               inward ? kernel_md : &user, reorder, &pad));
+    *at = sb_dnn_reserve(&c->scratch, sb_dnn_md_bytes(kernel_md));
+    c->reorder_pad = pad > c->reorder_pad ? pad : c->reorder_pad;
+    return SB_OK;
+}
+
+/* Packs constant weights now, or makes room to do it at each run. */
+static sb_status pack_weights(sb_dnn_conv *c, const conv_mds *mds,
+                              const dnnl_memory_desc_t *want)
+{
+    const float *weights = c->desc.weights;
+    sb_buf *pad_buf = NULL;
+    size_t pad = 0;
+
+    if (dnnl_memory_desc_equal(&mds->weights_plain, want))
+        return SB_OK;
+    SB_TRY(sb_dnn_prim_reorder(c->ctx, c->what, c->engine, &mds->weights_plain,
+                               want, &c->weights_in, &pad));
+    if (!weights) {
+        c->at_weights = sb_dnn_reserve(&c->scratch, sb_dnn_md_bytes(want));
+        c->reorder_pad = pad > c->reorder_pad ? pad : c->reorder_pad;
+        return SB_OK;
+    }
+    SB_TRY(sb_buf_create(c->ctx, sb_dnn_md_bytes(want), &c->packed));
+    if (pad)
+        SB_TRY(sb_buf_create(c->ctx, pad, &pad_buf));
+    dnnl_status_t status = sb_dnn_prim_run(
+        &c->weights_in,
+        (void *[]){sb_dnn_mutable(weights), sb_buf_data(c->packed),
+                   pad_buf ? sb_buf_data(pad_buf) : NULL});
+    sb_buf_unref(pad_buf);
+    sb_dnn_prim_free(&c->weights_in);
+    return sb_dnn_check(c->ctx, status, c->what, "weight reorder");
+}
+
+/* Layouts that the kernel is asked for: its own choice, unless the caller names
+ * a blocked one, or dst holds an addend that must be where the caller left it. */
+static sb_dnn_layout kernel_layout(sb_dnn_layout wish, bool fixed)
+{
+    return wish == SB_DNN_PLAIN && !fixed ? SB_DNN_ANY : wish;
+}
+
+static bool has_sum(const sb_dnn_conv_desc *d)
+{
+    for (size_t i = 0; i < d->n_posts; i++)
+        if (d->posts[i].kind == SB_DNN_SUM)
+            return true;
+    return false;
+}
+
+static sb_status add_args(sb_dnn_conv *c, sb_dnn_prim *prim,
+                          const_dnnl_primitive_desc_t pd, size_t *pad)
+{
+    SB_TRY(sb_dnn_prim_arg(c->ctx, c->what, c->engine, prim, DNNL_ARG_SRC,
+                           query(pd, dnnl_query_src_md)));
+    SB_TRY(sb_dnn_prim_arg(c->ctx, c->what, c->engine, prim, DNNL_ARG_WEIGHTS,
+                           query(pd, dnnl_query_weights_md)));
+    SB_TRY(sb_dnn_prim_arg(c->ctx, c->what, c->engine, prim, DNNL_ARG_DST,
+                           query(pd, dnnl_query_dst_md)));
+    if (c->desc.has_bias)
+        SB_TRY(sb_dnn_prim_arg(
+            c->ctx, c->what, c->engine, prim, DNNL_ARG_BIAS,
+            dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1)));
+    return sb_dnn_prim_scratch(c->ctx, c->what, c->engine, prim, pd, pad);
+}
+
+static sb_status make_whole(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
+{
+    const sb_dnn_conv_desc *d = &c->desc;
+    dnnl_primitive_desc_t pd = NULL;
+    conv_mds mds;
+    size_t pad = 0;
+    dnnl_status_t found =
+        make_mds(d, kernel_layout(d->src_layout, false),
+                 kernel_layout(d->dst_layout, has_sum(d)), true, &mds);
+
+    if (found == dnnl_success)
+        found = conv_pd(c, d, &mds, attr, true, &pd);
+    sb_status status = sb_dnn_check(c->ctx, found, c->what, "convolution");
+    if (status == SB_OK)
+        status = sb_dnn_prim_make(c->ctx, c->what, c->engine, pd, &c->conv);
+    if (status == SB_OK)
+        status = add_args(c, &c->conv, pd, &pad);
+    if (status == SB_OK)
+        status = adapt(c, d->src_layout, query(pd, dnnl_query_src_md), true,
+                       &c->src_layout);
+    if (status == SB_OK)
+        status = adapt(c, d->dst_layout, query(pd, dnnl_query_dst_md), false,
+                       &c->dst_layout);
+    if (status == SB_OK)
+        status = pack_weights(c, &mds, query(pd, dnnl_query_weights_md));
+    c->at_pad = sb_dnn_reserve(&c->scratch, pad);
+    c->at_reorder = sb_dnn_reserve(&c->scratch, c->reorder_pad);
+    if (pd)
+        (void)dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+/* ---- slices ------------------------------------------------------------------- */
+
+/* One image, one group, plain. */
+static sb_dnn_conv_desc slice_of(const sb_dnn_conv_desc *d)
+{
+    sb_dnn_conv_desc s = *d;
+
+    s.n_batch = 1;
+    s.groups = 1;
+    s.in_channels /= d->groups;
+    s.out_channels /= d->groups;
+    return s;
+}
+
+static sb_status make_slices(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
+{
+    sb_dnn_conv_desc slice = slice_of(&c->desc);
+    size_t slices = (size_t)(c->desc.n_batch * c->desc.groups);
+    dnnl_primitive_desc_t pd = NULL;
+    conv_mds mds;
+    dnnl_status_t found =
+        make_mds(&slice, SB_DNN_PLAIN, SB_DNN_PLAIN, false, &mds);
+
+    if (c->desc.src_layout > 0 || c->desc.dst_layout > 0)
+        found = dnnl_unimplemented;
+    if (found == dnnl_success)
+        found = conv_pd(c, &slice, &mds, attr, false, &pd);
+    SB_TRY(sb_dnn_check(c->ctx, found, c->what, "convolution"));
+
+    sb_status status = SB_OK;
+    c->n_lanes = (size_t)c->ctx->n_threads;
+    if (c->n_lanes > slices)
+        c->n_lanes = slices;
+    c->lanes = sb_alloc(c->ctx, c->n_lanes, sizeof *c->lanes);
+    if (!c->lanes)
+        status = SB_NO_MEMORY;
+    for (size_t i = 0; i < c->n_lanes && status == SB_OK; i++) {
+        status = sb_dnn_prim_make(c->ctx, c->what, c->engine, pd, &c->lanes[i]);
+        if (status == SB_OK)
+            status = add_args(c, &c->lanes[i], pd, &c->lane_bytes);
+    }
+    (void)dnnl_primitive_desc_destroy(pd);
+    c->scratch = 0;
+    for (size_t i = 0; i < c->n_lanes; i++)
+        (void)sb_dnn_reserve(&c->scratch, c->lane_bytes);
+    c->src_layout = c->dst_layout = SB_DNN_PLAIN;
+    return status;
+}
+
+typedef struct slice_job {
+    sb_dnn_conv *conv;
+    const float *src, *weights, *bias;
+    float *dst;
+    char *scratch;
+    atomic_int status; /* of the first lane that failed */
+} slice_job;
+
+static void run_lane(slice_job *job, size_t lane)
+{
+    sb_dnn_conv *c = job->conv;
+    const sb_dnn_conv_desc *d = &c->desc;
+    int64_t in = d->in_channels / d->groups, out = d->out_channels / d->groups;
+    int64_t slices = d->n_batch * d->groups, taps = 1;
+    int64_t begin = slices * (int64_t)lane / (int64_t)c->n_lanes;
+    int64_t end = slices * (int64_t)(lane + 1) / (int64_t)c->n_lanes;
+    int64_t src_step = in, dst_step = out;
+
+    for (int i = 0; i < d->n_spatial; i++) {
+        src_step *= d->in[i];
+        dst_step *= d->out[i];
+        taps *= d->kernel[i];
+    }
+    for (int64_t s = begin; s < end; s++) {
+        int64_t g = s % d->groups;
+        void *pad = job->scratch + lane * (c->scratch / c->n_lanes);
+        void *args[] = {sb_dnn_mutable(job->src + s * src_step),
+                        sb_dnn_mutable(job->weights + g * in * out * taps),
+                        job->dst + s * dst_step,
+                        d->has_bias ? sb_dnn_mutable(job->bias + g * out) : pad,
+                        pad};
+        dnnl_status_t status = sb_dnn_prim_run(&c->lanes[lane], args);
+        if (status != dnnl_success)
+            atomic_store(&job->status, (int)status);
+    }
+}
+
+static void run_lanes(void *arg, size_t begin, size_t end)
+{
+    int width = sb_dnn_set_width(1);
+
+    for (size_t lane = begin; lane < end; lane++)
+        run_lane(arg, lane);
+    (void)sb_dnn_set_width(width);
+}
+
+static void free_whole(sb_dnn_conv *c)
+{
+    sb_dnn_prim_free(&c->conv);
+    sb_dnn_prim_free(&c->src_in);
+    sb_dnn_prim_free(&c->weights_in);
+    sb_dnn_prim_free(&c->dst_out);
+    sb_buf_unref(c->packed);
+    c->packed = NULL;
+}
+
+/* ---- the object --------------------------------------------------------------- */
+
+sb_status sb_dnn_conv_create(sb_ctx *ctx, const sb_dnn_conv_desc *desc,
+                             sb_dnn_conv **out)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    sb_dnn_conv *c = sb_alloc(ctx, 1, sizeof *c);
+
+    if (!c)
+        return SB_NO_MEMORY;
+    c->ctx = ctx;
+    c->desc = *desc;
+    c->width = ctx->n_threads;
+    strncpy(c->what, desc->what, sizeof c->what - 1);
+    c->desc.what = c->what;
+    sb_status status = sb_dnn_check(
+        ctx, dnnl_engine_create(&c->engine, dnnl_cpu, 0), c->what, "engine");
+    if (status == SB_OK)
+        status = sb_dnn_attr(ctx, c->what, desc->posts, desc->n_posts, &attr);
+    if (status == SB_OK) {
+        int width = sb_dnn_set_width(c->width);
+        status = make_whole(c, attr);
+        if (status == SB_UNSUPPORTED) {
+            free_whole(c);
+            (void)sb_dnn_set_width(1);
+            status = make_slices(c, attr);
+        }
+        (void)sb_dnn_set_width(width);
+    }
+    if (attr)
+        (void)dnnl_primitive_attr_destroy(attr);
+    if (status != SB_OK) {
+        sb_dnn_conv_free(c);
+        return status;
+    }
+    *out = c;
+    return SB_OK;
+}
+
+void sb_dnn_conv_layouts(const sb_dnn_conv *conv, sb_dnn_layout *src,
+                         sb_dnn_layout *dst)
+{
+    *src = conv->src_layout;
+    *dst = conv->dst_layout;
+}
+
+size_t sb_dnn_conv_scratch(const sb_dnn_conv *conv)
+{
+    return conv->scratch;
+}
+
+static dnnl_status_t run_whole(sb_dnn_conv *c, const float *src,
+                               const float *weights, const float *bias,
+                               float *dst, char *scratch)
+{
+    void *x = sb_dnn_mutable(src), *w = sb_dnn_mutable(weights), *y = dst;
+    void *pad = scratch + c->at_reorder;
+    dnnl_status_t status = dnnl_success;
+
+    if (c->src_in.prim) {
+        x = scratch + c->at_src;
+        status = sb_dnn_prim_run(&c->src_in,
+                                 (void *[]){sb_dnn_mutable(src), x, pad});
+    }
+    if (c->packed) {
+        w = sb_buf_data(c->packed);
+    } else if (c->weights_in.prim && status == dnnl_success) {
+        w = scratch + c->at_weights;
+        status = sb_dnn_prim_run(&c->weights_in,
+                                 (void *[]){sb_dnn_mutable(weights), w, pad});
+    }
+    if (c->dst_out.prim)
+        y = scratch + c->at_dst;
+    void *args[] = {x, w, y, c->desc.has_bias ? sb_dnn_mutable(bias) : NULL, NULL};
+    args[c->desc.has_bias ? 4 : 3] = scratch + c->at_pad;
+    if (status == dnnl_success)
+        status = sb_dnn_prim_run(&c->conv, args);
+    if (c->dst_out.prim && status == dnnl_success)
+        status = sb_dnn_prim_run(&c->dst_out, (void *[]){y, dst, pad});
+    return status;
+}
+
+sb_status sb_dnn_conv_run(sb_dnn_conv *conv, const float *src,
+                          const float *weights, const float *bias, float *dst,
+                          void *scratch)
+{
+    dnnl_status_t status;
+
+    if (conv->lanes) {
+        slice_job job = {.conv = conv, .src = src, .bias = bias, .dst = dst,
+                         .scratch = scratch, .weights = weights};
+        sb_parallel_for(conv->ctx, conv->n_lanes, 1, run_lanes, &job);
+        status = (dnnl_status_t)atomic_load(&job.status);
+    } else {
+        int width = sb_dnn_set_width(conv->width);
+        status = run_whole(conv, src, weights, bias, dst, scratch);
+        (void)sb_dnn_set_width(width);
+    }
+    return sb_dnn_check(conv->ctx, status, conv->what, "execution");
+}
+
+void sb_dnn_conv_free(sb_dnn_conv *conv)
+{
+    if (!conv)
+        return;
+    for (size_t i = 0; conv->lanes && i < conv->n_lanes; i++)
+        sb_dnn_prim_free(&conv->lanes[i]);
+    sb_free(conv->ctx, conv->lanes);
+    free_whole(conv);
+    if (conv->engine)
+        (void)dnnl_engine_destroy(conv->engine);
+    sb_free(conv->ctx, conv);
+}

@@ -1,0 +1,425 @@
+/* Matrix product in tiles that depend on the sizes alone.
+ *
+ * Each item of the batch is cut into tiles of at most TILE_M x TILE_N over the
+ * whole of k.  A tile is one single-threaded oneDNN primitive; threads take
+ * tiles.  So no sum is ever divided and the result is the same for any number
+ * of threads.  There are at most four shapes of tiles (inner, last row, last
+ * column, corner), hence four primitives, copied for each thread because a
+ * primitive's memory objects can point at one place only.
+ *
+ * Constant b is packed tile by tile.  Small products, and what oneDNN refuses,
+ * are done by plain loops. */
+#include "dnn/dnn_prim.h"
+
+#include <string.h>
+
+#include "base/threads.h"
+
+enum {
+    TILE_M = 192,
+    TILE_N = 256,
+    SHAPES = 4,        /* bit 0: last column, bit 1: last row */
+    LOOPS_MOST = 8192, /* multiplications below which a call costs more */
+    GRAIN = 32768,     /* multiplications worth a thread */
+};
+
+typedef struct gemm_lane {
+    sb_dnn_prim tile[SHAPES];
+} gemm_lane;
+
+struct sb_dnn_gemm {
+    sb_ctx *ctx;
+    char what[SB_DNN_WHAT_MAX];
+    sb_dnn_gemm_desc desc;
+    dnnl_engine_t engine;
+    int64_t tile_m, tile_n; /* size of an inner tile */
+    int64_t rows, cols;     /* number of tiles, partial ones included */
+    gemm_lane *lanes;       /* NULL: plain loops */
+    size_t n_lanes;
+    size_t lane_bytes; /* scratch of one lane */
+    sb_buf *packed;    /* b, tile by tile; or NULL */
+    size_t packed_step;
+};
+
+/* ---- plain loops --------------------------------------------------------------- */
+
+typedef struct loop_job {
+    const sb_dnn_gemm *gemm;
+    const sb_dnn_gemm_args *args;
+} loop_job;
+
+/* Sum of products in eight parts, so that the compiler may use vectors; the
+ * parts do not depend on anything but k. */
+static float dot(const float *a, int64_t a_step, const float *b, int64_t b_step,
+                 int64_t k)
+{
+    float part[8] = {0};
+    int64_t i = 0;
+
+    for (; i + 8 <= k; i += 8)
+        for (int64_t j = 0; j < 8; j++)
+            part[j] += a[(i + j) * a_step] * b[(i + j) * b_step];
+    for (; i < k; i++)
+        part[0] += a[i * a_step] * b[i * b_step];
+    return ((part[0] + part[4]) + (part[1] + part[5])) +
+           ((part[2] + part[6]) + (part[3] + part[7]));
+}
+
+static void loop_row(const sb_dnn_gemm_desc *d, const float *a, const float *b,
+                     const float *bias, float *c)
+{
+    if (!d->accumulate)
+        for (int64_t j = 0; j < d->n; j++)
+            c[j] = bias ? bias[j] : 0;
+    else if (bias)
+        for (int64_t j = 0; j < d->n; j++)
+            c[j] += bias[j];
+    if (d->b_col != 1) {
+        for (int64_t j = 0; j < d->n; j++)
+            c[j] += dot(a, d->a_col, b + j * d->b_col, d->b_row, d->k);
+        return;
+    }
+    for (int64_t l = 0; l < d->k; l++) {
+        const float *row = b + l * d->b_row;
+        float f = a[l * d->a_col];
+        for (int64_t j = 0; j < d->n; j++)
+            c[j] += f * row[j];
+    }
+}
+
+static void run_loops(void *arg, size_t begin, size_t end)
+{
+    const loop_job *job = arg;
+    const sb_dnn_gemm_desc *d = &job->gemm->desc;
+    const sb_dnn_gemm_args *x = job->args;
+
+    for (size_t i = begin; i < end; i++) {
+        int64_t batch = (int64_t)i / d->m, row = (int64_t)i % d->m;
+        const float *a = x->a + (x->a_at ? x->a_at[batch] : 0);
+        const float *b = x->b + (x->b_at ? x->b_at[batch] : 0);
+        float *c = x->c + (x->c_at ? x->c_at[batch] : 0);
+
+        loop_row(d, a + row * d->a_row, b, d->has_bias ? x->bias : NULL,
+                 c + row * d->c_row);
+    }
+}
+
+/* ---- tiles --------------------------------------------------------------------- */
+
+static dnnl_status_t matrix(dnnl_memory_desc_t *md, int64_t rows, int64_t cols,
+                            int64_t row_step, int64_t col_step)
+{
+    dnnl_dims_t dims = {rows, cols}, strides = {row_step, col_step};
+
+    /* The step of a single row or column does not matter to the result, but
+     * oneDNN picks slower kernels for odd ones. */
+    if (rows == 1 && col_step == 1)
+        strides[0] = cols;
+    if (cols == 1 && row_step == 1)
+        strides[1] = rows;
+    return dnnl_memory_desc_init_by_strides(md, 2, dims, dnnl_f32, strides);
+}
+
+typedef struct tile_mds {
+    dnnl_memory_desc_t a, b, c, bias;
+} tile_mds;
+
+/* `b` is what the packed tiles look like, NULL if they are not packed, or has
+ * no dimensions yet: then the primitive chooses. */
+static dnnl_status_t tile_pd(const sb_dnn_gemm *g, int64_t m, int64_t n,
+                             const dnnl_memory_desc_t *b,
+                             dnnl_primitive_attr_t attr,
+                             dnnl_primitive_desc_t *out)
+{
+    const sb_dnn_gemm_desc *d = &g->desc;
+    dnnl_dims_t b_dims = {d->k, n};
+    tile_mds t;
+    dnnl_matmul_desc_t op;
+    dnnl_status_t status = matrix(&t.a, m, d->k, d->a_row, d->a_col);
+
+    if (status == dnnl_success && b && b->ndims)
+        t.b = *b;
+    else if (status == dnnl_success && b)
+        status = dnnl_memory_desc_init_by_tag(&t.b, 2, b_dims, dnnl_f32,
+                                              dnnl_format_tag_any);
+    else if (status == dnnl_success)
+        status = matrix(&t.b, d->k, n, d->b_row, d->b_col);
+    if (status == dnnl_success)
+        status = matrix(&t.c, m, n, d->c_row, 1);
+    if (status == dnnl_success)
+        status = matrix(&t.bias, 1, n, n, 1);
+    if (status == dnnl_success)
+        status = dnnl_matmul_desc_init(&op, &t.a, &t.b,
+                                       d->has_bias ? &t.bias : NULL, &t.c);
+    if (status == dnnl_success)
+        status = dnnl_primitive_desc_create(out, &op, attr, g->engine, NULL);
+    return status;
+}
+
+static sb_status add_tile_args(sb_dnn_gemm *g, sb_dnn_prim *prim,
+                               const_dnnl_primitive_desc_t pd)
+{
+    static const struct {
+        int arg, index;
+        dnnl_query_t query;
+    } rows[] = {
+        {DNNL_ARG_SRC, 0, dnnl_query_src_md},
+        {DNNL_ARG_WEIGHTS, 0, dnnl_query_weights_md},
+        {DNNL_ARG_DST, 0, dnnl_query_dst_md},
+        {DNNL_ARG_BIAS, 1, dnnl_query_weights_md},
+    };
+    size_t pad = 0;
+
+    SB_TRY(sb_dnn_prim_make(g->ctx, g->what, g->engine, pd, prim));
+    for (size_t i = 0; i < (g->desc.has_bias ? 4u : 3u); i++)
+        SB_TRY(sb_dnn_prim_arg(g->ctx, g->what, g->engine, prim, rows[i].arg,
+                               dnnl_primitive_desc_query_md(pd, rows[i].query,
+                                                            rows[i].index)));
+    SB_TRY(sb_dnn_prim_scratch(g->ctx, g->what, g->engine, prim, pd, &pad));
+    if (pad > g->lane_bytes)
+        g->lane_bytes = pad;
+    return SB_OK;
+}
+
+static int64_t size_of_tile(int64_t total, int64_t tile, bool last)
+{
+    return last ? total - (total - 1) / tile * tile : tile;
+}
+
+/* Packs the b of all tiles of column kind `last` (inner ones, or the last). */
+static sb_status pack_columns(sb_dnn_gemm *g, bool last,
+                              const dnnl_memory_desc_t *want)
+{
+    const sb_dnn_gemm_desc *d = &g->desc;
+    int64_t n = size_of_tile(d->n, g->tile_n, last);
+    int64_t begin = last ? g->cols - 1 : 0;
+    int64_t end = last ? g->cols : g->cols - (d->n % g->tile_n ? 1 : 0);
+    dnnl_memory_desc_t plain;
+    sb_dnn_prim reorder = {0};
+    sb_buf *pad = NULL;
+    size_t pad_bytes = 0;
+    sb_status status =
+        sb_dnn_check(g->ctx, matrix(&plain, d->k, n, d->b_row, d->b_col),
+                     g->what, "layout");
+
+    if (status == SB_OK)
+        status = sb_dnn_prim_reorder(g->ctx, g->what, g->engine, &plain, want,
+                                     &reorder, &pad_bytes);
+    if (status == SB_OK && pad_bytes)
+        status = sb_buf_create(g->ctx, pad_bytes, &pad);
+    for (int64_t col = begin; col < end && status == SB_OK; col++) {
+        char *to = (char *)sb_buf_data(g->packed) + (size_t)col * g->packed_step;
+        const float *from = d->b + col * g->tile_n * d->b_col;
+        void *args[] = {sb_dnn_mutable(from), to,
+                        pad ? sb_buf_data(pad) : NULL};
+        status = sb_dnn_check(g->ctx, sb_dnn_prim_run(&reorder, args), g->what,
+                              "weight reorder");
+    }
+    sb_dnn_prim_free(&reorder);
+    sb_buf_unref(pad);
+    return status;
+}
+
+/* True if tiles of that shape occur. */
+static bool shape_used(const sb_dnn_gemm *g, int shape)
+{
+    bool last_col = shape & 1, last_row = shape & 2;
+    bool part_col = g->desc.n % g->tile_n, part_row = g->desc.m % g->tile_m;
+
+    return (last_col ? part_col : g->desc.n >= g->tile_n) &&
+           (last_row ? part_row : g->desc.m >= g->tile_m);
+}
+
+static sb_status make_shape(sb_dnn_gemm *g, int shape,
+                            dnnl_memory_desc_t *packed,
+                            dnnl_primitive_attr_t attr)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    int64_t m = size_of_tile(g->desc.m, g->tile_m, shape & 2);
+    int64_t n = size_of_tile(g->desc.n, g->tile_n, shape & 1);
+    dnnl_memory_desc_t *b = g->desc.b ? &packed[shape & 1] : NULL;
+    sb_status status = sb_dnn_check(
+        g->ctx, tile_pd(g, m, n, b, attr, &pd), g->what, "matrix product");
+
+    for (size_t i = 0; i < g->n_lanes && status == SB_OK; i++)
+        status = add_tile_args(g, &g->lanes[i].tile[shape], pd);
+    if (status == SB_OK && b && !b->ndims)
+        *b = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    if (pd)
+        (void)dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+static sb_status make_packed(sb_dnn_gemm *g, const dnnl_memory_desc_t *packed)
+{
+    size_t bytes = 0;
+
+    for (int last = 0; last < 2; last++)
+        if (packed[last].ndims && sb_dnn_md_bytes(&packed[last]) > g->packed_step)
+            g->packed_step = sb_dnn_md_bytes(&packed[last]);
+    if (!sb_mul_size(g->packed_step, (size_t)g->cols, &bytes))
+        return sb_fail(g->ctx, SB_NO_MEMORY, "%s: weights too large", g->what);
+    SB_TRY(sb_buf_create(g->ctx, bytes, &g->packed));
+    for (int last = 0; last < 2; last++)
+        if (packed[last].ndims)
+            SB_TRY(pack_columns(g, last, &packed[last]));
+    return SB_OK;
+}
+
+static sb_status make_tiles(sb_dnn_gemm *g)
+{
+    static const sb_dnn_post add[] = {{SB_DNN_SUM, 1.0f, 0.0f}};
+    dnnl_memory_desc_t packed[2] = {{0}};
+    dnnl_primitive_attr_t attr = NULL;
+    sb_status status =
+        sb_dnn_attr(g->ctx, g->what, add, g->desc.accumulate ? 1 : 0, &attr);
+
+    if (status == SB_OK) {
+        g->n_lanes = (size_t)g->ctx->n_threads;
+        g->lanes = sb_alloc(g->ctx, g->n_lanes, sizeof *g->lanes);
+        status = g->lanes ? SB_OK : SB_NO_MEMORY;
+    }
+    for (int shape = 0; shape < SHAPES && status == SB_OK; shape++)
+        if (shape_used(g, shape))
+            status = make_shape(g, shape, packed, attr);
+    if (status == SB_OK && g->desc.b)
+        status = make_packed(g, packed);
+    if (attr)
+        (void)dnnl_primitive_attr_destroy(attr);
+    size_t lane = 0;
+    (void)sb_dnn_reserve(&lane, g->lane_bytes);
+    g->lane_bytes = lane;
+    return status;
+}
+
+/* ---- the object ---------------------------------------------------------------- */
+
+static void free_lanes(sb_dnn_gemm *g)
+{
+    for (size_t i = 0; g->lanes && i < g->n_lanes; i++)
+        for (int s = 0; s < SHAPES; s++)
+            sb_dnn_prim_free(&g->lanes[i].tile[s]);
+    sb_free(g->ctx, g->lanes);
+    g->lanes = NULL;
+    g->n_lanes = 0;
+    sb_buf_unref(g->packed);
+    g->packed = NULL;
+    g->lane_bytes = 0;
+}
+
+sb_status sb_dnn_gemm_create(sb_ctx *ctx, const sb_dnn_gemm_desc *desc,
+                             sb_dnn_gemm **out)
+{
+    sb_dnn_gemm *g = sb_alloc(ctx, 1, sizeof *g);
+    sb_status status = SB_OK;
+
+    if (!g)
+        return SB_NO_MEMORY;
+    g->ctx = ctx;
+    g->desc = *desc;
+    strncpy(g->what, desc->what, sizeof g->what - 1);
+    g->desc.what = g->what;
+    g->tile_m = desc->m < TILE_M ? desc->m : TILE_M;
+    g->tile_n = desc->n < TILE_N ? desc->n : TILE_N;
+    if (desc->m && desc->n && desc->k &&
+        (double)desc->m * (double)desc->n * (double)desc->k > LOOPS_MOST) {
+        g->rows = (desc->m + g->tile_m - 1) / g->tile_m;
+        g->cols = (desc->n + g->tile_n - 1) / g->tile_n;
+        status = sb_dnn_check(ctx, dnnl_engine_create(&g->engine, dnnl_cpu, 0),
+                              g->what, "engine");
+        int width = sb_dnn_set_width(1);
+        if (status == SB_OK)
+            status = make_tiles(g);
+        (void)sb_dnn_set_width(width);
+        if (status == SB_UNSUPPORTED) {
+            free_lanes(g);
+            status = SB_OK;
+        }
+    }
+    if (status != SB_OK) {
+        sb_dnn_gemm_free(g);
+        return status;
+    }
+    *out = g;
+    return SB_OK;
+}
+
+size_t sb_dnn_gemm_scratch(const sb_dnn_gemm *gemm)
+{
+    return gemm->n_lanes * gemm->lane_bytes;
+}
+
+typedef struct tile_job {
+    sb_dnn_gemm *gemm;
+    const sb_dnn_gemm_args *args;
+    int64_t items;
+    atomic_int status;
+} tile_job;
+
+static void run_tile(tile_job *job, size_t lane, int64_t item)
+{
+    sb_dnn_gemm *g = job->gemm;
+    const sb_dnn_gemm_desc *d = &g->desc;
+    const sb_dnn_gemm_args *x = job->args;
+    int64_t row = item % g->rows, col = item / g->rows % g->cols;
+    int64_t batch = item / g->rows / g->cols;
+    int64_t m = row * g->tile_m, n = col * g->tile_n;
+    int shape = (d->n - n < g->tile_n ? 1 : 0) | (d->m - m < g->tile_m ? 2 : 0);
+    const float *a = x->a + (x->a_at ? x->a_at[batch] : 0) + m * d->a_row;
+    float *c = x->c + (x->c_at ? x->c_at[batch] : 0) + m * d->c_row + n;
+    char *pad = (char *)x->scratch + lane * g->lane_bytes;
+    void *b = g->packed
+                  ? (char *)sb_buf_data(g->packed) + (size_t)col * g->packed_step
+                  : sb_dnn_mutable(x->b + (x->b_at ? x->b_at[batch] : 0) +
+                                   n * d->b_col);
+    void *args[] = {sb_dnn_mutable(a), b, c,
+                    d->has_bias ? sb_dnn_mutable(x->bias + n) : pad, pad};
+    dnnl_status_t status = sb_dnn_prim_run(&g->lanes[lane].tile[shape], args);
+
+    if (status != dnnl_success)
+        atomic_store(&job->status, (int)status);
+}
+
+static void run_lanes(void *arg, size_t begin, size_t end)
+{
+    tile_job *job = arg;
+    int64_t n_lanes = (int64_t)job->gemm->n_lanes;
+    int width = sb_dnn_set_width(1);
+
+    for (size_t lane = begin; lane < end; lane++) {
+        int64_t first = job->items * (int64_t)lane / n_lanes;
+        int64_t last = job->items * (int64_t)(lane + 1) / n_lanes;
+        for (int64_t i = first; i < last; i++)
+            run_tile(job, lane, i);
+    }
+    (void)sb_dnn_set_width(width);
+}
+
+sb_status sb_dnn_gemm_run(sb_dnn_gemm *gemm, const sb_dnn_gemm_args *args)
+{
+    const sb_dnn_gemm_desc *d = &gemm->desc;
+    int64_t n_batch = args->n_batch ? args->n_batch : 1;
+
+    if (!gemm->lanes) {
+        loop_job job = {gemm, args};
+        int64_t grain = GRAIN / (d->n * d->k + 1) + 1;
+        sb_parallel_for(gemm->ctx, (size_t)(n_batch * d->m), (size_t)grain,
+                        run_loops, &job);
+        return SB_OK;
+    }
+    tile_job job = {.gemm = gemm, .args = args,
+                    .items = n_batch * gemm->rows * gemm->cols};
+    sb_parallel_for(gemm->ctx, gemm->n_lanes, 1, run_lanes, &job);
+    return sb_dnn_check(gemm->ctx, (dnnl_status_t)atomic_load(&job.status),
+                        gemm->what, "execution");
+}
+
+void sb_dnn_gemm_free(sb_dnn_gemm *gemm)
+{
+    if (!gemm)
+        return;
+    free_lanes(gemm);
+    if (gemm->engine)
+        (void)dnnl_engine_destroy(gemm->engine);
+    sb_free(gemm->ctx, gemm);
+}

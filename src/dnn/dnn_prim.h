@@ -1,0 +1,76 @@
+/* dnn_prim.h - one oneDNN primitive with its arguments; private to src/dnn. */
+#ifndef SB_DNN_DNN_PRIM_H
+#define SB_DNN_DNN_PRIM_H
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "base/alloc.h"
+#include "dnn/dnn.h"
+
+enum { SB_DNN_MAX_ARGS = 6, SB_DNN_WHAT_MAX = 96 };
+
+/* A primitive, a stream to run it on, and a memory object for each argument.
+ * Zeroed is empty. */
+typedef struct sb_dnn_prim {
+    dnnl_primitive_t prim;
+    dnnl_stream_t stream;
+    int n_args;
+    dnnl_exec_arg_t args[SB_DNN_MAX_ARGS];
+    void *handles[SB_DNN_MAX_ARGS]; /* what the memory objects point at */
+} sb_dnn_prim;
+
+/* SB_OK, or a failure that names the object and the call.  "Unimplemented" and
+ * "invalid arguments" are SB_UNSUPPORTED: sizes were checked by the caller. */
+sb_status sb_dnn_check(sb_ctx *ctx, dnnl_status_t status, const char *what,
+                       const char *call);
+
+/* OpenMP's width for the calls to oneDNN that follow; returns the old one. */
+int sb_dnn_set_width(int n_threads);
+
+/* A memory description of [N, C, D...] in a layout; ANY gives oneDNN's any. */
+dnnl_status_t sb_dnn_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims,
+                        sb_dnn_layout layout);
+/* The layout of a description, or ANY if it is none of ours. */
+sb_dnn_layout sb_dnn_md_layout(const dnnl_memory_desc_t *md);
+
+/* Primitive and stream from a description, which stays the caller's. */
+SB_MUST_USE sb_status sb_dnn_prim_make(sb_ctx *ctx, const char *what,
+                                       dnnl_engine_t engine,
+                                       const_dnnl_primitive_desc_t pd,
+                                       sb_dnn_prim *out);
+/* Adds an argument (DNNL_ARG_...) described by `md`. */
+SB_MUST_USE sb_status sb_dnn_prim_arg(sb_ctx *ctx, const char *what,
+                                      dnnl_engine_t engine, sb_dnn_prim *prim,
+                                      int arg, const dnnl_memory_desc_t *md);
+/* Adds the scratchpad if the primitive wants one; returns its bytes. */
+SB_MUST_USE sb_status sb_dnn_prim_scratch(sb_ctx *ctx, const char *what,
+                                          dnnl_engine_t engine,
+                                          sb_dnn_prim *prim,
+                                          const_dnnl_primitive_desc_t pd,
+                                          size_t *bytes);
+/* Runs with one pointer for each argument, in the order they were added.
+ * Touches no context, so that several threads may run different primitives. */
+dnnl_status_t sb_dnn_prim_run(sb_dnn_prim *prim, void *const *pointers);
+void sb_dnn_prim_free(sb_dnn_prim *prim);
+
+/* A reorder between two descriptions; scratchpad as the third argument. */
+SB_MUST_USE sb_status sb_dnn_prim_reorder(sb_ctx *ctx, const char *what,
+                                          dnnl_engine_t engine,
+                                          const dnnl_memory_desc_t *from,
+                                          const dnnl_memory_desc_t *to,
+                                          sb_dnn_prim *out, size_t *scratch);
+
+/* Attributes with a scratchpad lent by the caller and these post-ops. */
+SB_MUST_USE sb_status sb_dnn_attr(sb_ctx *ctx, const char *what,
+                                  const sb_dnn_post *posts, size_t n_posts,
+                                  dnnl_primitive_attr_t *out);
+
+/* Without const: oneDNN's memory objects serve reading and writing alike. */
+void *sb_dnn_mutable(const void *p);
+
+/* The bytes of a description, rounded up to whole cache lines. */
+size_t sb_dnn_md_bytes(const dnnl_memory_desc_t *md);
+/* Reserves `bytes` at the end of a scratch of *total bytes; the offset. */
+size_t sb_dnn_reserve(size_t *total, size_t bytes);
+
+#endif

@@ -1,0 +1,36 @@
+/* conv_attrs.h - what the operators of the convolution family share. */
+#ifndef SB_OPS_CONV_ATTRS_H
+#define SB_OPS_CONV_ATTRS_H
+
+#include "dnn/dnn.h"
+#include "ops/window.h"
+
+/* A convolution with all sizes known, for the plain loops and for oneDNN. */
+typedef struct sb_conv {
+    sb_window w;
+    bool transposed;
+    int64_t n_batch, in_channels, out_channels, groups;
+} sb_conv;
+
+/* The state of a convolution kernel: oneDNN's object, or NULL for loops. */
+typedef struct sb_conv_state {
+    sb_conv conv;
+    sb_dnn_conv *dnn;
+} sb_conv_state;
+
+/* Makes k->state and k->scratch_size for a convolution whose inputs are x,
+ * weights, bias (absent: NULL), with activations fused behind. */
+SB_MUST_USE sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
+                                      const sb_dnn_post *posts,
+                                      size_t n_posts);
+/* Runs it: inputs 0, 1 and 2 to output 0. */
+SB_MUST_USE sb_status sb_conv_forward(sb_kernel *k);
+void sb_conv_release(sb_kernel *k);
+
+/* y = conv(x, w) + b in plain loops, threaded over (image, channel). */
+void sb_conv_loops(sb_ctx *ctx, const sb_conv *conv, const float *x,
+                   const float *w, const float *b, float *y);
+
+double sb_conv_macs(const sb_kernel *k);
+
+#endif

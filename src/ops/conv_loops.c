@@ -1,0 +1,215 @@
+/* Convolution in plain loops, of any rank, and the choice between it and
+ * oneDNN.
+ *
+ * Only for what oneDNN refuses (more than three spatial dimensions, negative
+ * pads), so clarity comes before speed; it is threaded all the same. */
+#include "ops/conv_attrs.h"
+
+#include "base/threads.h"
+
+typedef struct loops_job {
+    const sb_conv *conv;
+    const float *x, *w, *b;
+    float *y;
+} loops_job;
+
+/* Advances a position inside the box `size`; false after the last. */
+static bool next_place(int n, const int64_t *size, int64_t *at)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        if (++at[i] < size[i])
+            return true;
+        at[i] = 0;
+    }
+    return false;
+}
+
+/* sum over the taps of x[place(tap)] * w[tap] for one input channel. */
+static double window_dot(const sb_window *win, const int64_t *at,
+                         const float *x, const float *w)
+{
+    int64_t tap[SB_MAX_SPATIAL] = {0};
+    int64_t index = 0;
+    double sum = 0;
+
+    do {
+        int64_t from = 0;
+        bool inside = true;
+        for (int i = 0; i < win->n && inside; i++) {
+            int64_t p = at[i] * win->stride[i] - win->pad_lo[i] +
+                        tap[i] * win->dilation[i];
+            inside = p >= 0 && p < win->in[i];
+            from = from * win->in[i] + p;
+        }
+        if (inside)
+            sum += (double)x[from] * (double)w[index];
+        index++;
+    } while (next_place(win->n, win->kernel, tap));
+    return sum;
+}
+
+/* Transposed: y[at] collects every x[p], w[tap] with
+ * p * stride - pad + tap * dilation = at. */
+static double window_gather(const sb_window *win, const int64_t *at,
+                            const float *x, const float *w)
+{
+    int64_t tap[SB_MAX_SPATIAL] = {0};
+    int64_t index = 0;
+    double sum = 0;
+
+    do {
+        int64_t from = 0;
+        bool inside = true;
+        for (int i = 0; i < win->n && inside; i++) {
+            int64_t p = at[i] + win->pad_lo[i] - tap[i] * win->dilation[i];
+            inside = p >= 0 && p % win->stride[i] == 0 &&
+                     p / win->stride[i] < win->in[i];
+            from = from * win->in[i] + p / win->stride[i];
+        }
+        if (inside)
+            sum += (double)x[from] * (double)w[index];
+        index++;
+    } while (next_place(win->n, win->kernel, tap));
+    return sum;
+}
+
+/* One (image, output channel). */
+static void loops_plane(const loops_job *job, int64_t item)
+{
+    const sb_conv *c = job->conv;
+    const sb_window *win = &c->w;
+    int64_t in = c->in_channels / c->groups, out = c->out_channels / c->groups;
+    int64_t n = item / c->out_channels, m = item % c->out_channels;
+    int64_t g = m / out;
+    const float *x = job->x + (n * c->in_channels + g * in) * win->in_count;
+    float *y = job->y + item * win->out_count;
+    int64_t at[SB_MAX_SPATIAL] = {0};
+
+    for (int64_t o = 0; o < win->out_count; o++) {
+        double sum = job->b ? (double)job->b[m] : 0;
+        for (int64_t i = 0; i < in; i++) {
+            const float *plane = x + i * win->in_count;
+            if (c->transposed)
+                sum += window_gather(win, at, plane,
+                                     job->w + ((g * in + i) * out + m % out) *
+                                                  win->taps);
+            else
+                sum += window_dot(win, at, plane,
+                                  job->w + (m * in + i) * win->taps);
+        }
+        y[o] = (float)sum;
+        (void)next_place(win->n, win->out, at);
+    }
+}
+
+static void loops_range(void *arg, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++)
+        loops_plane(arg, (int64_t)i);
+}
+
+void sb_conv_loops(sb_ctx *ctx, const sb_conv *conv, const float *x,
+                   const float *w, const float *b, float *y)
+{
+    loops_job job = {conv, x, w, b, y};
+
+    if (conv->w.out_count > 0)
+        sb_parallel_for(ctx, (size_t)(conv->n_batch * conv->out_channels), 1,
+                        loops_range, &job);
+}
+
+/* ---- oneDNN or loops ------------------------------------------------------- */
+
+static void copy_sizes(int64_t *to, const int64_t *from, int n)
+{
+    for (int i = 0; i < n; i++)
+        to[i] = from[i];
+}
+
+static sb_dnn_conv_desc conv_desc(const sb_kernel *k, const sb_conv *c)
+{
+    sb_dnn_conv_desc d = {
+        .what = sb_node_label(k->graph, k->node),
+        .transposed = c->transposed,
+        .n_spatial = c->w.n,
+        .n_batch = c->n_batch,
+        .in_channels = c->in_channels,
+        .out_channels = c->out_channels,
+        .groups = c->groups,
+        .has_bias = sb_kernel_in(k, 2) != NULL,
+        .weights = k->in[1]->data,
+    };
+
+    copy_sizes(d.in, c->w.in, c->w.n);
+    copy_sizes(d.out, c->w.out, c->w.n);
+    copy_sizes(d.kernel, c->w.kernel, c->w.n);
+    copy_sizes(d.stride, c->w.stride, c->w.n);
+    copy_sizes(d.dilation, c->w.dilation, c->w.n);
+    copy_sizes(d.pad_lo, c->w.pad_lo, c->w.n);
+    return d;
+}
+
+sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
+                          const sb_dnn_post *posts, size_t n_posts)
+{
+    sb_conv_state *s = sb_alloc(k->ctx, 1, sizeof *s);
+
+    if (!s)
+        return SB_NO_MEMORY;
+    s->conv = *conv;
+    k->state = s;
+    bool empty = conv->n_batch == 0 || conv->in_channels == 0 ||
+                 conv->out_channels == 0 || conv->w.out_count == 0 ||
+                 conv->w.in_count == 0;
+    if (empty || conv->w.n > SB_DNN_MAX_SPATIAL)
+        return SB_OK;
+    sb_dnn_conv_desc desc = conv_desc(k, conv);
+    desc.n_posts = n_posts;
+    for (size_t i = 0; i < n_posts; i++)
+        desc.posts[i] = posts[i];
+    sb_status status = sb_dnn_conv_create(k->ctx, &desc, &s->dnn);
+    if (status == SB_UNSUPPORTED)
+        return SB_OK;
+    if (status == SB_OK)
+        k->scratch_size = sb_dnn_conv_scratch(s->dnn);
+    return status;
+}
+
+sb_status sb_conv_forward(sb_kernel *k)
+{
+    sb_conv_state *s = k->state;
+    const sb_tensor *bias = sb_kernel_in(k, 2);
+    const float *b = bias ? bias->data : NULL;
+
+    if (s->dnn)
+        return sb_dnn_conv_run(s->dnn, k->in[0]->data, k->in[1]->data, b,
+                               k->out[0]->data, k->scratch);
+    sb_conv_loops(k->ctx, &s->conv, k->in[0]->data, k->in[1]->data, b,
+                  k->out[0]->data);
+    return SB_OK;
+}
+
+void sb_conv_release(sb_kernel *k)
+{
+    sb_conv_state *s = k->state;
+
+    if (s)
+        sb_dnn_conv_free(s->dnn);
+    sb_free(k->ctx, s);
+}
+
+double sb_conv_macs(const sb_kernel *k)
+{
+    const sb_tensor *x = k->in[0], *w = k->in[1], *y = k->out[0];
+    bool transposed = sb_node_is(k->node, "ConvTranspose");
+    const sb_tensor *moved = transposed ? x : y;
+    double macs = 1;
+
+    /* Every element of the side that the window moves over meets all the
+     * weights of its channel. */
+    for (int i = 0; i < moved->rank; i++)
+        macs *= (double)moved->dims[i];
+    for (int i = 1; i < w->rank; i++)
+        macs *= (double)w->dims[i];
+    return macs;
+}
