@@ -26,10 +26,11 @@
  * last. */
 typedef int64_t sb_dnn_layout;
 
-#define SB_DNN_PLAIN ((sb_dnn_layout)0) /* [N, C, D...] */
+#define SB_DNN_PLAIN ((sb_dnn_layout)0)  /* [N, C, D...] */
 #define SB_DNN_ANY   ((sb_dnn_layout)-1) /* what the primitive likes best */
 
-/* ---- what follows the main work in the same pass -------------------------- */
+/* ---- what follows the main work in the same pass --------------------------
+ */
 typedef enum sb_dnn_post_kind {
     SB_DNN_RELU,    /* x < 0 ? alpha * x : x */
     SB_DNN_CLIP,    /* min(max(x, alpha), beta) */
@@ -75,6 +76,8 @@ SB_MUST_USE sb_status sb_dnn_conv_create(sb_ctx *ctx,
 void sb_dnn_conv_layouts(const sb_dnn_conv *conv, sb_dnn_layout *src,
                          sb_dnn_layout *dst);
 size_t sb_dnn_conv_scratch(const sb_dnn_conv *conv);
+/* True if constant weights were packed: runs do not read them again. */
+bool sb_dnn_conv_packed(const sb_dnn_conv *conv);
 /* `weights` must be the same as at creation if they were given there; `bias`
  * is not read if the description says so. */
 SB_MUST_USE sb_status sb_dnn_conv_run(sb_dnn_conv *conv, const float *src,
@@ -113,6 +116,8 @@ SB_MUST_USE sb_status sb_dnn_gemm_create(sb_ctx *ctx,
                                          const sb_dnn_gemm_desc *desc,
                                          sb_dnn_gemm **out);
 size_t sb_dnn_gemm_scratch(const sb_dnn_gemm *gemm);
+/* True if constant b was packed: runs do not read it again. */
+bool sb_dnn_gemm_packed(const sb_dnn_gemm *gemm);
 SB_MUST_USE sb_status sb_dnn_gemm_run(sb_dnn_gemm *gemm,
                                       const sb_dnn_gemm_args *args);
 void sb_dnn_gemm_free(sb_dnn_gemm *gemm);

@@ -18,12 +18,12 @@ struct sb_dnn_conv {
     dnnl_engine_t engine;
     int width; /* threads that the primitives were made for */
     sb_dnn_layout src_layout, dst_layout;
-    sb_dnn_prim conv; /* whole problem */
+    sb_dnn_prim conv;                        /* whole problem */
     sb_dnn_prim src_in, weights_in, dst_out; /* reorders, empty if not needed */
     size_t at_src, at_weights, at_dst, at_pad, at_reorder; /* in the scratch */
     size_t reorder_pad; /* the largest scratchpad of the reorders */
     size_t scratch;
-    sb_buf *packed; /* constant weights, or NULL */
+    sb_buf *packed;     /* constant weights, or NULL */
     sb_dnn_prim *lanes; /* for slices: one for each thread; NULL otherwise */
     size_t n_lanes;
     size_t lane_bytes; /* scratch of each */
@@ -35,7 +35,8 @@ typedef struct conv_mds {
     dnnl_memory_desc_t weights_plain;
 } conv_mds;
 
-/* ---- descriptions ----------------------------------------------------------- */
+/* ---- descriptions -----------------------------------------------------------
+ */
 
 /* Weights as ONNX stores them, under the logical order that oneDNN wants:
  * (groups,) out, in, kernel. */
@@ -168,7 +169,8 @@ static dnnl_status_t conv_pd(const sb_dnn_conv *c, const sb_dnn_conv_desc *d,
                : find_kernel(&op, attr, c->engine, steady, out);
 }
 
-/* ---- the whole problem as one primitive --------------------------------------- */
+/* ---- the whole problem as one primitive
+ * --------------------------------------- */
 
 static const dnnl_memory_desc_t *query(const_dnnl_primitive_desc_t pd,
                                        dnnl_query_t what)
@@ -233,7 +235,8 @@ static sb_status pack_weights(sb_dnn_conv *c, const conv_mds *mds,
 }
 
 /* Layouts that the kernel is asked for: its own choice, unless the caller names
- * a blocked one, or dst holds an addend that must be where the caller left it. */
+ * a blocked one, or dst holds an addend that must be where the caller left it.
+ */
 static sb_dnn_layout kernel_layout(sb_dnn_layout wish, bool fixed)
 {
     return wish == SB_DNN_PLAIN && !fixed ? SB_DNN_ANY : wish;
@@ -295,7 +298,8 @@ static sb_status make_whole(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
     return status;
 }
 
-/* ---- slices ------------------------------------------------------------------- */
+/* ---- slices
+ * ------------------------------------------------------------------- */
 
 /* One image, one group, plain. */
 static sb_dnn_conv_desc slice_of(const sb_dnn_conv_desc *d)
@@ -400,7 +404,8 @@ static void free_whole(sb_dnn_conv *c)
     c->packed = NULL;
 }
 
-/* ---- the object --------------------------------------------------------------- */
+/* ---- the object
+ * --------------------------------------------------------------- */
 
 sb_status sb_dnn_conv_create(sb_ctx *ctx, const sb_dnn_conv_desc *desc,
                              sb_dnn_conv **out)
@@ -451,6 +456,11 @@ size_t sb_dnn_conv_scratch(const sb_dnn_conv *conv)
     return conv->scratch;
 }
 
+bool sb_dnn_conv_packed(const sb_dnn_conv *conv)
+{
+    return conv->packed != NULL;
+}
+
 static dnnl_status_t run_whole(sb_dnn_conv *c, const float *src,
                                const float *weights, const float *bias,
                                float *dst, char *scratch)
@@ -473,7 +483,8 @@ static dnnl_status_t run_whole(sb_dnn_conv *c, const float *src,
     }
     if (c->dst_out.prim)
         y = scratch + c->at_dst;
-    void *args[] = {x, w, y, c->desc.has_bias ? sb_dnn_mutable(bias) : NULL, NULL};
+    void *args[] = {x, w, y, c->desc.has_bias ? sb_dnn_mutable(bias) : NULL,
+                    NULL};
     args[c->desc.has_bias ? 4 : 3] = scratch + c->at_pad;
     if (status == dnnl_success)
         status = sb_dnn_prim_run(&c->conv, args);
@@ -489,8 +500,12 @@ sb_status sb_dnn_conv_run(sb_dnn_conv *conv, const float *src,
     dnnl_status_t status;
 
     if (conv->lanes) {
-        slice_job job = {.conv = conv, .src = src, .bias = bias, .dst = dst,
-                         .scratch = scratch, .weights = weights};
+        slice_job job = {.conv = conv,
+                         .src = src,
+                         .bias = bias,
+                         .dst = dst,
+                         .scratch = scratch,
+                         .weights = weights};
         sb_parallel_for(conv->ctx, conv->n_lanes, 1, run_lanes, &job);
         status = (dnnl_status_t)atomic_load(&job.status);
     } else {

@@ -41,7 +41,8 @@ struct sb_dnn_gemm {
     size_t packed_step;
 };
 
-/* ---- plain loops --------------------------------------------------------------- */
+/* ---- plain loops
+ * --------------------------------------------------------------- */
 
 typedef struct loop_job {
     const sb_dnn_gemm *gemm;
@@ -104,7 +105,8 @@ static void run_loops(void *arg, size_t begin, size_t end)
     }
 }
 
-/* ---- tiles --------------------------------------------------------------------- */
+/* ---- tiles
+ * --------------------------------------------------------------------- */
 
 static dnnl_status_t matrix(dnnl_memory_desc_t *md, int64_t rows, int64_t cols,
                             int64_t row_step, int64_t col_step)
@@ -172,9 +174,9 @@ static sb_status add_tile_args(sb_dnn_gemm *g, sb_dnn_prim *prim,
 
     SB_TRY(sb_dnn_prim_make(g->ctx, g->what, g->engine, pd, prim));
     for (size_t i = 0; i < (g->desc.has_bias ? 4u : 3u); i++)
-        SB_TRY(sb_dnn_prim_arg(g->ctx, g->what, g->engine, prim, rows[i].arg,
-                               dnnl_primitive_desc_query_md(pd, rows[i].query,
-                                                            rows[i].index)));
+        SB_TRY(sb_dnn_prim_arg(
+            g->ctx, g->what, g->engine, prim, rows[i].arg,
+            dnnl_primitive_desc_query_md(pd, rows[i].query, rows[i].index)));
     SB_TRY(sb_dnn_prim_scratch(g->ctx, g->what, g->engine, prim, pd, &pad));
     if (pad > g->lane_bytes)
         g->lane_bytes = pad;
@@ -198,9 +200,8 @@ static sb_status pack_columns(sb_dnn_gemm *g, bool last,
     sb_dnn_prim reorder = {0};
     sb_buf *pad = NULL;
     size_t pad_bytes = 0;
-    sb_status status =
-        sb_dnn_check(g->ctx, matrix(&plain, d->k, n, d->b_row, d->b_col),
-                     g->what, "layout");
+    sb_status status = sb_dnn_check(
+        g->ctx, matrix(&plain, d->k, n, d->b_row, d->b_col), g->what, "layout");
 
     if (status == SB_OK)
         status = sb_dnn_prim_reorder(g->ctx, g->what, g->engine, &plain, want,
@@ -208,7 +209,8 @@ static sb_status pack_columns(sb_dnn_gemm *g, bool last,
     if (status == SB_OK && pad_bytes)
         status = sb_buf_create(g->ctx, pad_bytes, &pad);
     for (int64_t col = begin; col < end && status == SB_OK; col++) {
-        char *to = (char *)sb_buf_data(g->packed) + (size_t)col * g->packed_step;
+        char *to =
+            (char *)sb_buf_data(g->packed) + (size_t)col * g->packed_step;
         const float *from = d->b + col * g->tile_n * d->b_col;
         void *args[] = {sb_dnn_mutable(from), to,
                         pad ? sb_buf_data(pad) : NULL};
@@ -238,8 +240,8 @@ static sb_status make_shape(sb_dnn_gemm *g, int shape,
     int64_t m = size_of_tile(g->desc.m, g->tile_m, shape & 2);
     int64_t n = size_of_tile(g->desc.n, g->tile_n, shape & 1);
     dnnl_memory_desc_t *b = g->desc.b ? &packed[shape & 1] : NULL;
-    sb_status status = sb_dnn_check(
-        g->ctx, tile_pd(g, m, n, b, attr, &pd), g->what, "matrix product");
+    sb_status status = sb_dnn_check(g->ctx, tile_pd(g, m, n, b, attr, &pd),
+                                    g->what, "matrix product");
 
     for (size_t i = 0; i < g->n_lanes && status == SB_OK; i++)
         status = add_tile_args(g, &g->lanes[i].tile[shape], pd);
@@ -255,7 +257,8 @@ static sb_status make_packed(sb_dnn_gemm *g, const dnnl_memory_desc_t *packed)
     size_t bytes = 0;
 
     for (int last = 0; last < 2; last++)
-        if (packed[last].ndims && sb_dnn_md_bytes(&packed[last]) > g->packed_step)
+        if (packed[last].ndims &&
+            sb_dnn_md_bytes(&packed[last]) > g->packed_step)
             g->packed_step = sb_dnn_md_bytes(&packed[last]);
     if (!sb_mul_size(g->packed_step, (size_t)g->cols, &bytes))
         return sb_fail(g->ctx, SB_NO_MEMORY, "%s: weights too large", g->what);
@@ -292,7 +295,8 @@ static sb_status make_tiles(sb_dnn_gemm *g)
     return status;
 }
 
-/* ---- the object ---------------------------------------------------------------- */
+/* ---- the object
+ * ---------------------------------------------------------------- */
 
 static void free_lanes(sb_dnn_gemm *g)
 {
@@ -349,6 +353,11 @@ size_t sb_dnn_gemm_scratch(const sb_dnn_gemm *gemm)
     return gemm->n_lanes * gemm->lane_bytes;
 }
 
+bool sb_dnn_gemm_packed(const sb_dnn_gemm *gemm)
+{
+    return gemm->packed != NULL;
+}
+
 typedef struct tile_job {
     sb_dnn_gemm *gemm;
     const sb_dnn_gemm_args *args;
@@ -368,10 +377,10 @@ static void run_tile(tile_job *job, size_t lane, int64_t item)
     const float *a = x->a + (x->a_at ? x->a_at[batch] : 0) + m * d->a_row;
     float *c = x->c + (x->c_at ? x->c_at[batch] : 0) + m * d->c_row + n;
     char *pad = (char *)x->scratch + lane * g->lane_bytes;
-    void *b = g->packed
-                  ? (char *)sb_buf_data(g->packed) + (size_t)col * g->packed_step
-                  : sb_dnn_mutable(x->b + (x->b_at ? x->b_at[batch] : 0) +
-                                   n * d->b_col);
+    void *b = g->packed ? (char *)sb_buf_data(g->packed) +
+                              (size_t)col * g->packed_step
+                        : sb_dnn_mutable(x->b + (x->b_at ? x->b_at[batch] : 0) +
+                                         n * d->b_col);
     void *args[] = {sb_dnn_mutable(a), b, c,
                     d->has_bias ? sb_dnn_mutable(x->bias + n) : pad, pad};
     dnnl_status_t status = sb_dnn_prim_run(&g->lanes[lane].tile[shape], args);
@@ -407,8 +416,8 @@ sb_status sb_dnn_gemm_run(sb_dnn_gemm *gemm, const sb_dnn_gemm_args *args)
                         run_loops, &job);
         return SB_OK;
     }
-    tile_job job = {.gemm = gemm, .args = args,
-                    .items = n_batch * gemm->rows * gemm->cols};
+    tile_job job = {
+        .gemm = gemm, .args = args, .items = n_batch * gemm->rows * gemm->cols};
     sb_parallel_for(gemm->ctx, gemm->n_lanes, 1, run_lanes, &job);
     return sb_dnn_check(gemm->ctx, (dnnl_status_t)atomic_load(&job.status),
                         gemm->what, "execution");

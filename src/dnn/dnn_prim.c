@@ -18,8 +18,8 @@ sb_status sb_dnn_check(sb_ctx *ctx, dnnl_status_t status, const char *what,
                        what, call);
     case dnnl_unimplemented:
     case dnnl_invalid_arguments:
-        return sb_fail(ctx, SB_UNSUPPORTED, "%s: oneDNN has no %s for it",
-                       what, call);
+        return sb_fail(ctx, SB_UNSUPPORTED, "%s: oneDNN has no %s for it", what,
+                       call);
     default:
         return sb_fail(ctx, SB_BACKEND, "%s: oneDNN's %s failed with status %d",
                        what, call, (int)status);
@@ -201,7 +201,8 @@ sb_status sb_dnn_prim_reorder(sb_ctx *ctx, const char *what,
     return status;
 }
 
-/* ---- attributes ----------------------------------------------------------- */
+/* ---- attributes -----------------------------------------------------------
+ */
 
 static dnnl_status_t append_post(dnnl_post_ops_t ops, const sb_dnn_post *p)
 {

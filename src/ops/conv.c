@@ -1,5 +1,6 @@
 /* Conv: y[n, m] = b[m] + sum over channels and taps of x * w, any number of
- * spatial dimensions, with groups.  By oneDNN; see conv_loops.c for the rest. */
+ * spatial dimensions, with groups.  By oneDNN; see conv_loops.c for the rest.
+ */
 #include "ops/conv_attrs.h"
 
 typedef struct {
@@ -9,7 +10,7 @@ typedef struct {
 
 static const sb_attr_def attrs[] = {
     SB_WINDOW_ATTRS,
-    {"group", SB_ATTR_INT, offsetof(conv_attrs, group), 1},
+    {"group", SB_ATTR_INT, offsetof(conv_attrs, group), .i = 1},
     {0},
 };
 
@@ -60,8 +61,10 @@ static sb_status conv_prepare(sb_kernel *k)
     const conv_attrs *a = k->attrs;
     sb_shape x = sb_shape_of(k->in[0]), w = sb_shape_of(k->in[1]);
     sb_window_who who = sb_window_who_kernel(k);
-    sb_conv conv = {.n_batch = x.dim[0], .in_channels = x.dim[1],
-                    .out_channels = w.dim[0], .groups = a->group};
+    sb_conv conv = {.n_batch = x.dim[0],
+                    .in_channels = x.dim[1],
+                    .out_channels = w.dim[0],
+                    .groups = a->group};
 
     SB_TRY(sb_window_set(&who, &a->window, &x, &w, &conv.w));
     SB_TRY(sb_window_count(&who, &conv.w));

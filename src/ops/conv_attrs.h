@@ -21,8 +21,7 @@ typedef struct sb_conv_state {
 /* Makes k->state and k->scratch_size for a convolution whose inputs are x,
  * weights, bias (absent: NULL), with activations fused behind. */
 SB_MUST_USE sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
-                                      const sb_dnn_post *posts,
-                                      size_t n_posts);
+                                      const sb_dnn_post *posts, size_t n_posts);
 /* Runs it: inputs 0, 1 and 2 to output 0. */
 SB_MUST_USE sb_status sb_conv_forward(sb_kernel *k);
 void sb_conv_release(sb_kernel *k);

@@ -118,7 +118,8 @@ void sb_conv_loops(sb_ctx *ctx, const sb_conv *conv, const float *x,
                         loops_range, &job);
 }
 
-/* ---- oneDNN or loops ------------------------------------------------------- */
+/* ---- oneDNN or loops -------------------------------------------------------
+ */
 
 static void copy_sizes(int64_t *to, const int64_t *from, int n)
 {
@@ -172,6 +173,8 @@ sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
         return SB_OK;
     if (status == SB_OK)
         k->scratch_size = sb_dnn_conv_scratch(s->dnn);
+    if (status == SB_OK && sb_dnn_conv_packed(s->dnn))
+        k->packed |= 1u << 1;
     return status;
 }
 

@@ -56,8 +56,9 @@ sb_status sb_window_auto_pad(const sb_window_who *who, const sb_window_attrs *a,
         *out = SB_PAD_NOTSET;
         return SB_OK;
     }
-    return who_fail(who, "auto_pad is '%s', want NOTSET, VALID, SAME_UPPER or "
-                         "SAME_LOWER",
+    return who_fail(who,
+                    "auto_pad is '%s', want NOTSET, VALID, SAME_UPPER or "
+                    "SAME_LOWER",
                     a->auto_pad);
 }
 
@@ -70,8 +71,9 @@ static sb_status read_kernel(const sb_window_who *who, const sb_window_attrs *a,
         for (int i = 0; weights && weights->rank == w->n + 2 && i < w->n; i++)
             if (sb_dim_known(weights->dim[i + 2]) &&
                 weights->dim[i + 2] != w->kernel[i])
-                return who_fail(who, "kernel_shape[%d] is %lld, but the "
-                                     "weights have %lld",
+                return who_fail(who,
+                                "kernel_shape[%d] is %lld, but the "
+                                "weights have %lld",
                                 i, (long long)w->kernel[i],
                                 (long long)weights->dim[i + 2]);
         return SB_OK;
@@ -154,8 +156,9 @@ static sb_status set_out(const sb_window_who *who, sb_auto_pad mode,
             w->out[i] = 0;
             return SB_OK;
         }
-        return who_fail(who, "a window of %lld does not fit into %lld with "
-                             "pads %lld and %lld",
+        return who_fail(who,
+                        "a window of %lld does not fit into %lld with "
+                        "pads %lld and %lld",
                         (long long)reach, (long long)in,
                         (long long)w->pad_lo[i], (long long)w->pad_hi[i]);
     }

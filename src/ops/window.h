@@ -24,11 +24,12 @@ typedef struct sb_window_attrs {
 #define SB_WINDOW_ATTRS                                                        \
     {"auto_pad", SB_ATTR_STRING, offsetof(sb_window_attrs, auto_pad),          \
      .s = "NOTSET"},                                                           \
-    {"kernel_shape", SB_ATTR_INTS, offsetof(sb_window_attrs, kernel_shape)},   \
-    {"strides", SB_ATTR_INTS, offsetof(sb_window_attrs, strides)},             \
-    {"dilations", SB_ATTR_INTS, offsetof(sb_window_attrs, dilations)},         \
-    {"pads", SB_ATTR_INTS, offsetof(sb_window_attrs, pads)},                   \
-    {"ceil_mode", SB_ATTR_INT, offsetof(sb_window_attrs, ceil_mode)}
+    {"kernel_shape", SB_ATTR_INTS, offsetof(sb_window_attrs, kernel_shape),    \
+     .i = 0},                                                                  \
+    {"strides", SB_ATTR_INTS, offsetof(sb_window_attrs, strides), .i = 0},     \
+    {"dilations", SB_ATTR_INTS, offsetof(sb_window_attrs, dilations), .i = 0}, \
+    {"pads", SB_ATTR_INTS, offsetof(sb_window_attrs, pads), .i = 0},           \
+    {"ceil_mode", SB_ATTR_INT, offsetof(sb_window_attrs, ceil_mode), .i = 0}
 /* clang-format on */
 
 typedef struct sb_window {

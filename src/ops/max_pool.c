@@ -1,0 +1,122 @@
+/* MaxPool: the largest element of each window, and where it lies.
+ *
+ * Floats without indices go to oneDNN.  Indices count elements of the whole
+ * input; storage_order 1 counts a plane column by column. */
+#include "ops/pool.h"
+
+#include <math.h>
+
+typedef struct {
+    sb_window_attrs window;
+    int64_t storage_order;
+} max_pool_attrs;
+
+static const sb_attr_def attrs[] = {
+    SB_WINDOW_ATTRS,
+    {"storage_order", SB_ATTR_INT, offsetof(max_pool_attrs, storage_order),
+     .i = 0},
+    {0},
+};
+
+static sb_status max_pool_infer(sb_infer *in)
+{
+    const max_pool_attrs *a = in->attrs;
+
+    SB_TRY(sb_pool_infer(in, &a->window, 0, in->in[0]->type.dtype));
+    return sb_pool_infer(in, &a->window, 1, SB_DTYPE_I64);
+}
+
+static sb_status max_pool_prepare(sb_kernel *k)
+{
+    const max_pool_attrs *a = k->attrs;
+    sb_dtype dtype = k->in[0]->dtype;
+    sb_dnn_pool_kind kind = SB_DNN_POOL_MAX;
+
+    if (dtype != SB_DTYPE_F32 && dtype != SB_DTYPE_I8 && dtype != SB_DTYPE_U8)
+        return sb_kernel_fail(k, SB_UNSUPPORTED, "input of type %s",
+                              sb_dtype_name(dtype));
+    bool by_dnn = dtype == SB_DTYPE_F32 && !sb_kernel_out(k, 1);
+    return sb_pool_prepare(k, &a->window, by_dnn ? &kind : NULL);
+}
+
+/* The index that the model wants for element `at` of a plane. */
+static int64_t index_of(const max_pool_attrs *a, const sb_window *w, int64_t at)
+{
+    int64_t index = 0, step = 1, rest = w->in_count;
+
+    if (!a->storage_order)
+        return at;
+    /* The first spatial dimension runs fastest. */
+    for (int i = 0; i < w->n; i++) {
+        rest /= w->in[i];
+        index += at / rest * step;
+        at %= rest;
+        step *= w->in[i];
+    }
+    return index;
+}
+
+/* One plane of elements read by `get`; a window without elements gives the
+ * least value and index 0. */
+#define MAX_PLANE(name, type, least)                                          \
+    static void name(const sb_kernel *k, const sb_pool_state *s,              \
+                     int64_t plane)                                           \
+    {                                                                         \
+        const type *x = (const type *)k->in[0]->data + plane * s->w.in_count; \
+        type *y = (type *)k->out[0]->data + plane * s->w.out_count;           \
+        sb_tensor *where = sb_kernel_out(k, 1);                               \
+        int64_t *at =                                                         \
+            where ? (int64_t *)where->data + plane * s->w.out_count : NULL;   \
+        sb_pool_walk walk;                                                    \
+                                                                              \
+        sb_pool_walk_begin(&walk, &s->w);                                     \
+        do {                                                                  \
+            type best = least;                                                \
+            int64_t best_at = -1;                                             \
+            for (int64_t t = sb_pool_tap_first(&walk); t >= 0;                \
+                 t = sb_pool_tap_next(&walk))                                 \
+                if (x[t] > best || best_at < 0) {                             \
+                    best = x[t];                                              \
+                    best_at = t;                                              \
+                }                                                             \
+            *y++ = best;                                                      \
+            if (at)                                                           \
+                *at++ =                                                       \
+                    plane * s->w.in_count +                                   \
+                    (best_at < 0 ? 0 : index_of(k->attrs, &s->w, best_at));   \
+        } while (sb_pool_walk_next(&walk));                                   \
+    }
+
+MAX_PLANE(max_plane_f32, float, -INFINITY)
+MAX_PLANE(max_plane_i8, int8_t, INT8_MIN)
+MAX_PLANE(max_plane_u8, uint8_t, 0)
+
+static sb_status max_pool_forward(sb_kernel *k)
+{
+    sb_pool_state *s = k->state;
+    sb_dtype dtype = k->in[0]->dtype;
+
+    if (s->dnn)
+        return sb_dnn_pool_run(s->dnn, k->in[0]->data, k->out[0]->data,
+                               k->scratch);
+    sb_pool_planes(k, dtype == SB_DTYPE_F32  ? max_plane_f32
+                      : dtype == SB_DTYPE_I8 ? max_plane_i8
+                                             : max_plane_u8);
+    return SB_OK;
+}
+
+const sb_op_def sb_op_max_pool = {
+    .name = "MaxPool",
+    .since = 8,
+    .in_min = 1,
+    .in_max = 1,
+    .out_min = 1,
+    .out_max = 2,
+    .flags = SB_OP_F32,
+    .attrs_size = sizeof(max_pool_attrs),
+    .attrs = attrs,
+    .infer = max_pool_infer,
+    .prepare = max_pool_prepare,
+    .forward = max_pool_forward,
+    .release = sb_pool_release,
+};
