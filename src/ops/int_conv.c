@@ -1,0 +1,540 @@
+/* Convolution of 8-bit tensors; see int_conv.h.
+ *
+ * The image is gathered (im2col) into panels of 32 output pixels, zero points
+ * already subtracted, and each panel is multiplied with all weights of its
+ * group at once.  Only a wave of panels exists at a time, so memory does not
+ * grow with the image.  Items (image, group, panel) are independent. */
+#include "ops/int_conv.h"
+
+#include <string.h>
+
+#include "base/threads.h"
+
+#define ATTR(field) offsetof(sb_int_conv_attrs, field)
+
+const sb_attr_def sb_int_conv_attr_defs[] = {
+    {.name = "auto_pad", SB_ATTR_STRING, ATTR(auto_pad), .s = "NOTSET"},
+    {.name = "dilations", SB_ATTR_INTS, ATTR(dilations)},
+    {.name = "group", SB_ATTR_INT, ATTR(group), .i = 1},
+    {.name = "kernel_shape", SB_ATTR_INTS, ATTR(kernel_shape)},
+    {.name = "pads", SB_ATTR_INTS, ATTR(pads)},
+    {.name = "strides", SB_ATTR_INTS, ATTR(strides)},
+    {0},
+};
+
+/* ---- geometry --------------------------------------------------------------
+ */
+
+enum { SANE = 1 << 30 }; /* bound on strides, pads, dilations and kernels */
+
+static bool sane(int64_t v, int64_t least)
+{
+    return v >= least && v <= SANE;
+}
+
+const char *sb_int_axis_window(const sb_int_conv_attrs *a, size_t n, size_t d,
+                               int64_t x, sb_axis_window *w)
+{
+    int64_t end = 0;
+
+    w->stride = d < a->strides.n ? a->strides.v[d] : 1;
+    w->dilation = d < a->dilations.n ? a->dilations.v[d] : 1;
+    if (a->pads.n == 2 * n) {
+        w->pad = a->pads.v[d];
+        end = a->pads.v[d + n];
+    }
+    if (!sane(w->stride, 1) || !sane(w->dilation, 1) || !sane(w->kernel, 1))
+        return "a stride, dilation or kernel size is out of range";
+    if (!sane(w->pad, 0) || !sane(end, 0) || x < 0 || x > INT64_MAX / 4)
+        return "a padding or input size is out of range";
+
+    int64_t reach = (w->kernel - 1) * w->dilation + 1;
+    bool upper = strcmp(a->auto_pad, "SAME_UPPER") == 0;
+    if (upper || strcmp(a->auto_pad, "SAME_LOWER") == 0) {
+        w->out = x / w->stride + (x % w->stride != 0);
+        int64_t total = (w->out - 1) * w->stride + reach - x;
+        total = total > 0 ? total : 0;
+        w->pad = upper ? total / 2 : total - total / 2;
+        return NULL;
+    }
+    if (strcmp(a->auto_pad, "VALID") == 0)
+        w->pad = end = 0;
+    int64_t room = x + w->pad + end - reach;
+    if (room < 0)
+        return "the kernel is larger than the padded input";
+    w->out = room / w->stride + 1;
+    if (w->ceil && room % w->stride != 0 && w->out * w->stride < x + w->pad)
+        w->out++; /* unless the window would start behind the input */
+    return NULL;
+}
+
+/* Attribute lengths against the number of spatial dimensions. */
+bool sb_int_conv_lengths_fit(const sb_int_conv_attrs *a, size_t n)
+{
+    return (a->strides.n == 0 || a->strides.n == n) &&
+           (a->dilations.n == 0 || a->dilations.n == n) &&
+           (a->kernel_shape.n == 0 || a->kernel_shape.n == n) &&
+           (a->pads.n == 0 || a->pads.n == 2 * n);
+}
+
+sb_status sb_int_conv_infer(sb_infer *in, const sb_int_conv_inputs *which,
+                            sb_dtype dtype)
+{
+    const sb_int_conv_attrs *a = in->attrs;
+    const sb_shape *x = &in->in[which->x]->type.shape;
+    const sb_shape *w = &in->in[which->w]->type.shape;
+    sb_shape out = sb_shape_unknown();
+
+    if (x->rank >= 0) {
+        if (x->rank < 3)
+            return sb_infer_fail(in, "input has rank %d, want 3 to 5", x->rank);
+        if (w->rank >= 0 && w->rank != x->rank)
+            return sb_infer_fail(in, "weight has rank %d, want %d", w->rank,
+                                 x->rank);
+        size_t n = (size_t)x->rank - 2;
+        if (!sb_int_conv_lengths_fit(a, n))
+            return sb_infer_fail(in,
+                                 "an attribute does not fit %zu spatial "
+                                 "dimensions",
+                                 n);
+        out = sb_shape_of_rank(x->rank);
+        out.dim[0] = x->dim[0];
+        out.dim[1] = w->rank > 0 ? w->dim[0] : SB_DIM_UNKNOWN;
+        for (size_t d = 0; d < n; d++) {
+            sb_axis_window win = {.kernel = w->rank > 0 ? w->dim[d + 2]
+                                            : a->kernel_shape.n
+                                                ? a->kernel_shape.v[d]
+                                                : SB_DIM_UNKNOWN};
+
+            if (!sb_dim_known(win.kernel) || !sb_dim_known(x->dim[d + 2]))
+                continue;
+            const char *wrong =
+                sb_int_axis_window(a, n, d, x->dim[d + 2], &win);
+            if (wrong)
+                return sb_infer_fail(in, "%s", wrong);
+            out.dim[d + 2] = win.out;
+        }
+    }
+    sb_infer_set(in, 0, dtype, &out);
+    return SB_OK;
+}
+
+/* ---- preparing --------------------------------------------------------------
+ */
+
+static void set_axis(sb_int_conv *c, int at, int64_t x, const sb_axis_window *w)
+{
+    c->x[at] = x;
+    c->kernel[at] = w->kernel;
+    c->stride[at] = w->stride;
+    c->dilation[at] = w->dilation;
+    c->pad[at] = w->pad;
+    c->y[at] = w->out;
+}
+
+/* A 1x1 convolution without stride or padding sees one long row. */
+static void flatten_pointwise(sb_int_conv *c)
+{
+    for (int d = 0; d < 3; d++)
+        if (c->kernel[d] != 1 || c->stride[d] != 1 || c->x[d] != c->y[d])
+            return;
+    c->x[2] = c->y[2] = c->x[0] * c->x[1] * c->x[2];
+    c->x[0] = c->x[1] = c->y[0] = c->y[1] = 1;
+}
+
+static sb_status set_geometry(sb_kernel *k, sb_int_conv *c)
+{
+    const sb_int_conv_attrs *a = k->attrs;
+    const sb_tensor *x = k->in[c->in.x], *w = k->in[c->in.w];
+    int n = x->rank - 2;
+
+    if (n < 1 || n > 3)
+        return sb_kernel_fail(k, SB_UNSUPPORTED,
+                              "input has rank %d, want 3 "
+                              "to 5",
+                              x->rank);
+    if (a->group < 1 || w->dims[0] % a->group != 0 ||
+        w->dims[1] > INT64_MAX / a->group ||
+        x->dims[1] != w->dims[1] * a->group)
+        return sb_kernel_fail(k, SB_BAD_MODEL,
+                              "%lld input and %lld output channels do not fit "
+                              "weight with %lld channels in %lld groups",
+                              (long long)x->dims[1], (long long)w->dims[0],
+                              (long long)w->dims[1], (long long)a->group);
+    c->n_batch = x->dims[0];
+    c->group = a->group;
+    c->c_in = w->dims[1];
+    c->c_out = w->dims[0] / a->group;
+    c->k = c->c_in;
+    for (int d = 0; d < 3 - n; d++)
+        set_axis(c, d, 1, &(sb_axis_window){1, 1, 1, 0, 1, false});
+    for (int d = 0; d < n; d++) {
+        sb_axis_window win = {.kernel = w->dims[d + 2]};
+        const char *wrong =
+            sb_int_axis_window(a, (size_t)n, (size_t)d, x->dims[d + 2], &win);
+
+        if (wrong)
+            return sb_kernel_fail(k, SB_BAD_MODEL, "%s", wrong);
+        set_axis(c, d + 3 - n, x->dims[d + 2], &win);
+        c->k *= win.kernel;
+    }
+    flatten_pointwise(c);
+    c->n_pixel = c->y[0] * c->y[1] * c->y[2];
+    return SB_OK;
+}
+
+/* The zero point of x is one; that of w is one or one an output channel. */
+static sb_status check_zeros(const sb_kernel *k, sb_int_conv *c)
+{
+    const sb_tensor *xz = sb_kernel_in(k, c->in.x_zero);
+    const sb_tensor *wz = sb_kernel_in(k, c->in.w_zero);
+
+    c->n_w_zero = wz ? sb_tensor_count(wz) : 1;
+    if (xz && (xz->dtype != k->in[c->in.x]->dtype || sb_tensor_count(xz) != 1))
+        return sb_kernel_fail(k, SB_BAD_MODEL, "zero point of x must be one %s",
+                              sb_dtype_name(k->in[c->in.x]->dtype));
+    if (wz && (wz->dtype != k->in[c->in.w]->dtype ||
+               (c->n_w_zero != 1 && c->n_w_zero != c->group * c->c_out)))
+        return sb_kernel_fail(k, SB_BAD_MODEL,
+                              "zero point of w must be one %s or %lld",
+                              sb_dtype_name(k->in[c->in.w]->dtype),
+                              (long long)(c->group * c->c_out));
+    return SB_OK;
+}
+
+/* int16 elements of all packed weights of one group. */
+static int64_t group_size(const sb_int_conv *c)
+{
+    return sb_int_blocks(c->c_out) * sb_int_block_size(c->k);
+}
+
+static void load_zeros(const sb_kernel *k, const sb_int_conv *c, int32_t *zero)
+{
+    const sb_tensor *z = sb_kernel_in(k, c->in.w_zero);
+
+    for (int64_t m = 0; m < c->group * c->c_out; m++)
+        zero[m] = z ? sb_byte_at(z, c->n_w_zero > 1 ? m : 0) : 0;
+}
+
+static void pack_weights(const sb_int_conv *c, const void *w,
+                         const int32_t *zero, int16_t *out)
+{
+    int64_t n_block = sb_int_blocks(c->c_out);
+
+    for (int64_t g = 0; g < c->group; g++) {
+        const sb_bytes_view view = {
+            .data = (const char *)w + g * c->c_out * c->k,
+            .row = c->k,
+            .col = 1,
+            .is_signed = c->w_signed,
+        };
+
+        for (int64_t b = 0; b < n_block; b++)
+            sb_int_pack_block(view, c->c_out, c->k, b, zero + g * c->c_out, 1,
+                              out + g * group_size(c) +
+                                  b * sb_int_block_size(c->k));
+    }
+}
+
+static sb_status pack_constant(sb_kernel *k, sb_int_conv *c, size_t w_bytes)
+{
+    const sb_tensor *w = k->in[c->in.w], *z = sb_kernel_in(k, c->in.w_zero);
+
+    if (!w->data || (z && !z->data))
+        return SB_OK;
+    int32_t *zero =
+        sb_alloc(k->ctx, (size_t)(c->group * c->c_out), sizeof *zero);
+    c->packed = zero ? sb_alloc(k->ctx, 1, w_bytes) : NULL;
+    if (c->packed) {
+        load_zeros(k, c, zero);
+        pack_weights(c, w->data, zero, c->packed);
+        k->packed |= 1u << c->in.w;
+    }
+    sb_free(k->ctx, zero);
+    return c->packed ? SB_OK : SB_NO_MEMORY;
+}
+
+static bool reserve(sb_int_conv *c, size_t bytes, size_t *at)
+{
+    size_t end = 0;
+
+    *at = c->scratch;
+    if (!sb_add_size(c->scratch, bytes, &end) ||
+        !sb_add_size(end, SB_ALIGN - 1, &end))
+        return false;
+    c->scratch = end / SB_ALIGN * SB_ALIGN;
+    return true;
+}
+
+static sb_status fill(sb_kernel *k, sb_int_conv *c)
+{
+    SB_TRY(sb_byte_check(k, c->in.x));
+    SB_TRY(sb_byte_check(k, c->in.w));
+    c->x_signed = k->in[c->in.x]->dtype == SB_DTYPE_I8;
+    c->w_signed = k->in[c->in.w]->dtype == SB_DTYPE_I8;
+    SB_TRY(set_geometry(k, c));
+    SB_TRY(check_zeros(k, c));
+
+    /* The weights exist as bytes, so this product is far from overflow: each
+     * becomes at most 2 * 6 * 2 bytes. */
+    size_t panel = (size_t)sb_int_panel_size(c->k) * sizeof(int16_t);
+    size_t w_bytes = 0, panels = 0;
+    int64_t items = c->n_batch * c->group * sb_int_panels(c->n_pixel);
+    enum { WAVE_BYTES = 4 << 20, WAVE_MIN = 8, WAVE_MAX = 64 };
+    c->wave = WAVE_BYTES / (int64_t)(panel + 1);
+    c->wave = c->wave < WAVE_MIN ? WAVE_MIN : c->wave;
+    c->wave = c->wave > WAVE_MAX ? WAVE_MAX : c->wave;
+    c->wave = c->wave < items ? c->wave : items;
+    if (!sb_mul_size((size_t)group_size(c) * sizeof(int16_t), (size_t)c->group,
+                     &w_bytes) ||
+        !sb_mul_size(panel, (size_t)c->wave, &panels))
+        return sb_kernel_fail(k, SB_BAD_MODEL, "weights are too large");
+    SB_TRY(pack_constant(k, c, w_bytes));
+    if (!reserve(c, (size_t)(c->group * c->c_out) * sizeof(int32_t),
+                 &c->at_zero) ||
+        !reserve(c, c->packed ? 0 : w_bytes, &c->at_w) ||
+        !reserve(c, panels, &c->at_panel))
+        return sb_kernel_fail(k, SB_BAD_MODEL, "weights are too large");
+    return SB_OK;
+}
+
+sb_status sb_int_conv_create(sb_kernel *k, const sb_int_conv_inputs *which,
+                             sb_int_conv **out)
+{
+    sb_int_conv *c = sb_alloc(k->ctx, 1, sizeof *c);
+
+    if (!c)
+        return SB_NO_MEMORY;
+    c->in = *which;
+    sb_status status = fill(k, c);
+    if (status != SB_OK) {
+        sb_free(k->ctx, c->packed);
+        sb_free(k->ctx, c);
+        return status;
+    }
+    *out = c;
+    return SB_OK;
+}
+
+void sb_int_conv_release(sb_kernel *k)
+{
+    sb_int_conv *c = k->state;
+
+    if (c)
+        sb_free(k->ctx, c->packed);
+    sb_free(k->ctx, c);
+    k->state = NULL;
+}
+
+double sb_int_conv_macs(const sb_kernel *k, const sb_int_conv_inputs *which)
+{
+    const sb_tensor *w = k->in[which->w];
+
+    return (double)sb_tensor_count(k->out[0]) *
+           (double)sb_dims_product(w->dims, 1, w->rank);
+}
+
+/* ---- gathering --------------------------------------------------------------
+ */
+
+typedef struct conv_run {
+    const sb_int_conv *c;
+    const sb_int_conv_end *end;
+    const void *x;
+    int32_t x_zero;
+    const int16_t *w;
+    int16_t *panels;
+    int64_t first; /* item in slot 0 of the wave */
+} conv_run;
+
+/* Up to 32 neighbouring pixels of one output row. */
+typedef struct pixel_row {
+    int64_t at; /* place in the panel */
+    int64_t count;
+    int64_t d, h, w; /* output coordinates of the first one */
+} pixel_row;
+
+/* Cuts pixels [first, first + n) into rows; returns how many. */
+static int cut_rows(const sb_int_conv *c, int64_t first, int64_t n,
+                    pixel_row *rows)
+{
+    int n_row = 0;
+
+    for (int64_t at = 0; at < n;) {
+        int64_t p = first + at;
+        pixel_row *r = &rows[n_row++];
+
+        r->at = at;
+        r->w = p % c->y[2];
+        r->h = p / c->y[2] % c->y[1];
+        r->d = p / c->y[2] / c->y[1];
+        r->count = c->y[2] - r->w < n - at ? c->y[2] - r->w : n - at;
+        at += r->count;
+    }
+    return n_row;
+}
+
+/* One kernel tap over one row of pixels: to[2 * j] = x - zero, or 0 outside. */
+static void gather_row(const conv_run *run, const void *row, int64_t ix,
+                       int64_t count, int16_t *to)
+{
+    const sb_int_conv *c = run->c;
+    int64_t stride = c->stride[2], width = c->x[2];
+    /* Pixels whose input column ix + j * stride lies in [0, width). */
+    int64_t begin = ix < 0 ? (-ix + stride - 1) / stride : 0;
+    int64_t end = ix < width ? (width - ix + stride - 1) / stride : 0;
+
+    begin = begin < count ? begin : count;
+    end = end < count ? end : count;
+    for (int64_t j = 0; j < begin; j++)
+        to[2 * j] = 0;
+    if (c->x_signed)
+        for (int64_t j = begin; j < end; j++)
+            to[2 * j] =
+                (int16_t)(((const int8_t *)row)[ix + j * stride] - run->x_zero);
+    else
+        for (int64_t j = begin; j < end; j++)
+            to[2 * j] = (int16_t)(((const uint8_t *)row)[ix + j * stride] -
+                                  run->x_zero);
+    for (int64_t j = end > begin ? end : begin; j < count; j++)
+        to[2 * j] = 0;
+}
+
+/* One tap (kd, kh, kw) of channel image `x` over all rows of a panel. */
+static void gather_tap(const conv_run *run, const char *x, const int64_t tap[3],
+                       const pixel_row *rows, int n_row, int16_t *to)
+{
+    const sb_int_conv *c = run->c;
+
+    for (int i = 0; i < n_row; i++) {
+        const pixel_row *r = &rows[i];
+        int64_t d = r->d * c->stride[0] - c->pad[0] + tap[0] * c->dilation[0];
+        int64_t h = r->h * c->stride[1] - c->pad[1] + tap[1] * c->dilation[1];
+        int64_t w = r->w * c->stride[2] - c->pad[2] + tap[2] * c->dilation[2];
+
+        if (d < 0 || d >= c->x[0] || h < 0 || h >= c->x[1])
+            for (int64_t j = 0; j < r->count; j++)
+                to[2 * (r->at + j)] = 0;
+        else
+            gather_row(run, x + (d * c->x[1] + h) * c->x[2], w, r->count,
+                       to + 2 * r->at);
+    }
+}
+
+/* The panel of `n` pixels from `first` on, of channels `x` of one group. */
+static void gather_panel(const conv_run *run, const char *x, int64_t first,
+                         int64_t n, int16_t *panel)
+{
+    const sb_int_conv *c = run->c;
+    int64_t image = c->x[0] * c->x[1] * c->x[2], p = 0;
+    pixel_row rows[SB_INT_NR];
+    int n_row = cut_rows(c, first, n, rows);
+    int64_t tap[3];
+
+    if (n < SB_INT_NR || c->k % 2 != 0)
+        memset(panel, 0, (size_t)sb_int_panel_size(c->k) * sizeof *panel);
+    for (int64_t ch = 0; ch < c->c_in; ch++)
+        for (tap[0] = 0; tap[0] < c->kernel[0]; tap[0]++)
+            for (tap[1] = 0; tap[1] < c->kernel[1]; tap[1]++)
+                for (tap[2] = 0; tap[2] < c->kernel[2]; tap[2]++, p++)
+                    gather_tap(run, x + ch * image, tap, rows, n_row,
+                               panel + p / 2 * 2 * SB_INT_NR + p % 2);
+}
+
+/* ---- running ----------------------------------------------------------------
+ */
+
+typedef struct conv_tile {
+    const sb_int_conv_end *end;
+    int64_t channel; /* first output channel of the group */
+    int64_t at;      /* where channel 0 of the group starts in y */
+    int64_t n_pixel;
+} conv_tile;
+
+static void end_tile(const void *arg, const sb_int_tile *t)
+{
+    const conv_tile *ct = arg;
+    const sb_int_conv_end *e = ct->end;
+    bool is_int8 = e->dtype == SB_DTYPE_I8;
+    float lo = (float)((is_int8 ? -128 : 0) - e->zero);
+    float hi = (float)((is_int8 ? 127 : 255) - e->zero);
+
+    for (int64_t i = 0; i < t->n_row; i++) {
+        const int32_t *acc = t->acc + i * SB_INT_NR;
+        int64_t m = ct->channel + t->row + i;
+        int64_t at = ct->at + (t->row + i) * ct->n_pixel + t->col;
+
+        if (e->dtype == SB_DTYPE_I32) {
+            memcpy((int32_t *)e->y + at, acc, (size_t)t->n_col * sizeof *acc);
+            continue;
+        }
+        uint32_t bias = e->bias ? (uint32_t)e->bias[m] : 0;
+        float multiplier = e->multiplier[m];
+        uint8_t *y = (uint8_t *)e->y + at;
+        for (int64_t j = 0; j < t->n_col; j++) {
+            int32_t sum = (int32_t)((uint32_t)acc[j] + bias);
+
+            y[j] = (uint8_t)(sb_round_clamp((float)sum * multiplier, lo, hi) +
+                             e->zero);
+        }
+    }
+}
+
+static void conv_items(void *arg, size_t begin, size_t end)
+{
+    const conv_run *run = arg;
+    const sb_int_conv *c = run->c;
+    int64_t n_panel = sb_int_panels(c->n_pixel);
+    int64_t x_image = c->c_in * c->x[0] * c->x[1] * c->x[2];
+
+    for (size_t slot = begin; slot < end; slot++) {
+        int64_t item = run->first + (int64_t)slot;
+        int64_t first = item % n_panel * SB_INT_NR;
+        int64_t n = c->n_pixel - first, group = item / n_panel; /* and image */
+        int64_t g = group % c->group;
+        int16_t *panel = run->panels + (int64_t)slot * sb_int_panel_size(c->k);
+        const conv_tile tile = {
+            .end = run->end,
+            .channel = g * c->c_out,
+            .at = group * c->c_out * c->n_pixel,
+            .n_pixel = c->n_pixel,
+        };
+
+        n = n < SB_INT_NR ? n : SB_INT_NR;
+        gather_panel(run, (const char *)run->x + group * x_image, first, n,
+                     panel);
+        sb_int_gemm_panel(run->w + g * group_size(c), c->c_out, c->k, panel,
+                          first, n, end_tile, &tile);
+    }
+}
+
+void sb_int_conv_run(const sb_kernel *k, const sb_int_conv *c,
+                     const sb_int_conv_end *end)
+{
+    char *scratch = k->scratch;
+    const sb_tensor *xz = sb_kernel_in(k, c->in.x_zero);
+    int64_t n_item = c->n_batch * c->group * sb_int_panels(c->n_pixel);
+    conv_run run = {
+        .c = c,
+        .end = end,
+        .x = k->in[c->in.x]->data,
+        .x_zero = xz ? sb_byte_at(xz, 0) : 0,
+        .w = c->packed,
+        .panels = (int16_t *)(void *)(scratch + c->at_panel),
+    };
+
+    if (!c->packed) {
+        int32_t *zero = (int32_t *)(void *)(scratch + c->at_zero);
+        int16_t *w = (int16_t *)(void *)(scratch + c->at_w);
+
+        load_zeros(k, c, zero);
+        pack_weights(c, k->in[c->in.w]->data, zero, w);
+        run.w = w;
+    }
+    for (; run.first < n_item; run.first += c->wave) {
+        int64_t left = n_item - run.first;
+
+        sb_parallel_for(k->ctx, (size_t)(left < c->wave ? left : c->wave), 1,
+                        conv_items, &run);
+    }
+}
