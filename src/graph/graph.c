@@ -11,6 +11,8 @@
 
 #include "graph/graph_internal.h"
 
+enum { OPSETS_MOST = 1000 };
+
 /* ---- life ------------------------------------------------------------------
  */
 
@@ -304,6 +306,29 @@ sb_status sb_graph_keep_tensors(sb_graph *g, const sb_tensor *t, size_t n,
         if (t[i].buf)
             root->kept[root->n_kept++] = sb_buf_ref(t[i].buf);
     *out = copy;
+    return SB_OK;
+}
+
+sb_status sb_graph_add_opset(sb_graph *g, const char *domain, int64_t version)
+{
+    sb_graph *root = sb_graph_root(g);
+
+    for (size_t i = 0; i < root->n_opsets; i++)
+        if (strcmp(root->opsets[i].domain, domain) == 0)
+            return SB_OK;
+    if (root->n_opsets >= OPSETS_MOST)
+        return sb_fail(root->ctx, SB_UNSUPPORTED,
+                       "more than %d operator domains", OPSETS_MOST);
+    sb_opset *list =
+        sb_arena_alloc(root->arena, root->n_opsets + 1, sizeof *list);
+    char *copy = sb_arena_str(root->arena, domain);
+    if (!list || !copy)
+        return SB_NO_MEMORY;
+    if (root->n_opsets)
+        memcpy(list, root->opsets, root->n_opsets * sizeof *list);
+    list[root->n_opsets] = (sb_opset){copy, version};
+    root->opsets = list;
+    root->n_opsets++;
     return SB_OK;
 }
 

@@ -266,6 +266,18 @@ SB_MUST_USE sb_status sb_graph_keep_tensors(sb_graph *g, const sb_tensor *t,
 SB_MUST_USE sb_status sb_graph_copy_attr(sb_graph *to, const sb_attr *from,
                                          sb_attr *out);
 
+/* The values of `g` that sub-graphs among the attributes capture, by name, as
+ * sb_node_spec.implicit wants them; in the arena. */
+SB_MUST_USE sb_status sb_graph_implicit_inputs(sb_graph *g,
+                                               const sb_attr *attrs, size_t n,
+                                               sb_value_id **out,
+                                               size_t *n_out);
+
+/* Declares that the model uses operators of `domain`; a version that is
+ * already there stays. */
+SB_MUST_USE sb_status sb_graph_add_opset(sb_graph *g, const char *domain,
+                                         int64_t version);
+
 /* Gives a value another name; SB_BAD_MODEL if it is taken. */
 SB_MUST_USE sb_status sb_graph_rename_value(sb_graph *g, sb_value_id value,
                                             const char *name);

@@ -117,6 +117,36 @@ sb_graph *sb_node_capture(const sb_node *node, uint32_t k, sb_value_id *inner)
     return NULL;
 }
 
+sb_status sb_graph_implicit_inputs(sb_graph *g, const sb_attr *attrs, size_t n,
+                                   sb_value_id **out, size_t *n_out)
+{
+    sb_attr *list = sb_arena_copy(g->arena, attrs, n * sizeof *attrs);
+    sb_node node = {.attrs = list, .n_attrs = (uint32_t)n};
+    const sb_graph *body = NULL;
+    size_t count = 0;
+
+    if (!list)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; (body = sb_node_body(&node, i)) != NULL; i++)
+        count += body->n_captures;
+    sb_value_id *ids = sb_arena_alloc(g->arena, count, sizeof *ids);
+    if (!ids)
+        return SB_NO_MEMORY;
+    for (uint32_t k = 0; k < count; k++) {
+        sb_value_id inner = SB_NONE;
+        body = sb_node_capture(&node, k, &inner);
+        ids[k] = sb_graph_find_value(g, body->values[inner].name);
+        if (ids[k] == SB_NONE)
+            return sb_fail(g->ctx, SB_BAD_MODEL,
+                           "graph '%s': a sub-graph reads '%s', which is not "
+                           "there",
+                           g->name, body->values[inner].name);
+    }
+    *out = ids;
+    *n_out = count;
+    return SB_OK;
+}
+
 static sb_status rename_free(sb_graph *g, sb_value_id id, const char *name);
 
 /* The value that `id` of sub-graph `g` stands for is now called `name`. */

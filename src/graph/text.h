@@ -8,8 +8,10 @@
  *     }
  *
  * `_` is an absent input; `?` an unknown dimension; `f32[*]` an unknown rank.
- * Constants of more than 16 elements print as `{...}`; the parser takes
- * `random(SEED)`, `zeros()`, a list, or one number for a scalar or to fill.
+ * Constants of more than 16 elements print as `{...}`, which reads back as
+ * zeros; the parser also takes `random(SEED)`, `zeros()`, a list, or one number
+ * for a scalar or to fill.  Results of nodes may have types too.  `#` starts a
+ * comment.
  * Attribute values: 1, 0.5, "s", [1,2], tensor i64[2] = [1,2], graph NAME(...)
  * {...}.  A value name that is not a plain word stands between back quotes. */
 #ifndef SB_GRAPH_TEXT_H
