@@ -1,0 +1,185 @@
+/* Pass "expand": operators that are too new for the file become arithmetic.
+ *
+ * The simplified graph uses Swish (opset 24) and RMSNormalization (opset 23).
+ * Writing them would lift the file to an opset that many runtimes refuse, so
+ * before saving they are written out again, unless the file needs such an
+ * opset anyway.  Up to OPSET_EVERYWHERE nothing is expanded: runtimes since
+ * 2024 read it. */
+#include "ops/op_registry.h"
+#include "passes/collapse_norm.h"
+#include "passes/pass.h"
+#include "passes/rewrite.h"
+
+enum { OPSET_EVERYWHERE = 21 };
+
+typedef struct expansion {
+    sb_graph *g;
+    sb_node_id node;
+    sb_type type; /* of what is computed at the moment */
+} expansion;
+
+static sb_status compute(expansion *e, const char *op, sb_value_id a,
+                         sb_value_id b, sb_value_id *out)
+{
+    const sb_value_id in[2] = {a, b};
+    sb_node_id node;
+
+    SB_TRY(sb_rewrite_add(e->g, e->node, op, in, b == SB_NONE ? 1 : 2, &e->type,
+                          &node));
+    *out = sb_graph_node(e->g, node)->outputs[0];
+    return SB_OK;
+}
+
+static sb_status number(expansion *e, double v, sb_value_id *out)
+{
+    const sb_shape scalar = {.rank = 0};
+
+    return sb_rewrite_fill(e->g, "number", e->type.dtype, &scalar, v, out);
+}
+
+static sb_status cast(expansion *e, sb_value_id x, sb_dtype to,
+                      sb_value_id *out)
+{
+    e->type.dtype = to;
+    SB_TRY(compute(e, "Cast", x, SB_NONE, out));
+    sb_node_id node = sb_graph_value(e->g, *out)->producer;
+    return sb_graph_set_attr_int(e->g, node, "to", (int64_t)to);
+}
+
+/* x * sigmoid(alpha x) */
+static sb_status expand_swish(expansion *e, bool *done)
+{
+    const sb_node *node = sb_graph_node(e->g, e->node);
+    sb_value_id in[2] = {node->inputs[0], SB_NONE};
+    sb_value_id arg = in[0], c;
+    float alpha = sb_node_float(node, "alpha", 1.0f);
+    sb_node_id fresh;
+
+    if (alpha != 1.0f) {
+        SB_TRY(number(e, (double)alpha, &c));
+        SB_TRY(compute(e, "Mul", arg, c, &arg));
+    }
+    SB_TRY(compute(e, "Sigmoid", arg, SB_NONE, &in[1]));
+    *done = true;
+    return sb_rewrite_node(e->g, e->node, "Mul", in, 2, &fresh);
+}
+
+/* 1 / sqrt(mean(x^2) + eps) over the last n axes */
+static sb_status inverse_rms(expansion *e, sb_value_id x, int n,
+                             sb_value_id *out)
+{
+    int64_t axes[SB_MAX_RANK];
+    double eps =
+        (double)sb_node_float(sb_graph_node(e->g, e->node), "epsilon", 1e-5f);
+    const sb_type whole = e->type;
+    sb_value_id v, c;
+
+    for (int i = 0; i < n; i++)
+        axes[i] = i - n;
+    SB_TRY(compute(e, "Mul", x, x, &v));
+    e->type.shape = (sb_shape){.rank = -1}; /* to be inferred */
+    SB_TRY(sb_rewrite_ints(e->g, "axes", axes, n, &c));
+    SB_TRY(compute(e, "ReduceMean", v, c, &v));
+    SB_TRY(number(e, eps, &c));
+    SB_TRY(compute(e, "Add", v, c, &v));
+    SB_TRY(compute(e, "Sqrt", v, SB_NONE, &v));
+    SB_TRY(compute(e, "Reciprocal", v, SB_NONE, out));
+    e->type = whole;
+    return SB_OK;
+}
+
+/* x / rms(x) * scale, half precision normalised in single */
+static sb_status expand_rmsnorm(expansion *e, bool *done)
+{
+    const sb_node *node = sb_graph_node(e->g, e->node);
+    sb_value_id x = node->inputs[0], scale = sb_node_in(node, 1), r;
+    sb_dtype dtype = e->type.dtype;
+    int n = sb_norm_node_axes(e->g, node);
+    bool half = dtype == SB_DTYPE_F16 || dtype == SB_DTYPE_BF16;
+    sb_node_id fresh;
+
+    if (n < 1 || scale == SB_NONE || sb_node_int(node, "stash_type", 1) != 1)
+        return SB_OK;
+    if (half)
+        SB_TRY(cast(e, x, SB_DTYPE_F32, &x));
+    SB_TRY(inverse_rms(e, x, n, &r));
+    SB_TRY(compute(e, "Mul", x, r, &x));
+    if (half)
+        SB_TRY(cast(e, x, dtype, &x));
+    *done = true;
+    const sb_value_id in[2] = {x, scale};
+    return sb_rewrite_node(e->g, e->node, "Mul", in, 2, &fresh);
+}
+
+static const struct {
+    const char *op;
+    sb_status (*expand)(expansion *e, bool *done);
+} table[] = {
+    {"RMSNormalization", expand_rmsnorm},
+    {"Swish", expand_swish},
+};
+
+static int find_row(const sb_node *node)
+{
+    for (size_t i = 0; i < SB_COUNT(table); i++)
+        if (sb_node_is(node, table[i].op))
+            return (int)i;
+    return -1;
+}
+
+/* The opset that the nodes need which stay as they are. */
+static int64_t needed_opset(const sb_graph *g)
+{
+    int64_t need = 1;
+
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const sb_node *node = sb_graph_node(g, (sb_node_id)i);
+        const sb_op_def *op = sb_op_of(node);
+        const sb_graph *body;
+        if (node->dead)
+            continue;
+        if (op && !op->domain && op->since > need && find_row(node) < 0)
+            need = op->since;
+        for (size_t k = 0; (body = sb_node_body(node, k)) != NULL; k++) {
+            int64_t inner = needed_opset(body);
+            need = inner > need ? inner : need;
+        }
+    }
+    return need;
+}
+
+static int64_t target_opset(const sb_graph *g)
+{
+    while (g->parent)
+        g = g->parent;
+    int64_t need = needed_opset(g);
+    int64_t target =
+        g->file_opset > OPSET_EVERYWHERE ? g->file_opset : OPSET_EVERYWHERE;
+    return need > target ? need : target;
+}
+
+static sb_status expand_run(sb_graph *g, size_t *changes)
+{
+    int64_t target = target_opset(g);
+
+    for (size_t i = 0, n = g->n_nodes; i < n; i++) {
+        const sb_node *node = sb_graph_node(g, (sb_node_id)i);
+        const sb_op_def *op = sb_op_of(node);
+        bool done = false;
+        if (node->dead || find_row(node) < 0 || !op || op->since <= target ||
+            sb_node_in(node, 0) == SB_NONE)
+            continue;
+        expansion e = {g, (sb_node_id)i,
+                       sb_graph_value(g, node->inputs[0])->type};
+        if (sb_dtype_is_float(e.type.dtype))
+            SB_TRY(table[find_row(node)].expand(&e, &done));
+        *changes += done;
+    }
+    return SB_OK;
+}
+
+const sb_pass_def sb_pass_expand = {
+    .name = "expand",
+    .summary = "write out operators that would need a newer opset",
+    .run = expand_run,
+};

@@ -1,0 +1,138 @@
+/* Pass "fold_constants": nodes whose inputs are all known are computed now.
+ *
+ * Not folded: what is random; what has sub-graphs; DequantizeLinear and
+ * QuantizeLinear, whose constants are the point of a quantized model; and
+ * results that would make the file bigger than the constants they replace,
+ * beyond a size that nobody minds. */
+#include <string.h>
+
+#include "exec/exec.h"
+#include "passes/pass.h"
+#include "passes/rewrite.h"
+
+enum { ALWAYS_BYTES = 64 * 1024, MAX_IN = 64 };
+
+static bool kept(const sb_node *node)
+{
+    return sb_node_is(node, "DequantizeLinear") ||
+           sb_node_is(node, "QuantizeLinear") ||
+           sb_node_is(node, "DynamicQuantizeLinear");
+}
+
+/* Bytes of a result of this type; ALWAYS_BYTES if that is unknown, since then
+ * the values decide and big ones are not to be expected. */
+static uint64_t type_bytes(const sb_type *type)
+{
+    size_t bytes;
+
+    if (type->dtype == SB_DTYPE_NONE || !sb_shape_known(&type->shape))
+        return ALWAYS_BYTES;
+    sb_tensor t =
+        sb_tensor_make(type->dtype, type->shape.rank, type->shape.dim);
+    if (!sb_tensor_size_ok(&t) ||
+        !sb_dtype_bytes(t.dtype, sb_tensor_count(&t), &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
+
+/* The type of the result, found anew since inputs may have become constant a
+ * moment ago.  UINT64_MAX if the node is wrong. */
+static uint64_t result_bytes(const sb_graph *g, const sb_node *node)
+{
+    sb_fact facts[MAX_IN], out;
+    const sb_fact *in[MAX_IN];
+
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        in[i] = NULL;
+        if (node->inputs[i] == SB_NONE)
+            continue;
+        facts[i] = sb_fact_of(&sb_graph_value(g, node->inputs[i])->constant);
+        in[i] = &facts[i];
+    }
+    if (sb_op_infer(g->ctx, g, node, in, &out) != SB_OK)
+        return UINT64_MAX;
+    return type_bytes(&out.type);
+}
+
+/* A constant that others use too stays, so it frees nothing. */
+static uint64_t freed_bytes(const sb_graph *g, const sb_node *node)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        if (node->inputs[i] == SB_NONE)
+            continue;
+        const sb_value *v = sb_graph_value(g, node->inputs[i]);
+        if (v->n_uses == 1 && !v->is_output && !v->is_input)
+            sum += sb_tensor_bytes(&v->constant);
+    }
+    return sum;
+}
+
+static bool foldable(const sb_graph *g, const sb_node *node)
+{
+    const sb_op_def *op = sb_op_of(node);
+
+    if (node->dead || !op || !op->forward || (op->flags & SB_OP_IMPURE) ||
+        kept(node) || node->n_implicit > 0 || sb_node_has_graphs(node) ||
+        node->n_in == 0 || node->n_in > MAX_IN || node->n_out != 1 ||
+        node->outputs[0] == SB_NONE)
+        return false;
+    for (uint32_t i = 0; i < node->n_in; i++)
+        if (node->inputs[i] != SB_NONE &&
+            !sb_graph_value(g, node->inputs[i])->is_constant)
+            return false;
+    uint64_t bytes = result_bytes(g, node);
+    return bytes <= ALWAYS_BYTES || bytes <= freed_bytes(g, node);
+}
+
+/* An Identity of a constant that keeps the name of an output is done. */
+static bool settled(const sb_graph *g, const sb_node *node)
+{
+    return sb_node_is(node, "Identity") &&
+           sb_graph_value(g, node->outputs[0])->is_output;
+}
+
+static sb_status fold_node(sb_graph *g, sb_node_id id, size_t *changes)
+{
+    const sb_node *node = sb_graph_node(g, id);
+    const sb_tensor *in[MAX_IN];
+    sb_tensor out = {.dtype = SB_DTYPE_NONE};
+
+    for (uint32_t i = 0; i < node->n_in; i++)
+        in[i] = node->inputs[i] == SB_NONE
+                    ? NULL
+                    : &sb_graph_value(g, node->inputs[i])->constant;
+    sb_status status = sb_exec_eval(g->ctx, g, node, in, &out);
+    if (status == SB_NO_MEMORY || status == SB_INTERRUPTED)
+        return status;
+    /* What we cannot compute may still be right elsewhere: leave it. */
+    if (status != SB_OK)
+        return SB_OK;
+    status = out.data ? sb_rewrite_constant(g, id, &out) : SB_OK;
+    *changes += out.data != NULL && status == SB_OK;
+    sb_tensor_drop(&out);
+    return status;
+}
+
+static sb_status fold_constants_run(sb_graph *g, size_t *changes)
+{
+    sb_node_id *order = NULL;
+    size_t n = 0;
+
+    SB_TRY(sb_graph_order(g, &order, &n));
+    sb_status status = SB_OK;
+    for (size_t i = 0; i < n && status == SB_OK; i++) {
+        const sb_node *node = sb_graph_node(g, order[i]);
+        if (foldable(g, node) && !settled(g, node))
+            status = fold_node(g, order[i], changes);
+    }
+    sb_free(g->ctx, order);
+    return status;
+}
+
+const sb_pass_def sb_pass_fold_constants = {
+    .name = "fold_constants",
+    .summary = "compute nodes whose inputs are all constant",
+    .run = fold_constants_run,
+};

@@ -1,0 +1,258 @@
+/* The pass manager: the table of passes, the pipelines, and the loop.
+ *
+ * A round runs every pass of the list once on the graph and on all of its
+ * sub-graphs.  Passes make work for each other (a folded constant shows that a
+ * Reshape does nothing), so rounds repeat until one changes nothing.  Shapes
+ * are inferred anew after each pass that changed something, so every pass may
+ * trust the types it sees. */
+#include <assert.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/str.h"
+#include "graph/text.h"
+#include "ops/op_registry.h"
+#include "passes/pass.h"
+#include "passes/rewrite.h"
+
+enum { MAX_ROUNDS = 16, MAX_PASSES = 64, MAX_NAME = 64 };
+
+#define SB_PASS(id) extern const sb_pass_def sb_pass_##id;
+#include "passes/passes.def"
+#undef SB_PASS
+
+static const sb_pass_def *const table[] = {
+#define SB_PASS(id) &sb_pass_##id,
+#include "passes/passes.def"
+#undef SB_PASS
+};
+
+/* Cheap and enabling passes first; what is collapsed has by then lost its
+ * casts and identities, and equal parts are one. */
+static const char *const simplify_passes[] = {
+    "remove_identity",
+    "fold_if",
+    "fold_shapes",
+    "fold_constants",
+    "split_to_slice",
+    "merge_reshape",
+    "merge_transpose",
+    "cse",
+    "collapse_layernorm",
+    "collapse_rmsnorm",
+    "collapse_gelu",
+    "collapse_silu",
+    "collapse_mish",
+    "collapse_hardsigmoid",
+    "collapse_hardswish",
+    "remove_dead",
+    NULL,
+};
+
+static const char *const no_passes[] = {NULL};
+
+static const sb_pipeline pipelines[] = {
+    {"none", "leave the graph as it is", no_passes},
+    {"simplify", "fewer nodes, same function", simplify_passes},
+};
+
+const sb_pass_def *const *sb_pass_all(size_t *n)
+{
+    *n = SB_COUNT(table);
+    return table;
+}
+
+const sb_pass_def *sb_pass_find(const char *name)
+{
+    for (size_t i = 0; i < SB_COUNT(table); i++)
+        if (strcmp(table[i]->name, name) == 0)
+            return table[i];
+    return NULL;
+}
+
+const sb_pipeline *sb_pipeline_find(const char *name)
+{
+    for (size_t i = 0; i < SB_COUNT(pipelines); i++)
+        if (strcmp(pipelines[i].name, name) == 0)
+            return &pipelines[i];
+    return NULL;
+}
+
+/* ---- the list of passes to run ------------------------------------------- */
+
+typedef struct pass_list {
+    const sb_pass_def *pass[MAX_PASSES];
+    size_t n;
+} pass_list;
+
+static sb_status list_add_pass(sb_ctx *ctx, pass_list *list,
+                               const sb_pass_def *pass)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (list->pass[i] == pass)
+            return SB_OK;
+    if (list->n == MAX_PASSES)
+        return sb_fail(ctx, SB_BAD_ARG, "more than %d passes", MAX_PASSES);
+    list->pass[list->n++] = pass;
+    return SB_OK;
+}
+
+static sb_status list_add(sb_ctx *ctx, pass_list *list, const char *name)
+{
+    const sb_pipeline *pipeline = sb_pipeline_find(name);
+    const sb_pass_def *pass = sb_pass_find(name);
+
+    if (pipeline) {
+        for (const char *const *p = pipeline->passes; *p; p++)
+            SB_TRY(list_add(ctx, list, *p));
+        return SB_OK;
+    }
+    if (!pass)
+        return sb_fail(ctx, SB_BAD_ARG, "there is no pass or pipeline '%s'",
+                       name);
+    return list_add_pass(ctx, list, pass);
+}
+
+/* Names separated by commas; spaces around them do not count. */
+static sb_status list_parse(sb_ctx *ctx, pass_list *list, const char *spec)
+{
+    for (const char *p = spec; *p;) {
+        char name[MAX_NAME];
+        size_t n = strcspn(p, ",");
+        const char *begin = p, *end = p + n;
+        p = *end ? end + 1 : end;
+        while (begin < end && *begin == ' ')
+            begin++;
+        while (end > begin && end[-1] == ' ')
+            end--;
+        if (begin == end)
+            continue;
+        n = (size_t)(end - begin);
+        if (n >= sizeof name)
+            return sb_fail(ctx, SB_BAD_ARG,
+                           "there is no pass or pipeline '%.*s'", (int)n,
+                           begin);
+        memcpy(name, begin, n);
+        name[n] = '\0';
+        SB_TRY(list_add(ctx, list, name));
+    }
+    return SB_OK;
+}
+
+/* ---- running ------------------------------------------------------------- */
+
+/* The graph, then the bodies of its nodes, from the outside in. */
+static sb_status run_everywhere(sb_graph *g, const sb_pass_def *pass,
+                                size_t *changes)
+{
+    SB_TRY(sb_ctx_poll(g->ctx));
+    SB_TRY(pass->run(g, changes));
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const sb_node *node = sb_graph_node(g, (sb_node_id)i);
+        if (node->dead)
+            continue;
+        for (uint32_t a = 0; a < node->n_attrs; a++)
+            for (size_t k = 0; k < sb_attr_graphs(&node->attrs[a]); k++)
+                SB_TRY(run_everywhere(node->attrs[a].graphs[k], pass, changes));
+    }
+    return SB_OK;
+}
+
+/* Hands the text to the log line by line, since a line there is short. */
+static sb_status dump(const sb_graph *g)
+{
+    sb_str text;
+
+    if (!g->ctx->log)
+        return SB_OK;
+    sb_str_init(&text, g->ctx);
+    sb_status status = sb_graph_print(g, &text);
+    if (status == SB_OK)
+        status = sb_str_status(&text);
+    if (status == SB_OK && text.data) {
+        for (char *p = text.data; *p;) {
+            size_t n = strcspn(p, "\n");
+            bool last = p[n] == '\0';
+            p[n] = '\0';
+            g->ctx->log(g->ctx->log_user, p);
+            p += last ? n : n + 1;
+        }
+    }
+    sb_str_free(&text);
+    return status;
+}
+
+static double seconds_now(void)
+{
+    struct timespec t;
+
+    (void)timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static sb_status run_pass(sb_graph *g, const sb_pass_def *pass,
+                          const char *dump_after, sb_pass_result *result)
+{
+    double start = seconds_now();
+    size_t changes = 0;
+    sb_status status = run_everywhere(g, pass, &changes);
+
+    if (status == SB_OK && changes > 0) {
+#ifndef NDEBUG
+        status = sb_graph_verify(g);
+#endif
+        if (status == SB_OK)
+            status = sb_graph_infer(g);
+    }
+    if (status != SB_OK)
+        return sb_note(g->ctx, status, "while running the pass '%s'",
+                       pass->name);
+    result->changes += changes;
+    result->seconds += seconds_now() - start;
+    if (changes > 0 && dump_after && strcmp(dump_after, pass->name) == 0)
+        return dump(g);
+    return SB_OK;
+}
+
+static sb_status run_list(sb_graph *g, const pass_list *list,
+                          const char *dump_after, sb_pass_result *results)
+{
+    SB_TRY(sb_graph_infer(g));
+    for (int round = 0; round < MAX_ROUNDS; round++) {
+        bool changed = false;
+        for (size_t i = 0; i < list->n; i++) {
+            size_t before = results[i].changes;
+            SB_TRY(run_pass(g, list->pass[i], dump_after, &results[i]));
+            changed = changed || results[i].changes != before;
+        }
+        if (!changed)
+            break;
+    }
+    return SB_OK;
+}
+
+sb_status sb_passes_run(sb_graph *graph, const char *spec,
+                        const char *dump_after, sb_pass_result **results,
+                        size_t *n_results)
+{
+    sb_ctx *ctx = graph->ctx;
+    pass_list list = {.n = 0};
+
+    SB_TRY(list_parse(ctx, &list, spec));
+    if (dump_after && !sb_pass_find(dump_after))
+        return sb_fail(ctx, SB_BAD_ARG, "there is no pass '%s'", dump_after);
+    sb_pass_result *rows = sb_alloc(ctx, list.n, sizeof *rows);
+    if (!rows)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < list.n; i++)
+        rows[i].name = list.pass[i]->name;
+    sb_status status =
+        list.n ? run_list(graph, &list, dump_after, rows) : SB_OK;
+    if (status != SB_OK) {
+        sb_free(ctx, rows);
+        return status;
+    }
+    *results = rows;
+    *n_results = list.n;
+    return SB_OK;
+}
