@@ -1,0 +1,143 @@
+/* InstanceNormalization and GroupNormalization: the planes of a group of
+ * channels are normalised together, then each channel gets scale and bias.
+ * An instance is a group of one channel. */
+#include "ops/norm_util.h"
+
+#include <math.h>
+
+#include "base/threads.h"
+
+typedef struct {
+    float epsilon;
+    int64_t num_groups, stash_type;
+} group_norm_attrs;
+
+static const sb_attr_def instance_attrs[] = {
+    {"epsilon", SB_ATTR_FLOAT, offsetof(group_norm_attrs, epsilon), .f = 1e-5f},
+    {0},
+};
+
+static const sb_attr_def group_attrs[] = {
+    {"epsilon", SB_ATTR_FLOAT, offsetof(group_norm_attrs, epsilon), .f = 1e-5f},
+    {"num_groups", SB_ATTR_INT, offsetof(group_norm_attrs, num_groups),
+     .required = true},
+    {"stash_type", SB_ATTR_INT, offsetof(group_norm_attrs, stash_type), .i = 1},
+    {0},
+};
+
+static sb_status norm_infer(sb_infer *in)
+{
+    const sb_shape *x = &in->in[0]->type.shape;
+    sb_dim c = x->rank > 1 ? x->dim[1] : SB_DIM_UNKNOWN;
+
+    if (x->rank >= 0 && x->rank < 2)
+        return sb_infer_fail(in, "input of rank %d, want at least 2", x->rank);
+    for (uint32_t i = 1; i < 3; i++) {
+        if (!in->in[i])
+            return sb_infer_fail(in, "input %u is absent", i);
+        const sb_shape *s = &in->in[i]->type.shape;
+        if (s->rank >= 0 &&
+            (s->rank != 1 ||
+             (sb_dim_known(s->dim[0]) && sb_dim_known(c) && s->dim[0] != c)))
+            return sb_infer_fail(in, "input %u does not have %lld elements", i,
+                                 (long long)c);
+    }
+    in->out[0].type = in->in[0]->type;
+    return SB_OK;
+}
+
+static sb_status group_infer(sb_infer *in)
+{
+    const group_norm_attrs *a = in->attrs;
+    const sb_shape *x = &in->in[0]->type.shape;
+
+    if (a->num_groups < 1 ||
+        (x->rank > 1 && sb_dim_known(x->dim[1]) && x->dim[1] % a->num_groups))
+        return sb_infer_fail(in,
+                             "num_groups is %lld, which does not divide "
+                             "the channels",
+                             (long long)a->num_groups);
+    return norm_infer(in);
+}
+
+typedef struct {
+    const sb_kernel *k;
+    int64_t channels; /* of a group */
+    int64_t groups;   /* of an image */
+    int64_t size;     /* of a plane */
+    float epsilon;
+} group_job;
+
+static void norm_range(void *arg, size_t begin, size_t end)
+{
+    const group_job *job = arg;
+    const float *x = job->k->in[0]->data;
+    const float *scale = job->k->in[1]->data, *bias = job->k->in[2]->data;
+    float *y = job->k->out[0]->data;
+    int64_t n = job->channels * job->size;
+
+    for (size_t g = begin; g < end; g++) {
+        int64_t first = (int64_t)g % job->groups * job->channels;
+        sb_moments m = sb_moments_of(x + (int64_t)g * n, n);
+        double inv = 1 / sqrt(m.var + (double)job->epsilon);
+        for (int64_t c = 0; c < job->channels; c++) {
+            int64_t at = (int64_t)g * n + c * job->size;
+            double f = (double)scale[first + c] * inv;
+            double shift = (double)bias[first + c] - m.mean * f;
+            sb_scale_shift(x + at, y + at, job->size, (float)f, (float)shift);
+        }
+    }
+}
+
+static sb_status norm_forward(sb_kernel *k, int64_t groups)
+{
+    const group_norm_attrs *a = k->attrs;
+    const sb_tensor *x = k->in[0];
+    group_job job = {k, groups ? x->dims[1] / groups : 0, groups,
+                     sb_dims_product(x->dims, 2, x->rank), a->epsilon};
+    int64_t n = job.channels * job.size;
+
+    sb_parallel_for(k->ctx, (size_t)(x->dims[0] * groups),
+                    (size_t)(16384 / (n + 1) + 1), norm_range, &job);
+    return SB_OK;
+}
+
+static sb_status instance_forward(sb_kernel *k)
+{
+    return norm_forward(k, k->in[0]->dims[1]);
+}
+
+static sb_status group_forward(sb_kernel *k)
+{
+    const group_norm_attrs *a = k->attrs;
+
+    return norm_forward(k, a->num_groups);
+}
+
+const sb_op_def sb_op_instance_normalization = {
+    .name = "InstanceNormalization",
+    .since = 6,
+    .in_min = 3,
+    .in_max = 3,
+    .out_min = 1,
+    .out_max = 1,
+    .flags = SB_OP_F32 | SB_OP_INPLACE,
+    .attrs_size = sizeof(group_norm_attrs),
+    .attrs = instance_attrs,
+    .infer = norm_infer,
+    .forward = instance_forward,
+};
+
+const sb_op_def sb_op_group_normalization = {
+    .name = "GroupNormalization",
+    .since = 21,
+    .in_min = 3,
+    .in_max = 3,
+    .out_min = 1,
+    .out_max = 1,
+    .flags = SB_OP_F32 | SB_OP_INPLACE,
+    .attrs_size = sizeof(group_norm_attrs),
+    .attrs = group_attrs,
+    .infer = group_infer,
+    .forward = group_forward,
+};
