@@ -1,0 +1,66 @@
+# Front door to the CMake build.  `make help` lists the targets.
+BUILD  ?= build
+PREFIX ?= /usr/local
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+CMAKE_FLAGS ?=
+COMMAND = $(BUILD)/sparsebit
+
+.PHONY: all tests demo check test bench fuzz format install docs help clean deps
+
+## all      build the command at build/sparsebit and the library (the default)
+all: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) -j $(JOBS) --target sparsebit_command sparsebit manual
+
+$(BUILD)/build.ninja: CMakeLists.txt
+	@BUILD=$(BUILD) tools/deps build
+	@cmake -G Ninja -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release \
+	    -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_FLAGS)
+
+tests: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) -j $(JOBS)
+
+## demo     build, make a small network with the library, inspect and run it
+demo: all
+	@BUILD=$(BUILD) examples/demo
+
+## test     the fast tests (less than a minute)
+test: deps tests
+	@tools/verdicts --build $(BUILD) --exclude slow
+
+## check    everything that CI runs; ends with `N passed, N failed, N skipped`
+check: deps
+	@JOBS=$(JOBS) tools/check
+
+## bench    compare speed with ONNX Runtime: make bench MODELS="a.onnx b.onnx"
+bench: all
+	@tools/venv
+	@tools/py bench/vs_onnxruntime $(COMMAND) $(MODELS)
+
+## fuzz     look for crashing files with libFuzzer (clang): make fuzz SECONDS=60
+SECONDS ?= 60
+fuzz: deps
+	@tools/fuzz $(SECONDS)
+
+## format   lay out all C files by .clang-format
+format:
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+## install  into PREFIX (default /usr/local); DESTDIR works
+install: all
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+## docs     write docs/commands.md and docs/operators.md
+docs: tests
+	@$(COMMAND) help --manual markdown > docs/commands.md
+	@BUILD=$(BUILD) tools/gen-operators-doc > docs/operators.md
+
+## clean    remove the build folder
+clean:
+	@rm -rf $(BUILD)
+
+## help     this list
+help:
+	@sed -n 's/^## /  /p' Makefile
+
+deps:
+	@BUILD=$(BUILD) tools/deps check
