@@ -13,6 +13,10 @@
 
 #include <cmocka.h>
 
+/* and tests nearly always want these */
+#include <stdio.h>
+#include <string.h>
+
 #include "base/ctx.h"
 #include "tensor/tensor.h"
 
