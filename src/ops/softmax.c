@@ -10,14 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "ops/axis_walk.h"
 #include "ops/elementwise.h"
-#include "ops/move_util.h"
-
-enum {
-    SOFTMAX_BLOCK = 64, /* columns worked on at once */
-    SOFTMAX_GRAIN = 8192,
-};
 
 typedef struct {
     int64_t axis;
@@ -29,9 +23,10 @@ static const sb_attr_def attrs[] = {
 };
 
 typedef struct softmax_job {
+    sb_axis_walk walk;
     const float *x;
     float *y;
-    size_t n, inner, blocks; /* blocks per outer index */
+    const struct softmax_family *family;
 } softmax_job;
 
 /* ---- one block of columns
@@ -42,8 +37,8 @@ static void block_max(const softmax_job *job, const float *x, size_t width,
                       float *max)
 {
     memcpy(max, x, width * sizeof *max);
-    for (size_t i = 1; i < job->n; i++) {
-        const float *row = x + i * job->inner;
+    for (size_t i = 1; i < job->walk.n; i++) {
+        const float *row = x + i * job->walk.inner;
         SB_SIMD
         for (size_t j = 0; j < width; j++)
             max[j] = row[j] > max[j] ? row[j] : max[j];
@@ -55,14 +50,14 @@ static void block_exp(const softmax_job *job, const float *x, float *y,
                       size_t width, const float *max, float *sum)
 {
     memset(sum, 0, width * sizeof *sum);
-    for (size_t i = 0; i < job->n; i++) {
-        const float *row = x + i * job->inner;
+    for (size_t i = 0; i < job->walk.n; i++) {
+        const float *row = x + i * job->walk.inner;
         for (size_t j = 0; j < width; j++) {
             float e = expf(row[j] - max[j]);
 
             sum[j] += e;
             if (y)
-                y[i * job->inner + j] = e;
+                y[i * job->walk.inner + j] = e;
         }
     }
 }
@@ -70,14 +65,14 @@ static void block_exp(const softmax_job *job, const float *x, float *y,
 static void softmax_block(const softmax_job *job, const float *x, float *y,
                           size_t width)
 {
-    float max[SOFTMAX_BLOCK], sum[SOFTMAX_BLOCK];
+    float max[SB_AXIS_BLOCK], sum[SB_AXIS_BLOCK];
 
     block_max(job, x, width, max);
     block_exp(job, x, y, width, max, sum);
     for (size_t j = 0; j < width; j++)
         sum[j] = 1.0f / sum[j];
-    for (size_t i = 0; i < job->n; i++) {
-        float *row = y + i * job->inner;
+    for (size_t i = 0; i < job->walk.n; i++) {
+        float *row = y + i * job->walk.inner;
         SB_SIMD
         for (size_t j = 0; j < width; j++)
             row[j] *= sum[j];
@@ -87,15 +82,15 @@ static void softmax_block(const softmax_job *job, const float *x, float *y,
 static void log_softmax_block(const softmax_job *job, const float *x, float *y,
                               size_t width)
 {
-    float max[SOFTMAX_BLOCK], sum[SOFTMAX_BLOCK];
+    float max[SB_AXIS_BLOCK], sum[SB_AXIS_BLOCK];
 
     block_max(job, x, width, max);
     block_exp(job, x, NULL, width, max, sum);
     for (size_t j = 0; j < width; j++)
         sum[j] = logf(sum[j]);
-    for (size_t i = 0; i < job->n; i++) {
-        const float *from = x + i * job->inner;
-        float *to = y + i * job->inner;
+    for (size_t i = 0; i < job->walk.n; i++) {
+        const float *from = x + i * job->walk.inner;
+        float *to = y + i * job->walk.inner;
         SB_SIMD
         for (size_t j = 0; j < width; j++)
             to[j] = from[j] - max[j] - sum[j];
@@ -108,11 +103,11 @@ static void hardmax_block(const softmax_job *job, const float *x, float *y,
     for (size_t j = 0; j < width; j++) {
         size_t best = 0;
 
-        for (size_t i = 1; i < job->n; i++)
-            if (x[i * job->inner + j] > x[best * job->inner + j])
+        for (size_t i = 1; i < job->walk.n; i++)
+            if (x[i * job->walk.inner + j] > x[best * job->walk.inner + j])
                 best = i;
-        for (size_t i = 0; i < job->n; i++)
-            y[i * job->inner + j] = i == best;
+        for (size_t i = 0; i < job->walk.n; i++)
+            y[i * job->walk.inner + j] = i == best;
     }
 }
 
@@ -188,26 +183,17 @@ typedef struct softmax_family {
     void (*row)(const float *x, float *y, size_t n); /* (optional) */
 } softmax_family;
 
-typedef struct softmax_call {
-    softmax_job job;
-    const softmax_family *family;
-} softmax_call;
-
 static void softmax_items(void *arg, size_t begin, size_t end)
 {
-    const softmax_call *call = arg;
-    const softmax_job *job = &call->job;
+    const softmax_job *job = arg;
 
     for (size_t item = begin; item < end; item++) {
-        size_t col = item % job->blocks * SOFTMAX_BLOCK;
-        size_t at = item / job->blocks * job->n * job->inner + col;
-        size_t width = job->inner - col;
+        sb_axis_block b = sb_axis_walk_block(&job->walk, item);
 
-        if (job->inner == 1 && call->family->row)
-            call->family->row(job->x + at, job->y + at, job->n);
+        if (job->walk.inner == 1 && job->family->row)
+            job->family->row(job->x + b.at, job->y + b.at, job->walk.n);
         else
-            call->family->block(job, job->x + at, job->y + at,
-                                width < SOFTMAX_BLOCK ? width : SOFTMAX_BLOCK);
+            job->family->block(job, job->x + b.at, job->y + b.at, b.width);
     }
 }
 
@@ -234,21 +220,13 @@ static sb_status softmax_forward(sb_kernel *k)
 {
     const softmax_attrs *a = k->attrs;
     const sb_tensor *x = k->in[0];
-    int rank = x->rank;
-    int axis = rank == 0 ? -1 : sb_axis_norm(a->axis, rank);
-    softmax_call call = {.job = {.x = x->data, .y = k->out[0]->data},
-                         .family = k->op->aux};
+    softmax_job job = {.walk = sb_axis_walk_make(x, a->axis),
+                       .x = x->data,
+                       .y = k->out[0]->data,
+                       .family = k->op->aux};
 
-    if (sb_tensor_count(x) == 0)
-        return SB_OK;
-    call.job.n = rank == 0 ? 1 : (size_t)x->dims[axis];
-    call.job.inner = (size_t)sb_dims_product(x->dims, axis + 1, rank);
-    call.job.blocks = (call.job.inner + SOFTMAX_BLOCK - 1) / SOFTMAX_BLOCK;
-    size_t outer = rank == 0 ? 1 : (size_t)sb_dims_product(x->dims, 0, axis);
-    size_t each = call.job.n * (call.job.inner < SOFTMAX_BLOCK ? call.job.inner
-                                                               : SOFTMAX_BLOCK);
-    sb_parallel_for(k->ctx, outer * call.job.blocks,
-                    (SOFTMAX_GRAIN + each - 1) / each, softmax_items, &call);
+    if (sb_tensor_count(x) > 0)
+        sb_axis_walk_run(k->ctx, &job.walk, softmax_items, &job);
     return SB_OK;
 }
 
