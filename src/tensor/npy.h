@@ -26,6 +26,9 @@ typedef struct sb_npz_item {
 
 SB_MUST_USE sb_status sb_npz_load(sb_ctx *ctx, const char *path,
                                   sb_npz_item **items, size_t *count);
+/* One array: the one of that name, or the only one if `name` is NULL. */
+SB_MUST_USE sb_status sb_npz_load_one(sb_ctx *ctx, const char *path,
+                                      const char *name, sb_tensor *out);
 void sb_npz_free(sb_ctx *ctx, sb_npz_item *items, size_t count);
 /* Writes stored (not compressed) members, as numpy.savez does. */
 SB_MUST_USE sb_status sb_npz_save(sb_ctx *ctx, const char *path,
