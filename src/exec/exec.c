@@ -244,6 +244,8 @@ static sb_status run_plan(sb_plan *plan)
         if (exec->opt.dump)
             SB_TRY(dump_step(exec, plan->steps[i]));
     }
+    for (size_t i = 0; i < plan->n_finals; i++)
+        run_conversion(exec->ctx, &plan->finals[i]);
     return SB_OK;
 }
 
@@ -262,6 +264,6 @@ sb_status sb_exec_run(sb_exec *exec, const sb_tensor *const *inputs,
     SB_TRY(set_all_given(plan, inputs, captured));
     SB_TRY(run_plan(plan));
     for (size_t i = 0; i < g->n_outputs; i++)
-        outputs[i] = &plan->values[g->outputs[i]]->t;
+        outputs[i] = &plan->outputs[i]->t;
     return SB_OK;
 }

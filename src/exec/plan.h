@@ -25,9 +25,11 @@ struct slot {
     uint32_t first, last; /* positions between which the memory is in use */
     size_t bytes, offset; /* in the workspace, if STATIC and its own root */
     sb_buf *store;        /* memory of a DYNAMIC slot: grows, never shrinks */
+    slot *other;          /* the same value in the other layout, if made */
     slot *next;           /* all slots of the plan */
 };
 
+/* Brings a value into another type or layout. */
 typedef struct conversion {
     slot *from, *to;
 } conversion;
@@ -40,7 +42,7 @@ typedef struct step {
     slot **in;                  /* explicit, then implicit; NULL: absent */
     slot **out;                 /* NULL: absent */
     sb_tensor **k_in, **k_out;  /* what k.in and k.out point at */
-    conversion *before, *after; /* to and from f32 */
+    conversion *before, *after; /* the kernel */
     size_t n_before, n_after;
     slot *scratch;
     sb_fact *facts; /* room for inputs and outputs, if dynamic */
@@ -56,6 +58,9 @@ struct sb_plan {
     slot *slots;   /* list of all */
     step **steps;
     size_t n_steps;
+    slot **outputs;     /* plain; one a graph output */
+    conversion *finals; /* that make them so */
+    size_t n_finals;
     sb_value_id *folded; /* values computed while planning, for dumps */
     size_t n_folded;
     void *workspace; /* as allocated */
@@ -97,6 +102,9 @@ SB_MUST_USE sb_status plan_build(sb_exec *exec, const sb_tensor *const *inputs,
                                  sb_plan **out);
 void plan_free(sb_plan *plan);
 
+/* plan_layout.c: the layouts that a static step wants. */
+void plan_layouts(const step *st, sb_layout *in, sb_layout *out);
+
 /* plan_memory.c: gives every STATIC slot its place and allocates. */
 SB_MUST_USE sb_status plan_memory(sb_plan *plan);
 
@@ -108,6 +116,7 @@ void slot_free(slot *s);
 /* Shape and memory for a dynamic slot. */
 SB_MUST_USE sb_status slot_resize(sb_ctx *ctx, slot *s, const sb_tensor *like);
 SB_MUST_USE sb_status step_run(step *st);
+void run_conversion(sb_ctx *ctx, const conversion *c);
 void step_release(step *st);
 /* Kernels of this operator want f32 where the value is another float type. */
 bool step_converts(const sb_op_def *op, sb_dtype dtype);

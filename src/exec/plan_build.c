@@ -230,6 +230,7 @@ static void share_memory(builder *b, step *st)
 
     if (!(flags & (SB_OP_VIEW | SB_OP_INPLACE)) || !x || !y || st->dynamic ||
         x->kind == SLOT_DYNAMIC || step_converts(st->k.op, x->t.dtype) ||
+        x->t.layout != y->t.layout ||
         sb_tensor_bytes(&x->t) != sb_tensor_bytes(&y->t))
         return;
     slot *root = x->root;
@@ -242,7 +243,85 @@ static void share_memory(builder *b, step *st)
                only_this_input(st, root)) {
         y->root = root;
         root->last = y->last;
+        if (x->other) /* overwritten: nobody may take it for the value */
+            x->other->other = NULL;
     }
+}
+
+/* ---- layouts ---------------------------------------------------------------
+ */
+
+/* A constant in the other layout is made once, now, and kept by the plan. */
+static sb_status reorder_constant(builder *b, const slot *s, slot *to)
+{
+    SB_TRY(sb_tensor_alloc(b->exec->ctx, &to->t));
+    sb_tensor_reorder(b->exec->ctx, &s->t, &to->t);
+    return SB_OK;
+}
+
+/* The value of `s` in another layout: made once, by the first step that wants
+ * it (a conversion goes on its list, or on the plan's for outputs). */
+static sb_status in_layout(builder *b, slot *s, sb_layout layout,
+                           conversion *list, size_t *n, slot **out)
+{
+    slot *to = s->other;
+
+    *out = s;
+    if (s->t.layout == layout)
+        return SB_OK;
+    if (to) {
+        to->root->last =
+            to->root->last < b->position ? b->position : to->root->last;
+        *out = to;
+        return SB_OK;
+    }
+    sb_tensor like = s->t;
+    like.layout = layout;
+    SB_TRY(new_slot(b, SLOT_STATIC, &like, b->position, b->position, &to));
+    if (sb_tensor_same_order(&like)) {
+        to->root = s->root;
+        to->t.data = s->t.data; /* of a constant; NULL otherwise */
+        if (to->root->kind == SLOT_STATIC && to->root->last < b->position)
+            to->root->last = b->position;
+    } else if (s->kind == SLOT_CONST) {
+        to->kind = SLOT_CONST;
+        SB_TRY(reorder_constant(b, s, to));
+    } else {
+        list[(*n)++] = (conversion){s, to};
+    }
+    s->other = to;
+    to->other = s;
+    *out = to;
+    return SB_OK;
+}
+
+/* Brings inputs into the layouts that the kernel wants and gives outputs
+ * theirs.  Dynamic steps, and all steps of a run that dumps, stay plain. */
+static sb_status settle_layouts(builder *b, const sb_node *node, step *st)
+{
+    uint32_t n = node->n_in + node->n_implicit;
+    sb_layout *wish =
+        sb_alloc(b->exec->ctx, (size_t)n + node->n_out + 1, sizeof *wish);
+    sb_status status = SB_OK;
+
+    if (!wish)
+        return SB_NO_MEMORY;
+    for (uint32_t i = 0; i < n; i++)
+        st->k_in[i] = st->in[i] ? &st->in[i]->t : NULL;
+    for (uint32_t i = 0; i < node->n_out; i++)
+        st->k_out[i] = st->out[i] ? &st->out[i]->t : NULL;
+    bool f32 = st->in[0] && st->in[0]->t.dtype == SB_DTYPE_F32;
+    if (!st->dynamic && !b->exec->opt.dump && f32)
+        plan_layouts(st, wish, wish + n);
+    for (uint32_t i = 0; i < n && status == SB_OK; i++)
+        if (st->in[i] && st->in[i]->kind != SLOT_DYNAMIC)
+            status = in_layout(b, st->in[i], wish[i], st->before, &st->n_before,
+                               &st->in[i]);
+    for (uint32_t i = 0; i < node->n_out; i++)
+        if (st->out[i])
+            st->out[i]->t.layout = wish[n + i];
+    sb_free(b->exec->ctx, wish);
+    return status;
 }
 
 /* Input i as the kernel sees it, through a temporary in f32 if need be. */
@@ -325,6 +404,7 @@ static sb_status finish_step(builder *b, const sb_node *node, step *st,
         if (st->in[i] && st->in[i]->kind == SLOT_DYNAMIC)
             st->dynamic = true;
     SB_TRY(make_outputs(b, node, st, outs));
+    SB_TRY(settle_layouts(b, node, st));
     share_memory(b, st);
     for (uint32_t i = 0; i < n; i++)
         SB_TRY(connect_input(b, st, i));
@@ -409,6 +489,29 @@ static sb_status add_all_given(builder *b, const sb_tensor *const *inputs,
     return SB_OK;
 }
 
+/* Outputs are handed out in plain order. */
+static sb_status add_outputs(builder *b)
+{
+    const sb_graph *g = b->exec->graph;
+    sb_plan *plan = b->plan;
+    size_t n = g->n_outputs + 1;
+
+    plan->outputs = sb_arena_alloc(&plan->arena, n, sizeof(slot *));
+    plan->finals = sb_arena_alloc(&plan->arena, n, sizeof *plan->finals);
+    if (!plan->outputs || !plan->finals)
+        return SB_NO_MEMORY;
+    b->position = POSITION_END;
+    for (size_t i = 0; i < g->n_outputs; i++) {
+        slot *s = NULL;
+        SB_TRY(slot_of(b, g->outputs[i], &s));
+        plan->outputs[i] = s;
+        if (s->kind != SLOT_DYNAMIC)
+            SB_TRY(in_layout(b, s, SB_LAYOUT_PLAIN, plan->finals,
+                             &plan->n_finals, &plan->outputs[i]));
+    }
+    return SB_OK;
+}
+
 /* Copies of constants that all kernels have packed are dropped again. */
 static sb_status drop_packed(builder *b)
 {
@@ -446,7 +549,6 @@ static sb_status build(builder *b, const sb_tensor *const *inputs,
     sb_plan *plan = b->plan;
     sb_arena *arena = &plan->arena;
     size_t most = 1;
-    slot *unused = NULL;
 
     plan->values = sb_arena_alloc(arena, g->n_values + 1, sizeof(slot *));
     plan->steps = sb_arena_alloc(arena, exec->n_order + 1, sizeof(step *));
@@ -467,8 +569,7 @@ static sb_status build(builder *b, const sb_tensor *const *inputs,
         if (exec->needed[exec->order[i]])
             SB_TRY(add_node(b, sb_graph_node(g, exec->order[i])));
     }
-    for (size_t i = 0; i < g->n_outputs; i++)
-        SB_TRY(slot_of(b, g->outputs[i], &unused));
+    SB_TRY(add_outputs(b));
     SB_TRY(plan_memory(plan));
     for (size_t i = 0; i < plan->n_steps; i++)
         if (plan->steps[i]->scratch && !plan->steps[i]->dynamic)

@@ -166,7 +166,7 @@ sb_status step_create(sb_arena *arena, sb_exec *exec, const sb_node *node,
     st->k_out = sb_arena_alloc(arena, node->n_out, sizeof(sb_tensor *));
     st->in = sb_arena_alloc(arena, n_in + 1, sizeof(slot *));
     st->out = sb_arena_alloc(arena, node->n_out, sizeof(slot *));
-    st->before = sb_arena_alloc(arena, n_in + 1, sizeof *st->before);
+    st->before = sb_arena_alloc(arena, 2 * n_in + 1, sizeof *st->before);
     st->after = sb_arena_alloc(arena, node->n_out, sizeof *st->after);
     st->n_bodies = count_bodies(node);
     st->bodies = sb_arena_alloc(arena, st->n_bodies + 1, sizeof(sb_exec *));
@@ -211,10 +211,16 @@ void step_release(step *st)
 
 /* ---- running ------------------------------------------------------------- */
 
-static void convert(const slot *from, slot *to)
+void run_conversion(sb_ctx *ctx, const conversion *c)
 {
-    sb_convert(from->t.dtype, from->t.data, to->t.dtype, to->t.data,
-               (size_t)sb_tensor_count(&from->t));
+    const sb_tensor *from = &c->from->t;
+    sb_tensor *to = &c->to->t;
+
+    if (from->layout != to->layout)
+        sb_tensor_reorder(ctx, from, to);
+    else
+        sb_convert(from->dtype, from->data, to->dtype, to->data,
+                   (size_t)sb_tensor_count(from));
 }
 
 /* Facts of all inputs with their data; then those of the outputs. */
@@ -254,6 +260,8 @@ static sb_status fit_temporaries(step *st)
 {
     for (size_t i = 0; i < st->n_before; i++) {
         sb_tensor like = st->before[i].from->t;
+        if (st->before[i].to->kind != SLOT_DYNAMIC) /* a planned reorder */
+            continue;
         like.dtype = SB_DTYPE_F32;
         SB_TRY(slot_resize(st->k.ctx, st->before[i].to, &like));
     }
@@ -272,7 +280,7 @@ static sb_status run_dynamic(step *st)
     SB_TRY(infer_now(st));
     SB_TRY(fit_temporaries(st));
     for (size_t i = 0; i < st->n_before; i++)
-        convert(st->before[i].from, st->before[i].to);
+        run_conversion(k->ctx, &st->before[i]);
     k->scratch_size = 0;
     k->packed = 0;
     if (k->op->prepare)
@@ -297,12 +305,12 @@ sb_status step_run(step *st)
         release_state(k);
     } else {
         for (size_t i = 0; i < st->n_before; i++)
-            convert(st->before[i].from, st->before[i].to);
+            run_conversion(k->ctx, &st->before[i]);
         status = k->op->forward(k);
     }
     if (status != SB_OK)
         return status;
     for (size_t i = 0; i < st->n_after; i++)
-        convert(st->after[i].from, st->after[i].to);
+        run_conversion(k->ctx, &st->after[i]);
     return SB_OK;
 }

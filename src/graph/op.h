@@ -148,6 +148,12 @@ struct sb_op_def {
     const sb_attr_def *attrs;
     const void *aux; /* (optional) shared by a family, e.g. its function */
     sb_status (*infer)(sb_infer *in);
+    /* (optional) Memory layouts that the kernel wants, asked between infer()
+     * and prepare(): k->in[i]->layout says how inputs lie now, `in` and `out`
+     * come in as PLAIN and may be set to CHANNELS_LAST.  The executor brings
+     * inputs into the layout asked for.  Without it: plain throughout, but
+     * ELEMENTWISE rows follow their inputs. */
+    void (*layout)(const sb_kernel *k, sb_layout *in, sb_layout *out);
     sb_status (*prepare)(sb_kernel *k); /* (optional) nothing to prepare */
     sb_status (*forward)(sb_kernel *k); /* (optional) known but cannot run */
     void (*release)(sb_kernel *k);      /* (optional) sb_free(state) */

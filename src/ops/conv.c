@@ -82,6 +82,7 @@ const sb_op_def sb_op_conv = {
     .attrs_size = sizeof(conv_attrs),
     .attrs = attrs,
     .infer = conv_infer,
+    .layout = sb_conv_layout,
     .prepare = conv_prepare,
     .forward = sb_conv_forward,
     .release = sb_conv_release,

@@ -16,7 +16,12 @@ typedef struct sb_conv {
 typedef struct sb_conv_state {
     sb_conv conv;
     sb_dnn_conv *dnn;
+    bool by_plain;     /* only plain order works: reorder around it */
+    size_t at_x, at_y; /* plain copies in the scratch memory */
 } sb_conv_state;
+
+/* Channels last for what oneDNN computes well with weights packed ahead. */
+void sb_conv_layout(const sb_kernel *k, sb_layout *in, sb_layout *out);
 
 /* Makes k->state and k->scratch_size for a convolution whose inputs are x,
  * weights, bias (absent: NULL), with activations fused behind. */

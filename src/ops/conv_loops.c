@@ -150,6 +150,42 @@ static sb_dnn_conv_desc conv_desc(const sb_kernel *k, const sb_conv *c)
     return d;
 }
 
+void sb_conv_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    const sb_tensor *x = k->in[0], *y = k->out[0];
+
+    if (x->rank < 4 || x->rank > 2 + SB_DNN_MAX_SPATIAL || !k->in[1]->data ||
+        sb_tensor_count(x) == 0 || sb_tensor_count(y) == 0)
+        return;
+    in[0] = SB_LAYOUT_CHANNELS_LAST;
+    out[0] = SB_LAYOUT_CHANNELS_LAST;
+}
+
+static sb_dnn_layout dnn_layout(const sb_tensor *t)
+{
+    return t->layout == SB_LAYOUT_CHANNELS_LAST ? t->dims[1] : SB_DNN_PLAIN;
+}
+
+/* oneDNN has no kernel for these layouts: plain copies in scratch memory. */
+static sb_status conv_around(sb_kernel *k, sb_conv_state *s,
+                             sb_dnn_conv_desc *desc)
+{
+    desc->src_layout = desc->dst_layout = SB_DNN_PLAIN;
+    sb_status status = sb_dnn_conv_create(k->ctx, desc, &s->dnn);
+    if (status == SB_UNSUPPORTED)
+        status = SB_OK;
+    if (k->in[0]->layout == SB_LAYOUT_PLAIN &&
+        k->out[0]->layout == SB_LAYOUT_PLAIN)
+        return status;
+    s->by_plain = true;
+    s->at_x = s->dnn ? sb_dnn_conv_scratch(s->dnn) : 0;
+    s->at_x = (s->at_x + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
+    s->at_y = s->at_x + sb_tensor_bytes(k->in[0]);
+    s->at_y = (s->at_y + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
+    k->scratch_size = s->at_y + sb_tensor_bytes(k->out[0]);
+    return status;
+}
+
 sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
                           const sb_dnn_post *posts, size_t n_posts)
 {
@@ -165,30 +201,46 @@ sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
     if (empty || conv->w.n > SB_DNN_MAX_SPATIAL)
         return SB_OK;
     sb_dnn_conv_desc desc = conv_desc(k, conv);
+    desc.src_layout = dnn_layout(k->in[0]);
+    desc.dst_layout = dnn_layout(k->out[0]);
     desc.n_posts = n_posts;
     for (size_t i = 0; i < n_posts; i++)
         desc.posts[i] = posts[i];
     sb_status status = sb_dnn_conv_create(k->ctx, &desc, &s->dnn);
     if (status == SB_UNSUPPORTED)
-        return SB_OK;
-    if (status == SB_OK)
+        status = conv_around(k, s, &desc);
+    else if (status == SB_OK)
         k->scratch_size = sb_dnn_conv_scratch(s->dnn);
-    if (status == SB_OK && sb_dnn_conv_packed(s->dnn))
+    if (status == SB_OK && s->dnn && sb_dnn_conv_packed(s->dnn))
         k->packed |= 1u << 1;
     return status;
 }
 
-sb_status sb_conv_forward(sb_kernel *k)
+static sb_status conv_run(sb_kernel *k, const float *x, float *y)
 {
-    sb_conv_state *s = k->state;
+    const sb_conv_state *s = k->state;
     const sb_tensor *bias = sb_kernel_in(k, 2);
     const float *b = bias ? bias->data : NULL;
 
     if (s->dnn)
-        return sb_dnn_conv_run(s->dnn, k->in[0]->data, k->in[1]->data, b,
-                               k->out[0]->data, k->scratch);
-    sb_conv_loops(k->ctx, &s->conv, k->in[0]->data, k->in[1]->data, b,
-                  k->out[0]->data);
+        return sb_dnn_conv_run(s->dnn, x, k->in[1]->data, b, y, k->scratch);
+    sb_conv_loops(k->ctx, &s->conv, x, k->in[1]->data, b, y);
+    return SB_OK;
+}
+
+sb_status sb_conv_forward(sb_kernel *k)
+{
+    const sb_conv_state *s = k->state;
+    sb_tensor x = *k->in[0], y = *k->out[0];
+
+    if (!s->by_plain)
+        return conv_run(k, x.data, y.data);
+    x.data = (char *)k->scratch + s->at_x;
+    y.data = (char *)k->scratch + s->at_y;
+    x.layout = y.layout = SB_LAYOUT_PLAIN;
+    sb_tensor_reorder(k->ctx, k->in[0], &x);
+    SB_TRY(conv_run(k, x.data, y.data));
+    sb_tensor_reorder(k->ctx, &y, k->out[0]);
     return SB_OK;
 }
 

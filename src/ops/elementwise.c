@@ -44,20 +44,28 @@ typedef struct ew_walk {
 static bool input_strides(const sb_tensor *t, const sb_tensor *out,
                           size_t stride[SB_MAX_RANK])
 {
-    size_t step = 1;
+    int64_t step[SB_MAX_RANK];
 
     if (t->rank > out->rank)
         return false;
+    sb_tensor_strides(t, step);
     for (int d = out->rank - 1; d >= 0; d--) {
         int own = d - (out->rank - t->rank);
         int64_t dim = own < 0 ? 1 : t->dims[own];
 
         if (dim != out->dims[d] && dim != 1)
             return false;
-        stride[d] = dim == 1 ? 0 : step;
-        step *= (size_t)dim;
+        stride[d] = dim == 1 ? 0 : (size_t)step[own];
     }
     return true;
+}
+
+/* The dimension that comes `at`-th as the tensor lies in memory. */
+static int dim_at(const sb_tensor *t, int at)
+{
+    if (t->layout == SB_LAYOUT_PLAIN || t->rank < 3 || at == 0)
+        return at;
+    return at == t->rank - 1 ? 1 : at + 1;
 }
 
 /* Can dimension `d` continue `outer`, so that both are one? */
@@ -77,7 +85,8 @@ static bool collapse(const sb_ew_call *call, ew_walk *w)
     for (size_t i = 0; i < call->n_in; i++)
         if (!input_strides(call->in[i], call->out, stride[i]))
             return false;
-    for (int d = 0; d < call->out->rank; d++) {
+    for (int at = 0; at < call->out->rank; at++) {
+        int d = dim_at(call->out, at);
         ew_dim dim = {.n = (size_t)call->out->dims[d]};
 
         if (dim.n == 1)

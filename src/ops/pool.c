@@ -25,7 +25,9 @@ static sb_status make_dnn(sb_kernel *k, sb_pool_state *s, sb_dnn_pool_kind kind)
         .n_spatial = s->w.n,
         .n_batch = k->in[0]->dims[0],
         .channels = k->in[0]->dims[1],
-        .layout = SB_DNN_PLAIN,
+        .layout = k->in[0]->layout == SB_LAYOUT_CHANNELS_LAST
+                      ? k->in[0]->dims[1]
+                      : SB_DNN_PLAIN,
     };
 
     for (int i = 0; i < s->w.n; i++) {

@@ -126,7 +126,7 @@ int64_t sb_tensor_count(const sb_tensor *t)
     return sb_dims_product(t->dims, 0, t->rank);
 }
 
-/* Elements in memory, padding included; false on overflow. */
+/* Elements in memory; false on overflow. */
 static bool stored_count(const sb_tensor *t, int64_t *out)
 {
     int64_t count = 1;
@@ -141,11 +141,6 @@ static bool stored_count(const sb_tensor *t, int64_t *out)
              * kernels form, cannot overflow either. */
             empty = true;
             d = 1;
-        }
-        if (i == 1 && t->layout == SB_LAYOUT_BLOCKED) {
-            if (!sb_add_i64(d, t->block - 1, &d))
-                return false;
-            d -= d % t->block;
         }
         if (!sb_mul_i64(count, d, &count))
             return false;

@@ -68,24 +68,25 @@ size_t sb_buf_size(const sb_buf *buf);
 
 /* ---- tensors ------------------------------------------------------------ */
 
-/* How elements lie in memory.  PLAIN is row-major.  BLOCKED keeps `block`
- * channels (dimension 1) innermost: [N, C/b, D..., b], C padded up with
- * zeros; only the executor and operators that say so see it. */
-typedef enum sb_layout { SB_LAYOUT_PLAIN, SB_LAYOUT_BLOCKED } sb_layout;
+/* How elements lie in memory.  PLAIN is row-major.  CHANNELS_LAST moves
+ * dimension 1 innermost: [N, C, H, W] lies as [N, H, W, C]; `dims` stay as they
+ * are.  Only the executor and operators that ask for it see it: convolution
+ * chains run in it from end to end, and unlike blocked layouts it needs no
+ * padding, so elementwise work and statistics read the buffer as it is. */
+typedef enum sb_layout { SB_LAYOUT_PLAIN, SB_LAYOUT_CHANNELS_LAST } sb_layout;
 
 struct sb_tensor {
     sb_dtype dtype;
     int rank;
     int64_t dims[SB_MAX_RANK];
     sb_layout layout;
-    int block;   /* channels per block when BLOCKED: 8 or 16 */
     void *data;  /* NULL: not there yet */
     sb_buf *buf; /* owner of data, or NULL if borrowed */
 };
 
 /* Elements; tensors in memory never overflow. */
 int64_t sb_tensor_count(const sb_tensor *t);
-/* Bytes of `data` as laid out (padding of blocked layouts included). */
+/* Bytes of `data`. */
 size_t sb_tensor_bytes(const sb_tensor *t);
 /* False if count or bytes overflow or a dimension is negative. */
 bool sb_tensor_size_ok(const sb_tensor *t);
@@ -93,6 +94,13 @@ bool sb_tensor_size_ok(const sb_tensor *t);
 int64_t sb_dims_product(const int64_t *dims, int begin, int end);
 /* A plain tensor description without data. */
 sb_tensor sb_tensor_make(sb_dtype dtype, int rank, const int64_t *dims);
+/* Elements between neighbours along each dimension, as `t` lies in memory. */
+void sb_tensor_strides(const sb_tensor *t, int64_t stride[SB_MAX_RANK]);
+/* Copies the elements of `from` into `to`, which has the same type and
+ * dimensions but may have another layout; threaded. */
+void sb_tensor_reorder(sb_ctx *ctx, const sb_tensor *from, sb_tensor *to);
+/* Do both layouts of these dimensions put the elements in the same order? */
+bool sb_tensor_same_order(const sb_tensor *t);
 /* Gives `t` fresh zeroed memory of its own. */
 SB_MUST_USE sb_status sb_tensor_alloc(sb_ctx *ctx, sb_tensor *t);
 /* Drops the reference to the buffer, if any. */

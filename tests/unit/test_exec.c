@@ -4,6 +4,7 @@
  * elsewhere. */
 #include "sbtest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "exec/exec.h"

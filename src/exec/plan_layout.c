@@ -1,0 +1,63 @@
+/* Which memory layout each step works in.
+ *
+ * Decided forwards, once: an operator with a preference states it, one without
+ * takes plain order, and an elementwise one follows its inputs, so that a
+ * chain of convolutions keeps the layout of its first from end to end. */
+#include "exec/plan.h"
+
+/* Does an input of other dimensions than the output broadcast along channels
+ * last?  It does if it lies the same way in both layouts. */
+static bool broadcasts_either_way(const sb_tensor *x, const sb_tensor *y)
+{
+    int skip = y->rank - x->rank; /* leading dimensions that x lacks */
+    int c = 1 - skip;             /* where x has its channels */
+
+    if (c < 0 || x->dims[c] == 1)
+        return true;
+    return sb_dims_product(x->dims, c + 1, x->rank) == 1;
+}
+
+static bool same_dims(const sb_tensor *a, const sb_tensor *b)
+{
+    bool same = a->rank == b->rank;
+
+    for (int i = 0; same && i < a->rank; i++)
+        same = a->dims[i] == b->dims[i];
+    return same;
+}
+
+/* Channels last if some input of full size lies so and the others can. */
+static void follow_inputs(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    const sb_tensor *y = k->out[0];
+    bool wanted = false;
+
+    if (!y || y->rank < 3)
+        return;
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        const sb_tensor *x = k->in[i];
+        if (!x)
+            continue;
+        if (same_dims(x, y))
+            wanted |= x->layout == SB_LAYOUT_CHANNELS_LAST;
+        else if (!broadcasts_either_way(x, y))
+            return;
+    }
+    if (!wanted)
+        return;
+    for (uint32_t i = 0; i < k->n_in; i++)
+        if (k->in[i] && same_dims(k->in[i], y))
+            in[i] = SB_LAYOUT_CHANNELS_LAST;
+    for (uint32_t i = 0; i < k->n_out; i++)
+        out[i] = SB_LAYOUT_CHANNELS_LAST;
+}
+
+void plan_layouts(const step *st, sb_layout *in, sb_layout *out)
+{
+    const sb_op_def *op = st->k.op;
+
+    if (op->layout)
+        op->layout(&st->k, in, out);
+    else if (op->flags & SB_OP_ELEMENTWISE)
+        follow_inputs(&st->k, in, out);
+}
