@@ -205,6 +205,8 @@ sb_status sb_rnn_prepare(sb_kernel *k)
     s->two_phases = cell->is_gru && !a->linear_before_reset;
     SB_TRY(read_acts(k, s));
     SB_TRY(make_gemms(k, s, &gemm));
+    if ((double)s->n_steps * (double)s->n_batch * (double)s->hidden > 1e15)
+        return sb_kernel_fail(k, SB_NO_MEMORY, "the sequence is too large");
     size_t total = 0;
     int64_t state = s->n_batch * s->hidden;
     s->at_x = room(&total, s->n_steps * state * s->gates);
