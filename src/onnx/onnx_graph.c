@@ -159,19 +159,6 @@ static sb_status read_dim(sb_onnx_scope *scope, const char *value,
     return SB_OK;
 }
 
-static bool has_denotation(const Pb__Type *type)
-{
-    const Pb__Shape *shape =
-        type->tensor_type ? type->tensor_type->shape : NULL;
-
-    if (type->denotation)
-        return true;
-    for (size_t i = 0; shape && i < shape->n_dim; i++)
-        if (shape->dim[i]->denotation)
-            return true;
-    return false;
-}
-
 /* Sets the type of a value; one that is not a tensor is kept as bytes. */
 static sb_status read_type(sb_onnx_scope *scope, const char *name,
                            const Pb__Type *type, sb_value *value)
@@ -179,12 +166,9 @@ static sb_status read_type(sb_onnx_scope *scope, const char *name,
     const Pb__TensorType *tensor = type->tensor_type;
     sb_type read = {.shape.rank = -1};
 
-    if (!tensor || !sb_dtype_valid(tensor->elem_type) || has_denotation(type)) {
-        SB_TRY(sb_wire_pack(scope->graph->arena, &type->base,
-                            &value->opaque_type));
-        if (!tensor || !sb_dtype_valid(tensor->elem_type))
-            return SB_OK;
-    }
+    if (!tensor || !sb_dtype_valid(tensor->elem_type))
+        return sb_wire_pack(scope->graph->arena, &type->base,
+                            &value->opaque_type);
     read.dtype = (sb_dtype)tensor->elem_type;
     if (tensor->shape) {
         if (tensor->shape->n_dim > SB_MAX_RANK)

@@ -1,0 +1,101 @@
+/* Tensors to TensorProto: raw bytes for all types but strings. */
+#include "onnx/onnx_save.h"
+
+#include <string.h>
+
+enum {
+    EXTERNAL_MIN = 1024, /* smaller tensors stay in the model */
+    PAGE = 4096,         /* so that readers can map what begins here */
+    LOCATION_EXTERNAL = 1,
+};
+
+char *sb_onnx_text(const char *text)
+{
+    union {
+        const char *in;
+        char *out;
+    } u = {text};
+
+    return u.out;
+}
+
+static sb_status put_prop(sb_onnx_saver *s, Pb__Tensor *t, const char *key,
+                          const char *value)
+{
+    Pb__Prop *p = sb_arena_alloc(&s->arena, 1, sizeof *p);
+
+    if (!p || !value)
+        return SB_NO_MEMORY;
+    pb__prop__init(p);
+    p->key = sb_onnx_text(key);
+    p->value = sb_onnx_text(value);
+    t->external_data[t->n_external_data++] = p;
+    return SB_OK;
+}
+
+static sb_status put_external(sb_onnx_saver *s, const sb_tensor *from,
+                              Pb__Tensor *to)
+{
+    static const unsigned char zeros[PAGE];
+    size_t bytes = sb_tensor_bytes(from);
+    size_t align = bytes >= PAGE ? PAGE : SB_ALIGN;
+    size_t past = (size_t)(sb_writer_size(s->data) % align);
+
+    sb_writer_put(s->data, zeros, past ? align - past : 0);
+    uint64_t offset = sb_writer_size(s->data);
+    sb_writer_put(s->data, from->data, bytes);
+    to->external_data = sb_arena_alloc(&s->arena, 3, sizeof(Pb__Prop *));
+    if (!to->external_data)
+        return SB_NO_MEMORY;
+    to->has_data_location = 1;
+    to->data_location = LOCATION_EXTERNAL;
+    SB_TRY(put_prop(s, to, "location", s->data_name));
+    SB_TRY(put_prop(
+        s, to, "offset",
+        sb_arena_printf(&s->arena, "%llu", (unsigned long long)offset)));
+    return put_prop(s, to, "length", sb_arena_printf(&s->arena, "%zu", bytes));
+}
+
+static sb_status put_strings(sb_onnx_saver *s, const sb_tensor *from,
+                             Pb__Tensor *to)
+{
+    const sb_bytes *strings = from->data;
+    size_t n = (size_t)sb_tensor_count(from);
+
+    to->string_data = sb_arena_alloc(&s->arena, n, sizeof *to->string_data);
+    if (!to->string_data)
+        return SB_NO_MEMORY;
+    to->n_string_data = n;
+    for (size_t i = 0; i < n; i++) {
+        to->string_data[i].len = strings[i].len;
+        to->string_data[i].data = (uint8_t *)sb_onnx_text(strings[i].data);
+    }
+    return SB_OK;
+}
+
+sb_status sb_onnx_write_tensor(sb_onnx_saver *s, const char *name,
+                               const sb_tensor *t, Pb__Tensor **out)
+{
+    Pb__Tensor *to = sb_arena_alloc(&s->arena, 1, sizeof *to);
+
+    if (!to)
+        return SB_NO_MEMORY;
+    pb__tensor__init(to);
+    to->dims =
+        sb_arena_copy(&s->arena, t->dims, (size_t)t->rank * sizeof *t->dims);
+    if (!to->dims)
+        return SB_NO_MEMORY;
+    to->n_dims = (size_t)t->rank;
+    to->has_data_type = 1;
+    to->data_type = t->dtype;
+    to->name = sb_onnx_text(name);
+    *out = to;
+    if (t->dtype == SB_DTYPE_STRING)
+        return put_strings(s, t, to);
+    if (s->data && sb_tensor_bytes(t) >= EXTERNAL_MIN)
+        return put_external(s, t, to);
+    to->has_raw_data = 1;
+    to->raw_data.len = sb_tensor_bytes(t);
+    to->raw_data.data = t->data;
+    return SB_OK;
+}
