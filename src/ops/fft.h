@@ -1,0 +1,30 @@
+/* fft.h - discrete Fourier transform of any length, in double precision.
+ *
+ * Powers of two go by radix 2.  Other lengths are turned into a convolution of
+ * a power-of-two length (Bluestein, "A linear filtering approach to the
+ * computation of discrete Fourier transform", 1970), except short ones, for
+ * which the sum itself is cheaper.  Double precision throughout makes the
+ * float32 result right to the last bit or nearly so. */
+#ifndef SB_OPS_FFT_H
+#define SB_OPS_FFT_H
+
+#include "base/alloc.h"
+
+/* n complex numbers are 2n doubles: re, im, re, im ... */
+typedef struct sb_fft {
+    int64_t n;
+    int64_t size;   /* power of two used inside; 0: plain sums */
+    double *roots;  /* exp(-2 pi i j / size); of n if size is 0 */
+    double *chirp;  /* [n] exp(-pi i j^2 / n); NULL unless Bluestein */
+    double *filter; /* [size] transform of the conjugate chirp */
+} sb_fft;
+
+/* A plan for length n > 0; sb_fft_free() it. */
+SB_MUST_USE sb_status sb_fft_create(sb_ctx *ctx, int64_t n, sb_fft **out);
+void sb_fft_free(sb_ctx *ctx, sb_fft *fft);
+/* Doubles of workspace that sb_fft_run() needs. */
+size_t sb_fft_work(const sb_fft *fft);
+/* Transforms x in place.  The inverse is scaled by 1 / n. */
+void sb_fft_run(const sb_fft *fft, bool inverse, double *x, double *work);
+
+#endif
