@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""make.py: writes the small models of the command tests (here) and the seeds
+of the fuzz target (tests/fuzz/corpus-onnx).  Needs onnx and numpy.
+
+Weights are small whole numbers, so that results are exact on any machine."""
+import os
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper as h
+from onnx import numpy_helper
+
+here = os.path.dirname(os.path.abspath(__file__))
+corpus = os.path.join(here, "../../fuzz/corpus-onnx")
+
+
+def value(name, dtype, shape):
+    return h.make_tensor_value_info(name, dtype, shape)
+
+
+def weight(name, array):
+    return numpy_helper.from_array(np.asarray(array), name)
+
+
+def model(nodes, inputs, outputs, weights=(), name="test", opset=17, extra=()):
+    graph = h.make_graph(nodes, name, inputs, outputs, list(weights))
+    m = h.make_model(graph, producer_name="make.py", opset_imports=[
+        h.make_opsetid("", opset)] + [h.make_opsetid(d, 1) for d in extra])
+    m.ir_version = 8
+    return m
+
+
+def save(m, name, folder=here):
+    data = m if isinstance(m, bytes) else m.SerializeToString()
+    with open(os.path.join(folder, name), "wb") as f:
+        f.write(data)
+    return data
+
+
+def tiny():
+    w = np.array([[1, 0, 2, 0], [0, 1, 0, 2], [1, 1, 1, 1]], np.float32)
+    nodes = [
+        h.make_node("MatMul", ["x", "fc.weight"], ["m"], name="/fc/MatMul"),
+        h.make_node("Add", ["m", "fc.bias"], ["a"], name="/fc/Add"),
+        h.make_node("Identity", ["a"], ["i"], name="/drop/Identity"),
+        h.make_node("Relu", ["i"], ["y"], name="/act/Relu"),
+    ]
+    return model(nodes, [value("x", T.FLOAT, ["N", 3])],
+                 [value("y", T.FLOAT, ["N", 4])],
+                 [weight("fc.weight", w),
+                  weight("fc.bias", np.array([0, -1, 2, 3], np.float32))],
+                 name="tiny")
+
+
+def two():
+    return model([h.make_node("Add", ["a", "b"], ["out/sum"]),
+                  h.make_node("Sub", ["a", "b"], ["t"]),
+                  h.make_node("Neg", ["t"], ["diff"])],
+                 [value("a", T.FLOAT, [2, 2]), value("b", T.FLOAT, [2, 2])],
+                 [value("out/sum", T.FLOAT, [2, 2]),
+                  value("diff", T.FLOAT, [2, 2])], name="two")
+
+
+def custom():
+    return model([h.make_node("Foo", ["x"], ["t"], domain="com.example",
+                              name="foo1", alpha=0.5),
+                  h.make_node("Relu", ["t"], ["y"])],
+                 [value("x", T.FLOAT, [2])], [value("y", T.FLOAT, [2])],
+                 name="custom", extra=["com.example"])
+
+
+def slow():
+    nodes = [h.make_node("MatMul", ["x" if i == 0 else f"m{i - 1}", "x"],
+                         [f"m{i}"]) for i in range(400)]
+    return model(nodes, [value("x", T.FLOAT, ["N", "N"])],
+                 [value("m399", T.FLOAT, ["N", "N"])], name="slow")
+
+
+def cnn():
+    rng = np.random.default_rng(0)
+    f32 = np.float32
+    nodes = [
+        h.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        h.make_node("BatchNormalization", ["c", "g", "b", "b", "v"], ["n"]),
+        h.make_node("Relu", ["n"], ["r"]),
+        h.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2],
+                    strides=[2, 2]),
+        h.make_node("Shape", ["p"], ["s"]),
+        h.make_node("Constant", [], ["zero"],
+                    value=weight("", np.array(0, np.int64))),
+        h.make_node("Gather", ["s", "zero"], ["n0"], axis=0),
+        h.make_node("Unsqueeze", ["n0", "axes"], ["n1"]),
+        h.make_node("Concat", ["n1", "rest"], ["shape"], axis=0),
+        h.make_node("Reshape", ["p", "shape"], ["f"]),
+        h.make_node("Gemm", ["f", "fc", "fb"], ["y"], transB=1),
+    ]
+    return model(nodes, [value("x", T.FLOAT, ["N", 2, 4, 4])],
+                 [value("y", T.FLOAT, ["N", 3])],
+                 [weight("w", rng.integers(-2, 3, (2, 2, 3, 3)).astype(f32)),
+                  weight("g", np.ones(2, f32)), weight("b", np.zeros(2, f32)),
+                  weight("v", np.ones(2, f32)),
+                  weight("axes", np.array([0], np.int64)),
+                  weight("rest", np.array([-1], np.int64)),
+                  weight("fc", rng.integers(-2, 3, (3, 8)).astype(f32)),
+                  weight("fb", np.zeros(3, f32))], name="cnn", opset=13)
+
+
+def branches():
+    yes = h.make_graph([h.make_node("Neg", ["x"], ["p"])], "yes", [],
+                       [value("p", T.FLOAT, [2])])
+    no = h.make_graph([h.make_node("Abs", ["x"], ["q"])], "no", [],
+                      [value("q", T.FLOAT, [2])])
+    return model([h.make_node("If", ["c"], ["y"], then_branch=yes,
+                              else_branch=no)],
+                 [value("c", T.BOOL, []), value("x", T.FLOAT, [2])],
+                 [value("y", T.FLOAT, [2])], name="branches")
+
+
+def function():
+    f = h.make_function("local", "Twice", ["a"], ["b"],
+                        [h.make_node("Add", ["a", "a"], ["b"])],
+                        [h.make_opsetid("", 17)])
+    m = model([h.make_node("Twice", ["x"], ["y"], domain="local")],
+              [value("x", T.FLOAT, [2])], [value("y", T.FLOAT, [2])],
+              name="function", extra=["local"])
+    m.functions.append(f)
+    return m
+
+
+def quantized():
+    return model([
+        h.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        h.make_node("DequantizeLinear", ["q", "s", "z"], ["y"])],
+        [value("x", T.FLOAT, [4])], [value("y", T.FLOAT, [4])],
+        [weight("s", np.array(0.5, np.float32)),
+         weight("z", np.array(3, np.uint8))], name="quantized")
+
+
+def field(number, data):
+    """One length-delimited protobuf field."""
+    size, length = len(data), b""
+    while size >= 128:
+        length += bytes([size & 127 | 128])
+        size >>= 7
+    return bytes([number << 3 | 2]) + length + bytes([size]) + data
+
+
+def nested(levels):
+    """If inside If inside If: deeper than any library would build it."""
+    y = value("y", T.FLOAT, [2]).SerializeToString()
+    graph = (field(1, h.make_node("Neg", ["x"], ["y"]).SerializeToString())
+             + field(2, b"g") + field(12, y))
+    for _ in range(levels):
+        branches = b"".join(
+            field(5, field(1, name) + field(6, body) + b"\xa0\x01\x05")
+            for name, body in ((b"then_branch", graph),
+                               (b"else_branch", field(2, b"e"))))
+        graph = (field(1, field(1, b"c") + field(2, b"y") + field(4, b"If")
+                       + branches) + field(2, b"g") + field(12, y))
+    graph += field(11, value("c", T.BOOL, []).SerializeToString())
+    graph += field(11, value("x", T.FLOAT, [2]).SerializeToString())
+    return (b"\x08\x08" + field(7, graph) + field(
+        8, h.make_opsetid("", 17).SerializeToString()))
+
+
+def hostile():
+    """Files that break the rules, each in its own way."""
+    def one(nodes, inputs=None, weights=()):
+        return model(nodes, inputs or [value("x", T.FLOAT, [2])],
+                     [value("y", T.FLOAT, None)], weights)
+    relu = h.make_node("Relu", ["x"], ["y"])
+    yield "cycle", one([h.make_node("Add", ["x", "b"], ["a"]),
+                        h.make_node("Neg", ["a"], ["b"]),
+                        h.make_node("Neg", ["b"], ["y"])])
+    yield "self-loop", one([h.make_node("Add", ["y", "x"], ["y"])])
+    yield "missing-input", one([h.make_node("Add", ["x", "nobody"], ["y"])])
+    yield "duplicate-output", one([relu, h.make_node("Neg", ["x"], ["y"])])
+    yield "negative-dim", one([relu], [value("x", T.FLOAT, [-5, 3])])
+    yield "huge-dims", one([relu], [value("x", T.FLOAT, [1 << 40, 1 << 40])])
+    yield "many-dims", one([relu], [value("x", T.FLOAT, [1] * 40)])
+    bad = weight("w", np.ones(4, np.float32))
+    bad.dims[0] = 1 << 60
+    yield "short-weight", one([h.make_node("Add", ["x", "w"], ["y"])],
+                              weights=[bad])
+    bad = weight("w", np.ones(4, np.float32))
+    bad.dims[0] = -4
+    yield "negative-weight", one([h.make_node("Add", ["x", "w"], ["y"])],
+                                 weights=[bad])
+    bad = weight("w", np.ones(4, np.float32))
+    bad.data_type = 77
+    yield "unknown-dtype", one([h.make_node("Add", ["x", "w"], ["y"])],
+                               weights=[bad])
+    big = weight("s", np.array([1 << 40, 1 << 30], np.int64))
+    yield "huge-expand", one([h.make_node("Expand", ["x", "s"], ["y"])],
+                             weights=[big])
+    yield "huge-constant", one(
+        [h.make_node("ConstantOfShape", ["s"], ["y"])], weights=[big])
+    w = weight("w", np.ones((1, 1, 3, 3), np.float32))
+    x = [value("x", T.FLOAT, [1, 1, 4, 4])]
+    for key, attrs in {
+            "group": {"group": 1 << 40}, "zero-group": {"group": 0},
+            "stride": {"strides": [0, 0]}, "pads": {"pads": [1 << 60] * 4},
+            "negative-pads": {"pads": [-9] * 4},
+            "dilation": {"dilations": [1 << 31, 1 << 31]},
+            "kernel": {"kernel_shape": [1, 1, 1]}}.items():
+        yield "conv-" + key, one([h.make_node("Conv", ["x", "w"], ["y"],
+                                              **attrs)], x, [w])
+    yield "pool-kernel", one([h.make_node("MaxPool", ["x"], ["y"],
+                                          kernel_shape=[1 << 40, 2])], x)
+    yield "axis", one([h.make_node("Softmax", ["x"], ["y"], axis=99)])
+    yield "perm", one([h.make_node("Transpose", ["x"], ["y"],
+                                   perm=[5, -1, 0, 0])], x)
+    yield "attr-type", one([h.make_node("Softmax", ["x"], ["y"], axis="one")])
+    i = weight("i", np.array([1 << 40, -(1 << 40)], np.int64))
+    yield "gather-index", one([h.make_node("Gather", ["x", "i"], ["y"])],
+                              weights=[i])
+    r = weight("r", np.array([-1, -1], np.int64))
+    yield "reshape-twice", one([h.make_node("Reshape", ["x", "r"], ["y"])],
+                               weights=[r])
+    k = weight("k", np.array([1 << 50], np.int64))
+    yield "topk", one([h.make_node("TopK", ["x", "k"], ["y", "j"])],
+                      weights=[k])
+    t = weight("t", np.array([1 << 62, 4], np.int64))
+    yield "tile", one([h.make_node("Tile", ["x", "t"], ["y"])], x[:0] or
+                      [value("x", T.FLOAT, [2, 2])], [t])
+    yield "opset-future", model([relu], [value("x", T.FLOAT, [2])],
+                                [value("y", T.FLOAT, [2])], opset=999)
+    yield "no-graph", onnx.ModelProto(ir_version=8)
+    ext = onnx.TensorProto(name="w", data_type=T.FLOAT, dims=[2],
+                           data_location=T.EXTERNAL)
+    entry = ext.external_data.add()
+    entry.key, entry.value = "location", "../../../etc/passwd"
+    yield "external-escape", one([h.make_node("Add", ["x", "w"], ["y"])],
+                                 weights=[ext])
+    yield "deep", nested(20)
+    yield "too-deep", nested(3000)
+    f = h.make_function("local", "F", ["a"], ["b"],
+                        [h.make_node("F", ["a"], ["b"], domain="local")],
+                        [h.make_opsetid("", 17), h.make_opsetid("local", 1)])
+    m = model([h.make_node("F", ["x"], ["y"], domain="local")],
+              [value("x", T.FLOAT, [2])], [value("y", T.FLOAT, [2])],
+              extra=["local"])
+    m.functions.append(f)
+    yield "recursive-function", m
+
+
+def main():
+    for make in (tiny, two, custom, slow, cnn, branches):
+        save(make(), make.__name__ + ".onnx")
+    for make in (tiny, two, custom, cnn, branches, function, quantized):
+        save(make(), make.__name__ + ".onnx", corpus)
+    data = cnn().SerializeToString()
+    rng = np.random.default_rng(1)
+    for n in (0, 1, 17, len(data) // 3, len(data) - 1):
+        save(data[:n], f"cut-{n}.onnx", corpus)
+    for k in range(12):
+        flipped = bytearray(data)
+        for _ in range(1 + k // 4):
+            at = int(rng.integers(len(data)))
+            flipped[at] ^= 1 << int(rng.integers(8))
+        save(bytes(flipped), f"flip-{k}.onnx", corpus)
+    for name, m in hostile():
+        save(m, f"bad-{name}.onnx", corpus)
+
+
+sys.exit(main())

@@ -1,0 +1,288 @@
+/* Every allocation fails once: each scenario is run with the first, second, ...
+ * request refused, until it gets through.  Each time it must say SB_NO_MEMORY
+ * (or succeed, where the memory was not vital), and leak nothing. */
+#define _POSIX_C_SOURCE 200809L
+#include "sbtest.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static const char cnn_text[] =
+    "graph cnn(x: f32[N,3,8,8]) -> (y) {\n"
+    "    w: f32[4,3,3,3] = random(1)\n"
+    "    b: f32[4] = [0, 1, -2.5, 4]\n"
+    "    g: f32[4] = [1, 2, 3, 4]\n"
+    "    v: f32[4] = [1, 1, 2, 2]\n"
+    "    fc: f32[16,5] = random(2)\n"
+    "    c = Conv(x, w, b) {pads=[1,1,1,1]} \"conv\" @ layer1.conv\n"
+    "    n = BatchNormalization(c, g, b, b, v)\n"
+    "    r = Relu(n)\n"
+    "    p = MaxPool(r) {kernel_shape=[4,4], strides=[4,4]}\n"
+    "    i = Identity(p)\n"
+    "    f = Flatten(i)\n"
+    "    m = MatMul(f, fc)\n"
+    "    s = Sigmoid(m)\n"
+    "    t = Mul(m, s)\n"
+    "    y = Softmax(t)\n"
+    "}\n";
+
+static const char shapes_text[] = "graph shapes(x: f32[N,2,3]) -> (y, idx) {\n"
+                                  "    zero: i64[] = 0\n"
+                                  "    axes: i64[1] = [0]\n"
+                                  "    rest: i64[1] = [-1]\n"
+                                  "    s = Shape(x)\n"
+                                  "    n = Gather(s, zero)\n"
+                                  "    u = Unsqueeze(n, axes)\n"
+                                  "    t = Concat(u, rest) {axis=0}\n"
+                                  "    r = Reshape(x, t)\n"
+                                  "    q = Transpose(r) {perm=[1,0]}\n"
+                                  "    y = Transpose(q) {perm=[1,0]}\n"
+                                  "    idx = NonZero(y)\n"
+                                  "}\n";
+
+static const char if_text[] =
+    "graph choose(c: bool[], x: f32[2,2]) -> (y) {\n"
+    "    y = If(c) {then_branch=graph yes() -> (a: f32[2,2]) {\n"
+    "        a = Neg(x)\n"
+    "    }, else_branch=graph no() -> (b: f32[2,2]) {\n"
+    "        one: f32[] = 1\n"
+    "        b = Add(x, one)\n"
+    "    }}\n"
+    "}\n";
+
+static char dir[] = "/tmp/sbtest-oom-XXXXXX";
+
+static const char *in_dir(const char *name)
+{
+    static char path[128];
+
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+/* Random inputs, unknown dimensions 2, one run. */
+static sb_status run_model(sb_ctx *ctx, const sb_model *model)
+{
+    size_t n = sb_model_input_count(model);
+    sb_tensor *in[4] = {0};
+    const sb_tensor *out[4] = {0};
+    sb_session *session = NULL;
+    sb_status status = SB_OK;
+
+    for (size_t i = 0; i < n && status == SB_OK; i++) {
+        sb_value_info v = sb_model_input(model, i);
+        int64_t dims[8];
+
+        for (int d = 0; d < v.rank; d++)
+            dims[d] = v.dims[d] < 0 ? 2 : v.dims[d];
+        status = sb_tensor_create(ctx, v.dtype, v.rank, dims, &in[i]);
+        if (status == SB_OK)
+            sb_tensor_fill_random(in[i], i + 1);
+    }
+    if (status == SB_OK)
+        status = sb_session_create(ctx, model, NULL, &session);
+    for (int k = 0; k < 2 && status == SB_OK; k++)
+        status = sb_session_run(session, (const sb_tensor *const *)in, out);
+    sb_session_free(session);
+    for (size_t i = 0; i < n; i++)
+        sb_tensor_free(ctx, in[i]);
+    return status;
+}
+
+static sb_status print_model(sb_ctx *ctx, sb_model *model)
+{
+    static const sb_graph_format formats[] = {SB_GRAPH_TEXT, SB_GRAPH_DOT,
+                                              SB_GRAPH_MERMAID};
+    sb_model_info info;
+
+    SB_TRY(sb_model_info_get(ctx, model, &info));
+    for (size_t i = 0; i < SB_COUNT(formats); i++) {
+        char *text = NULL;
+
+        SB_TRY(sb_model_print(ctx, model, formats[i], &text));
+        sb_text_free(ctx, text);
+    }
+    return SB_OK;
+}
+
+/* What to do with a model after it was made. */
+typedef sb_status (*use_fn)(sb_ctx *ctx, sb_model *model);
+
+static sb_status with_text(sb_ctx *ctx, const char *text, use_fn use)
+{
+    sb_model *model = NULL;
+    sb_status status = sb_model_parse(ctx, text, &model);
+
+    if (status == SB_OK)
+        status = use(ctx, model);
+    sb_model_free(model);
+    return status;
+}
+
+static sb_status use_run(sb_ctx *ctx, sb_model *model)
+{
+    return run_model(ctx, model);
+}
+
+static sb_status use_simplify(sb_ctx *ctx, sb_model *model)
+{
+    return sb_model_simplify(ctx, model, NULL, NULL, NULL);
+}
+
+static sb_status use_save(sb_ctx *ctx, sb_model *model)
+{
+    return sb_model_save(ctx, model, in_dir("model.onnx"));
+}
+
+static sb_status print_cnn(sb_ctx *ctx)
+{
+    return with_text(ctx, cnn_text, print_model);
+}
+
+static sb_status run_cnn(sb_ctx *ctx)
+{
+    return with_text(ctx, cnn_text, use_run);
+}
+
+static sb_status run_shapes(sb_ctx *ctx)
+{
+    return with_text(ctx, shapes_text, use_run);
+}
+
+static sb_status run_if(sb_ctx *ctx)
+{
+    return with_text(ctx, if_text, use_run);
+}
+
+static sb_status simplify_cnn(sb_ctx *ctx)
+{
+    return with_text(ctx, cnn_text, use_simplify);
+}
+
+static sb_status simplify_shapes(sb_ctx *ctx)
+{
+    return with_text(ctx, shapes_text, use_simplify);
+}
+
+static sb_status simplify_if(sb_ctx *ctx)
+{
+    return with_text(ctx, if_text, use_simplify);
+}
+
+static sb_status save_cnn(sb_ctx *ctx)
+{
+    return with_text(ctx, cnn_text, use_save);
+}
+
+static sb_status save_if(sb_ctx *ctx)
+{
+    return with_text(ctx, if_text, use_save);
+}
+
+/* Reads the file that the scenario before wrote. */
+static sb_status load_model(sb_ctx *ctx)
+{
+    sb_model *model = NULL;
+    sb_status status = sb_model_load(ctx, in_dir("model.onnx"), &model);
+
+    sb_model_free(model);
+    return status;
+}
+
+static sb_status build_model(sb_ctx *ctx)
+{
+    const int64_t dims[] = {-1, 4};
+    sb_model *m = NULL;
+    sb_tensor *t = NULL;
+    sb_status s = sb_model_create(ctx, "built", &m);
+
+    if (s == SB_OK)
+        s = sb_model_add_input(ctx, m, "x", SB_DTYPE_F32, 2, dims);
+    if (s == SB_OK)
+        s = sb_tensor_create(ctx, SB_DTYPE_F32, 1, dims + 1, &t);
+    if (s == SB_OK)
+        s = sb_model_add_constant(ctx, m, "b", t);
+    if (s == SB_OK)
+        s = sb_model_add_node(ctx, m, "Add", "x b", "a", NULL);
+    if (s == SB_OK)
+        s = sb_model_add_node(ctx, m, "LeakyRelu", "a", "y", "alpha=0.5");
+    if (s == SB_OK)
+        s = sb_model_add_output(ctx, m, "y");
+    if (s == SB_OK)
+        s = sb_model_finish(ctx, m);
+    sb_tensor_free(ctx, t);
+    sb_model_free(m);
+    return s;
+}
+
+static sb_status arrays(sb_ctx *ctx)
+{
+    const int64_t dims[] = {3, 5};
+    const char *const names[] = {"a", "b"};
+    sb_tensor *t = NULL, *back = NULL, *member = NULL;
+    sb_status s = sb_tensor_create(ctx, SB_DTYPE_F32, 2, dims, &t);
+
+    if (s == SB_OK)
+        s = sb_tensor_save(ctx, in_dir("a.npy"), t);
+    if (s == SB_OK)
+        s = sb_tensor_load(ctx, in_dir("a.npy"), &back);
+    if (s == SB_OK)
+        s = sb_tensors_save_npz(ctx, in_dir("a.npz"), names,
+                                (const sb_tensor *const[]){t, back}, 2);
+    if (s == SB_OK)
+        s = sb_tensor_load(ctx, in_dir("a.npz:b"), &member);
+    sb_tensor_free(ctx, t);
+    sb_tensor_free(ctx, back);
+    sb_tensor_free(ctx, member);
+    return s;
+}
+
+static const struct {
+    const char *what;
+    sb_status (*scenario)(sb_ctx *ctx);
+} scenarios[] = {
+    {"build", build_model},
+    {"print a convolutional network", print_cnn},
+    {"run a convolutional network", run_cnn},
+    {"run shapes that depend on data", run_shapes},
+    {"run If", run_if},
+    {"simplify a convolutional network", simplify_cnn},
+    {"simplify shape arithmetic", simplify_shapes},
+    {"simplify If", simplify_if},
+    {"save a convolutional network", save_cnn},
+    {"load it", load_model},
+    {"save If", save_if},
+    {"load it", load_model},
+    {"npy and npz", arrays},
+};
+
+static void test_scenarios(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(scenarios); i++)
+        test_every_allocation(scenarios[i].what, scenarios[i].scenario);
+}
+
+static int make_dir(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+/* A failed write leaves nothing behind: only what was completed is there. */
+static int remove_dir(void **state)
+{
+    static const char *const files[] = {"model.onnx", "a.npy", "a.npz"};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(files); i++)
+        (void)unlink(in_dir(files[i]));
+    return rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios)};
+
+    return cmocka_run_group_tests_name("oom", tests, make_dir, remove_dir);
+}
