@@ -1,0 +1,233 @@
+/* RoiAlign: cuts regions out of feature maps, each resampled to a fixed grid
+ * of bins; a bin is the mean (or maximum) of bilinear samples inside it. */
+#include <math.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "ops/move_util.h"
+
+typedef struct {
+    const char *coord, *mode;
+    int64_t height, width, sampling_ratio;
+    float spatial_scale;
+} roi_attrs;
+
+#define AT(field) offsetof(roi_attrs, field)
+static const sb_attr_def attrs[] = {
+    {"coordinate_transformation_mode", SB_ATTR_STRING, AT(coord),
+     .s = "half_pixel"},
+    {"mode", SB_ATTR_STRING, AT(mode), .s = "avg"},
+    {"output_height", SB_ATTR_INT, AT(height), .i = 1},
+    {"output_width", SB_ATTR_INT, AT(width), .i = 1},
+    {"sampling_ratio", SB_ATTR_INT, AT(sampling_ratio), .i = 0},
+    {"spatial_scale", SB_ATTR_FLOAT, AT(spatial_scale), .f = 1},
+    {0},
+};
+#undef AT
+
+/* Samples of a bin along one axis; more means a region from nowhere. */
+enum { MOST_SAMPLES = 1 << 13 };
+
+static sb_status roi_infer(sb_infer *in)
+{
+    const roi_attrs *a = in->attrs;
+    const sb_shape *x = &in->in[0]->type.shape, *rois = &in->in[1]->type.shape;
+    const sb_shape *batch = &in->in[2]->type.shape;
+    sb_shape out = sb_shape_of_rank(4);
+
+    if (a->height < 1 || a->width < 1 || a->sampling_ratio < 0 ||
+        a->sampling_ratio > MOST_SAMPLES)
+        return sb_infer_fail(in, "output %lld x %lld with sampling ratio %lld",
+                             (long long)a->height, (long long)a->width,
+                             (long long)a->sampling_ratio);
+    if (strcmp(a->mode, "avg") != 0 && strcmp(a->mode, "max") != 0)
+        return sb_infer_fail(in, "mode '%s', want avg or max", a->mode);
+    if (strcmp(a->coord, "half_pixel") != 0 &&
+        strcmp(a->coord, "output_half_pixel") != 0)
+        return sb_infer_fail(in,
+                             "coordinates '%s', want half_pixel or "
+                             "output_half_pixel",
+                             a->coord);
+    if ((x->rank >= 0 && x->rank != 4) ||
+        (rois->rank >= 0 && rois->rank != 2) ||
+        (batch->rank >= 0 && batch->rank != 1))
+        return sb_infer_fail(in, "inputs of rank %d, %d and %d, want 4, 2, 1",
+                             x->rank, rois->rank, batch->rank);
+    if (rois->rank == 2 && sb_dim_known(rois->dim[1]) && rois->dim[1] != 4)
+        return sb_infer_fail(in, "regions of %lld numbers, want 4",
+                             (long long)rois->dim[1]);
+    if (rois->rank == 2 && batch->rank == 1 && sb_dim_known(rois->dim[0]) &&
+        sb_dim_known(batch->dim[0]) && rois->dim[0] != batch->dim[0])
+        return sb_infer_fail(in, "%lld regions, %lld batch indices",
+                             (long long)rois->dim[0], (long long)batch->dim[0]);
+    out.dim[0] = rois->rank == 2 ? rois->dim[0] : SB_DIM_UNKNOWN;
+    out.dim[1] = x->rank == 4 ? x->dim[1] : SB_DIM_UNKNOWN;
+    out.dim[2] = a->height;
+    out.dim[3] = a->width;
+    sb_infer_set(in, 0, in->in[0]->type.dtype, &out);
+    return SB_OK;
+}
+
+/* One axis of a region. */
+typedef struct {
+    float start, bin; /* in pixels */
+    int samples;      /* per bin */
+    int64_t n;        /* pixels of the map */
+} roi_axis;
+
+typedef struct {
+    const sb_kernel *k;
+    const roi_attrs *a;
+    bool half_pixel, max;
+} roi_job;
+
+static roi_axis axis_of(const roi_job *job, float lo, float hi, int64_t n_bin,
+                        int64_t n)
+{
+    float offset = job->half_pixel ? 0.5f : 0;
+    float start = lo * job->a->spatial_scale - offset;
+    float size = hi * job->a->spatial_scale - offset - start;
+
+    if (!job->half_pixel && size < 1)
+        size = 1;
+    float samples = job->a->sampling_ratio > 0 ? (float)job->a->sampling_ratio
+                                               : ceilf(size / (float)n_bin);
+    return (roi_axis){.start = start,
+                      .bin = size / (float)n_bin,
+                      .samples = samples <= 0              ? 0
+                                 : samples <= MOST_SAMPLES ? (int)samples
+                                                           : -1,
+                      .n = n};
+}
+
+/* Where sample s of a bin lies between two pixels. */
+typedef struct {
+    int64_t lo, hi;
+    float w_lo, w_hi;
+} roi_tap;
+
+static bool tap_at(const roi_axis *a, int64_t bin, int s, roi_tap *tap)
+{
+    float x = a->start + (float)bin * a->bin +
+              ((float)s + 0.5f) * a->bin / (float)a->samples;
+
+    if (!(x >= -1 && x <= (float)a->n))
+        return false;
+    x = x < 0 ? 0 : x;
+    tap->lo = (int64_t)x;
+    if (tap->lo >= a->n - 1) {
+        tap->lo = tap->hi = a->n - 1;
+        x = (float)tap->lo;
+    } else {
+        tap->hi = tap->lo + 1;
+    }
+    tap->w_hi = x - (float)tap->lo;
+    tap->w_lo = 1 - tap->w_hi;
+    return true;
+}
+
+/* One bin of one channel. */
+static float roi_bin(const roi_job *job, const float *map, const roi_axis *ay,
+                     const roi_axis *ax, int64_t by, int64_t bx)
+{
+    float sum = 0, most = -INFINITY;
+
+    for (int sy = 0; sy < ay->samples; sy++) {
+        roi_tap y;
+        bool row = tap_at(ay, by, sy, &y);
+        for (int sx = 0; sx < ax->samples; sx++) {
+            roi_tap x;
+            float v[4] = {0, 0, 0, 0};
+            if (row && tap_at(ax, bx, sx, &x)) {
+                v[0] = y.w_lo * x.w_lo * map[y.lo * ax->n + x.lo];
+                v[1] = y.w_lo * x.w_hi * map[y.lo * ax->n + x.hi];
+                v[2] = y.w_hi * x.w_lo * map[y.hi * ax->n + x.lo];
+                v[3] = y.w_hi * x.w_hi * map[y.hi * ax->n + x.hi];
+            }
+            sum += v[0] + v[1] + v[2] + v[3];
+            most = fmaxf(most, fmaxf(fmaxf(v[0], v[1]), fmaxf(v[2], v[3])));
+        }
+    }
+    int64_t count = (int64_t)ay->samples * ax->samples;
+    if (job->max)
+        return count ? most : 0;
+    return sum / (float)(count > 0 ? count : 1);
+}
+
+/* An item is one channel of one region. */
+static void roi_range(void *arg, size_t begin, size_t end)
+{
+    const roi_job *job = arg;
+    const sb_tensor *x = job->k->in[0];
+    const float *rois = job->k->in[1]->data;
+    int64_t n_channel = x->dims[1], h = x->dims[2], w = x->dims[3];
+    int64_t n_bin = job->a->height * job->a->width;
+
+    for (size_t item = begin; item < end; item++) {
+        int64_t r = (int64_t)item / n_channel, c = (int64_t)item % n_channel;
+        const float *roi = rois + 4 * r;
+        roi_axis ay = axis_of(job, roi[1], roi[3], job->a->height, h);
+        roi_axis ax = axis_of(job, roi[0], roi[2], job->a->width, w);
+        int64_t batch = sb_index_at(job->k->in[2], r);
+        const float *map =
+            (const float *)x->data + (batch * n_channel + c) * h * w;
+        float *y = (float *)job->k->out[0]->data + (int64_t)item * n_bin;
+        for (int64_t by = 0; by < job->a->height; by++)
+            for (int64_t bx = 0; bx < job->a->width; bx++)
+                *y++ = roi_bin(job, map, &ay, &ax, by, bx);
+    }
+}
+
+static sb_status roi_forward(sb_kernel *k)
+{
+    const roi_attrs *a = k->attrs;
+    const sb_tensor *x = k->in[0];
+    const float *roi = k->in[1]->data;
+    int64_t n = k->in[1]->dims[0];
+    roi_job job = {.k = k,
+                   .a = a,
+                   .half_pixel = strcmp(a->coord, "half_pixel") == 0,
+                   .max = strcmp(a->mode, "max") == 0};
+
+    if (sb_tensor_count(k->out[0]) == 0)
+        return SB_OK;
+    if (x->dims[2] == 0 || x->dims[3] == 0)
+        return sb_kernel_fail(k, SB_BAD_DATA, "the feature map is empty");
+    for (int64_t r = 0; r < n; r++) {
+        int64_t batch = sb_index_at(k->in[2], r);
+        if (batch < 0 || batch >= x->dims[0])
+            return sb_kernel_fail(k, SB_BAD_DATA,
+                                  "batch index %lld is outside [0, %lld)",
+                                  (long long)batch, (long long)x->dims[0]);
+        const float *p = roi + 4 * r;
+        if (axis_of(&job, p[1], p[3], a->height, 1).samples < 0 ||
+            axis_of(&job, p[0], p[2], a->width, 1).samples < 0)
+            return sb_kernel_fail(k, SB_BAD_DATA, "region %lld is too large",
+                                  (long long)r);
+    }
+    sb_parallel_for(k->ctx, (size_t)(n * x->dims[1]), 16, roi_range, &job);
+    return SB_OK;
+}
+
+static sb_status roi_prepare(sb_kernel *k)
+{
+    if (k->in[0]->dtype != SB_DTYPE_F32 || k->in[1]->dtype != SB_DTYPE_F32)
+        return sb_kernel_fail(k, SB_UNSUPPORTED, "elements of type %s",
+                              sb_dtype_name(k->in[0]->dtype));
+    return SB_OK;
+}
+
+const sb_op_def sb_op_roi_align = {
+    .name = "RoiAlign",
+    .since = 16,
+    .in_min = 3,
+    .in_max = 3,
+    .out_min = 1,
+    .out_max = 1,
+    .flags = SB_OP_F32,
+    .attrs_size = sizeof(roi_attrs),
+    .attrs = attrs,
+    .infer = roi_infer,
+    .prepare = roi_prepare,
+    .forward = roi_forward,
+};
