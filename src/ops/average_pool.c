@@ -65,10 +65,16 @@ static int64_t padded_taps(const sb_pool_walk *walk)
     return count;
 }
 
+static int64_t average_divisor(const sb_kernel *k, const sb_pool_walk *walk)
+{
+    const average_pool_attrs *a = k->attrs;
+
+    return a->count_include_pad ? padded_taps(walk) : walk->inside;
+}
+
 static void average_plane(const sb_kernel *k, const sb_pool_state *s,
                           int64_t plane)
 {
-    const average_pool_attrs *a = k->attrs;
     const float *x = (const float *)k->in[0]->data + plane * s->w.in_count;
     float *y = (float *)k->out[0]->data + plane * s->w.out_count;
     sb_pool_walk walk;
@@ -76,7 +82,7 @@ static void average_plane(const sb_kernel *k, const sb_pool_state *s,
     sb_pool_walk_begin(&walk, &s->w);
     do {
         double sum = 0;
-        int64_t count = a->count_include_pad ? padded_taps(&walk) : walk.inside;
+        int64_t count = average_divisor(k, &walk);
         for (int64_t t = sb_pool_tap_first(&walk); t >= 0;
              t = sb_pool_tap_next(&walk))
             sum += (double)x[t];
@@ -91,7 +97,10 @@ static sb_status average_pool_forward(sb_kernel *k)
     if (s->dnn)
         return sb_dnn_pool_run(s->dnn, k->in[0]->data, k->out[0]->data,
                                k->scratch);
-    sb_pool_planes(k, average_plane);
+    if (k->in[0]->layout == SB_LAYOUT_CHANNELS_LAST)
+        sb_pool_last(k, average_divisor);
+    else
+        sb_pool_planes(k, average_plane);
     return SB_OK;
 }
 
@@ -106,6 +115,7 @@ const sb_op_def sb_op_average_pool = {
     .attrs_size = sizeof(average_pool_attrs),
     .attrs = attrs,
     .infer = average_pool_infer,
+    .layout = sb_pool_layout,
     .prepare = average_pool_prepare,
     .forward = average_pool_forward,
     .release = sb_pool_release,

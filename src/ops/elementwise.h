@@ -13,6 +13,7 @@
 #ifndef SB_OPS_ELEMENTWISE_H
 #define SB_OPS_ELEMENTWISE_H
 
+#include "base/simd.h"
 #include "ops/infer_util.h"
 
 enum { SB_EW_INPUTS = 3 };
@@ -89,16 +90,11 @@ static inline int64_t sb_wrap_mul(int64_t a, int64_t b)
 /* ---- strips from expressions ---------------------------------------------
  * The pragma tells the compiler that elements are independent, which it
  * cannot see because y may be x[0]. */
-#ifdef _OPENMP
-#define SB_SIMD _Pragma("omp simd")
-#else
-#define SB_SIMD
-#endif
 
 /* y = expr of x; `setup` are declarations in front of the loop, from
  * s->param. */
 #define SB_STRIP1_SETUP(name, T, R, setup, expr) \
-    static void name(const sb_strip *s)          \
+    SB_HOT static void name(const sb_strip *s)   \
     {                                            \
         const T *px = s->x[0];                   \
         R *py = s->y;                            \
@@ -114,33 +110,33 @@ static inline int64_t sb_wrap_mul(int64_t a, int64_t b)
 #define SB_STRIP1(name, T, R, expr) SB_STRIP1_SETUP(name, T, R, (void)0, expr)
 
 /* y = expr of a and b.  The engine never passes two single elements. */
-#define SB_STRIP2(name, T, R, expr)           \
-    static void name(const sb_strip *s)       \
-    {                                         \
-        const T *pa = s->x[0], *pb = s->x[1]; \
-        R *py = s->y;                         \
-        const size_t n = s->n;                \
-        if (s->one[0]) {                      \
-            const T a = pa[0];                \
-            SB_SIMD                           \
-            for (size_t i = 0; i < n; i++) {  \
-                const T b = pb[i];            \
-                py[i] = (R)(expr);            \
-            }                                 \
-        } else if (s->one[1]) {               \
-            const T b = pb[0];                \
-            SB_SIMD                           \
-            for (size_t i = 0; i < n; i++) {  \
-                const T a = pa[i];            \
-                py[i] = (R)(expr);            \
-            }                                 \
-        } else {                              \
-            SB_SIMD                           \
-            for (size_t i = 0; i < n; i++) {  \
-                const T a = pa[i], b = pb[i]; \
-                py[i] = (R)(expr);            \
-            }                                 \
-        }                                     \
+#define SB_STRIP2(name, T, R, expr)            \
+    SB_HOT static void name(const sb_strip *s) \
+    {                                          \
+        const T *pa = s->x[0], *pb = s->x[1];  \
+        R *py = s->y;                          \
+        const size_t n = s->n;                 \
+        if (s->one[0]) {                       \
+            const T a = pa[0];                 \
+            SB_SIMD                            \
+            for (size_t i = 0; i < n; i++) {   \
+                const T b = pb[i];             \
+                py[i] = (R)(expr);             \
+            }                                  \
+        } else if (s->one[1]) {                \
+            const T b = pb[0];                 \
+            SB_SIMD                            \
+            for (size_t i = 0; i < n; i++) {   \
+                const T a = pa[i];             \
+                py[i] = (R)(expr);             \
+            }                                  \
+        } else {                               \
+            SB_SIMD                            \
+            for (size_t i = 0; i < n; i++) {   \
+                const T a = pa[i], b = pb[i];  \
+                py[i] = (R)(expr);             \
+            }                                  \
+        }                                      \
     }
 
 /* ---- rows ------------------------------------------------------------------

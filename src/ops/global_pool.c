@@ -1,5 +1,5 @@
 /* GlobalAveragePool, GlobalMaxPool, GlobalLpPool: one number for each plane. */
-#include "ops/infer_util.h"
+#include "ops/pool.h"
 
 #include <math.h>
 
@@ -66,6 +66,10 @@ typedef struct global_fn {
     float (*plane)(const float *x, int64_t n, const void *attrs);
 } global_fn;
 
+static const global_fn mean_fn = {plane_mean};
+static const global_fn max_fn = {plane_max};
+static const global_fn lp_fn = {plane_lp};
+
 typedef struct global_job {
     const sb_kernel *k;
     int64_t size; /* of a plane */
@@ -88,14 +92,14 @@ static sb_status global_forward(sb_kernel *k)
     int64_t size = sb_dims_product(x->dims, 2, x->rank);
     global_job job = {k, size};
 
+    if (x->layout == SB_LAYOUT_CHANNELS_LAST) {
+        sb_global_pool_last(k, k->op->aux == &mean_fn);
+        return SB_OK;
+    }
     sb_parallel_for(k->ctx, (size_t)(x->dims[0] * x->dims[1]),
                     (size_t)(30000 / (size + 1) + 1), global_range, &job);
     return SB_OK;
 }
-
-static const global_fn mean_fn = {plane_mean};
-static const global_fn max_fn = {plane_max};
-static const global_fn lp_fn = {plane_lp};
 
 const sb_op_def sb_op_global_average_pool = {
     .name = "GlobalAveragePool",
@@ -107,6 +111,7 @@ const sb_op_def sb_op_global_average_pool = {
     .flags = SB_OP_F32,
     .aux = &mean_fn,
     .infer = global_infer,
+    .layout = sb_pool_layout,
     .forward = global_forward,
 };
 
@@ -120,6 +125,7 @@ const sb_op_def sb_op_global_max_pool = {
     .flags = SB_OP_F32,
     .aux = &max_fn,
     .infer = global_infer,
+    .layout = sb_pool_layout,
     .forward = global_forward,
 };
 

@@ -99,6 +99,10 @@ static sb_status max_pool_forward(sb_kernel *k)
     if (s->dnn)
         return sb_dnn_pool_run(s->dnn, k->in[0]->data, k->out[0]->data,
                                k->scratch);
+    if (k->in[0]->layout == SB_LAYOUT_CHANNELS_LAST) {
+        sb_pool_last(k, NULL);
+        return SB_OK;
+    }
     sb_pool_planes(k, dtype == SB_DTYPE_F32  ? max_plane_f32
                       : dtype == SB_DTYPE_I8 ? max_plane_i8
                                              : max_plane_u8);
@@ -116,6 +120,7 @@ const sb_op_def sb_op_max_pool = {
     .attrs_size = sizeof(max_pool_attrs),
     .attrs = attrs,
     .infer = max_pool_infer,
+    .layout = sb_pool_layout,
     .prepare = max_pool_prepare,
     .forward = max_pool_forward,
     .release = sb_pool_release,

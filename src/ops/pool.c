@@ -25,9 +25,7 @@ static sb_status make_dnn(sb_kernel *k, sb_pool_state *s, sb_dnn_pool_kind kind)
         .n_spatial = s->w.n,
         .n_batch = k->in[0]->dims[0],
         .channels = k->in[0]->dims[1],
-        .layout = k->in[0]->layout == SB_LAYOUT_CHANNELS_LAST
-                      ? k->in[0]->dims[1]
-                      : SB_DNN_PLAIN,
+        .layout = SB_DNN_PLAIN,
     };
 
     for (int i = 0; i < s->w.n; i++) {
@@ -60,7 +58,8 @@ sb_status sb_pool_prepare(sb_kernel *k, const sb_window_attrs *a,
     SB_TRY(sb_window_count(&who, &s->w));
     s->planes = x.dim[0] * x.dim[1];
     bool empty = s->planes == 0 || s->w.out_count == 0 || s->w.in_count == 0;
-    if (!kind || empty || s->w.n > SB_DNN_MAX_SPATIAL)
+    if (!kind || empty || s->w.n > SB_DNN_MAX_SPATIAL ||
+        k->in[0]->layout == SB_LAYOUT_CHANNELS_LAST)
         return SB_OK;
     return make_dnn(k, s, *kind);
 }
@@ -114,12 +113,17 @@ static void count_inside(sb_pool_walk *walk)
         walk->inside *= walk->hi[i] - walk->lo[i];
 }
 
+void sb_pool_walk_enter(sb_pool_walk *walk)
+{
+    for (int i = 0; i < walk->w->n; i++)
+        enter(walk, i);
+    count_inside(walk);
+}
+
 void sb_pool_walk_begin(sb_pool_walk *walk, const sb_window *w)
 {
     *walk = (sb_pool_walk){.w = w};
-    for (int i = 0; i < w->n; i++)
-        enter(walk, i);
-    count_inside(walk);
+    sb_pool_walk_enter(walk);
 }
 
 bool sb_pool_walk_next(sb_pool_walk *walk)

@@ -44,4 +44,20 @@ bool sb_pool_walk_next(sb_pool_walk *walk);
 int64_t sb_pool_tap_first(sb_pool_walk *walk);
 int64_t sb_pool_tap_next(sb_pool_walk *walk);
 
+/* Sets the walk up anew after `at` was changed by hand. */
+void sb_pool_walk_enter(sb_pool_walk *walk);
+
+/* ---- channels last (pool_last.c) ------------------------------------------
+ */
+
+/* What to divide a window's sum by. */
+typedef int64_t (*sb_pool_divisor_fn)(const sb_kernel *k,
+                                      const sb_pool_walk *walk);
+/* f32 windows with input and output channels last; no divisor: maximum. */
+void sb_pool_last(sb_kernel *k, sb_pool_divisor_fn divisor);
+/* The layout hook of pools: channels last if the input lies so. */
+void sb_pool_layout(const sb_kernel *k, sb_layout *in, sb_layout *out);
+/* GlobalAveragePool or GlobalMaxPool with the input channels last. */
+void sb_global_pool_last(sb_kernel *k, bool mean);
+
 #endif

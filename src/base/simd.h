@@ -1,0 +1,35 @@
+/* simd.h - one source, several instruction sets.
+ *
+ * A function marked SB_HOT is compiled for AVX-512, AVX2 and the baseline, and
+ * the loader picks one for the machine at hand.  Floating-point contraction is
+ * off, so all of them give the same result.  Elsewhere (ARM, where the baseline
+ * has vectors already) the mark means nothing. */
+#ifndef SB_BASE_SIMD_H
+#define SB_BASE_SIMD_H
+
+/* The resolvers run before ThreadSanitizer is ready. */
+#if defined(__SANITIZE_THREAD__)
+#define SB_NO_CLONES 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SB_NO_CLONES 1
+#endif
+#endif
+
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__) && \
+    !defined(SB_NO_CLONES)
+#define SB_HOT      \
+    __attribute__(( \
+        target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#else
+#define SB_HOT
+#endif
+
+/* The elements of the loop that follows are independent of each other. */
+#ifdef _OPENMP
+#define SB_SIMD _Pragma("omp simd")
+#else
+#define SB_SIMD
+#endif
+
+#endif
