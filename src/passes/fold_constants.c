@@ -79,8 +79,7 @@ static bool foldable(const sb_graph *g, const sb_node *node)
         node->outputs[0] == SB_NONE)
         return false;
     for (uint32_t i = 0; i < node->n_in; i++)
-        if (node->inputs[i] != SB_NONE &&
-            !sb_graph_value(g, node->inputs[i])->is_constant)
+        if (node->inputs[i] != SB_NONE && !sb_is_const(g, node->inputs[i]))
             return false;
     uint64_t bytes = result_bytes(g, node);
     return bytes <= ALWAYS_BYTES || bytes <= freed_bytes(g, node);

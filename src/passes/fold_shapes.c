@@ -110,7 +110,7 @@ static sb_status fold_target(sb_graph *g, sb_node_id id, const sb_fact *facts,
 
     if ((!reshape && !sb_node_is(node, "Expand")) || node->n_in != 2 ||
         node->inputs[0] == SB_NONE || node->inputs[1] == SB_NONE ||
-        sb_graph_value(g, node->inputs[1])->is_constant ||
+        sb_is_const(g, node->inputs[1]) ||
         sb_node_int(node, "allowzero", 0) != 0)
         return SB_OK;
     const sb_shape *x = &facts[node->inputs[0]].type.shape;

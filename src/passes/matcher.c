@@ -201,7 +201,7 @@ static bool plausible(const search *s, const entry *want, sb_value_id value)
     case ENTRY_NUMBER:
         return sb_const_close(s->g, value, want->number);
     case ENTRY_CONSTANT:
-        if (!sb_graph_value(s->g, value)->is_constant)
+        if (!sb_is_const(s->g, value))
             return false;
         break;
     case ENTRY_NAME:

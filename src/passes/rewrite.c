@@ -11,15 +11,21 @@
 
 /* ---- constants ----------------------------------------------------------- */
 
-static const sb_tensor *const_tensor(const sb_graph *g, sb_value_id value)
+bool sb_is_const(const sb_graph *g, sb_value_id value)
 {
     if (value == SB_NONE)
-        return NULL;
+        return false;
     const sb_value *v = sb_graph_value(g, value);
-    sb_dtype_class cls = sb_dtype_get(v->constant.dtype)->cls;
-    return v->is_constant && v->constant.data && cls != SB_CLASS_OTHER
-               ? &v->constant
-               : NULL;
+    return v->is_constant && !v->is_input && v->constant.data;
+}
+
+/* The constant, if it is numeric. */
+static const sb_tensor *const_tensor(const sb_graph *g, sb_value_id value)
+{
+    if (!sb_is_const(g, value))
+        return NULL;
+    const sb_tensor *t = &sb_graph_value(g, value)->constant;
+    return sb_dtype_get(t->dtype)->cls != SB_CLASS_OTHER ? t : NULL;
 }
 
 bool sb_const_scalar(const sb_graph *g, sb_value_id value, double *out)

@@ -8,6 +8,9 @@
 /* ---- constants -----------------------------------------------------------
  * A value may be SB_NONE everywhere: the answer is then "no". */
 
+/* Has elements that no caller can override: the default of a graph input is
+ * not a constant. */
+bool sb_is_const(const sb_graph *g, sb_value_id value);
 /* The element of a numeric constant of one element. */
 bool sb_const_scalar(const sb_graph *g, sb_value_id value, double *out);
 /* One element, and close to `want` for its type: exporters write sqrt(2) with
