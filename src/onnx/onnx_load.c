@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "graph/modules.h"
 #include "graph/op.h"
 
 enum { NEWEST_OPSET = 28 }; /* that we have read the specification of */
@@ -142,6 +143,8 @@ static sb_status read_model(sb_onnx_loader *l)
         status = read_opsets(l);
     if (status == SB_OK)
         status = sb_graph_verify(l->root);
+    if (status == SB_OK)
+        status = sb_graph_assign_modules(l->root);
     return status;
 }
 
