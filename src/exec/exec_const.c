@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "tensor/align.h"
+
 bool const_aligned(const sb_tensor *t)
 {
     size_t size = sb_dtype_size(t->dtype);
@@ -26,6 +28,7 @@ sb_status const_copy(sb_ctx *ctx, const sb_tensor *from, sb_dtype dtype,
     else
         sb_convert(from->dtype, from->data, dtype, t.data,
                    (size_t)sb_tensor_count(from));
+    sb_tensor_forget(from);
     *out = t;
     return SB_OK;
 }
@@ -52,6 +55,7 @@ void exec_const_drop(sb_exec *exec, sb_value_id v)
 {
     const_entry *e = &exec->consts[v];
 
+    sb_tensor_forget(&e->aligned);
     sb_tensor_drop(&e->aligned);
     sb_tensor_drop(&e->f32);
     *e = (const_entry){0};

@@ -32,7 +32,9 @@ static sb_status map_file(sb_ctx *ctx, const char *path, sb_buf **out)
     if (status == SB_OK)
         status =
             sb_buf_wrap(ctx, m->map.data, m->map.size, mapping_release, m, out);
-    if (status != SB_OK)
+    if (status == SB_OK)
+        sb_buf_set_mapped(*out);
+    else
         mapping_release(m);
     return status;
 }

@@ -1,7 +1,10 @@
 /* Aligned copies of mapped tensors. */
+#define _DEFAULT_SOURCE
 #include "tensor/align.h"
 
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* What the widest load of one element needs; complex numbers are pairs. */
 static size_t alignment_of(sb_dtype dtype)
@@ -29,7 +32,24 @@ sb_status sb_tensor_make_aligned(sb_ctx *ctx, sb_tensor *t)
     copy.data = NULL;
     SB_TRY(sb_tensor_alloc(ctx, &copy));
     memcpy(copy.data, t->data, sb_tensor_bytes(t));
+    sb_tensor_forget(t);
     sb_tensor_drop(t);
     *t = copy;
     return SB_OK;
+}
+
+void sb_tensor_forget(const sb_tensor *t)
+{
+    long page = sysconf(_SC_PAGESIZE);
+
+    if (!t->buf || !t->data || !sb_buf_is_mapped(t->buf) || page <= 0)
+        return;
+    /* Only pages that hold nothing else. */
+    size_t bytes = sb_tensor_bytes(t);
+    size_t skip = (size_t)(-(uintptr_t)t->data % (uintptr_t)page);
+    if (bytes < skip + (size_t)page)
+        return;
+    size_t len = bytes - skip;
+    (void)madvise((unsigned char *)t->data + skip, len - len % (size_t)page,
+                  MADV_DONTNEED);
 }

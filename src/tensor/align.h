@@ -13,5 +13,9 @@ bool sb_tensor_is_aligned(const sb_tensor *t);
 /* Gives a misaligned tensor an aligned buffer of its own (in place of its
  * reference to the old one); does nothing to an aligned one. */
 SB_MUST_USE sb_status sb_tensor_make_aligned(sb_ctx *ctx, sb_tensor *t);
+/* Gives the pages of a mapped tensor back to the system after its elements
+ * were copied or packed; they are read from the file again if need be.  Does
+ * nothing to tensors in other memory. */
+void sb_tensor_forget(const sb_tensor *t);
 
 #endif

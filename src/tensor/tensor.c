@@ -40,6 +40,7 @@ struct sb_buf {
     void *data;
     void (*release)(void *user);
     void *user;
+    bool mapped;
 };
 
 sb_status sb_buf_create(sb_ctx *ctx, size_t size, sb_buf **out)
@@ -79,6 +80,16 @@ sb_status sb_buf_wrap(sb_ctx *ctx, void *data, size_t size,
     atomic_init(&buf->refs, 1);
     *out = buf;
     return SB_OK;
+}
+
+void sb_buf_set_mapped(sb_buf *buf)
+{
+    buf->mapped = true;
+}
+
+bool sb_buf_is_mapped(const sb_buf *buf)
+{
+    return buf->mapped;
 }
 
 sb_buf *sb_buf_ref(sb_buf *buf)

@@ -61,6 +61,10 @@ SB_MUST_USE sb_status sb_buf_create(sb_ctx *ctx, size_t size, sb_buf **out);
 SB_MUST_USE sb_status sb_buf_wrap(sb_ctx *ctx, void *data, size_t size,
                                   void (*release)(void *user), void *user,
                                   sb_buf **out);
+/* Says that wrapped memory is a mapped file that nobody writes to, so that its
+ * pages may be given back at any time. */
+void sb_buf_set_mapped(sb_buf *buf);
+bool sb_buf_is_mapped(const sb_buf *buf);
 sb_buf *sb_buf_ref(sb_buf *buf);
 void sb_buf_unref(sb_buf *buf); /* NULL is allowed */
 void *sb_buf_data(const sb_buf *buf);
