@@ -1,0 +1,176 @@
+/* Einsum against the definition: every combination of indices is visited. */
+#include "sbtest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define INPUTS(...) ((const sb_tensor *[]){__VA_ARGS__})
+
+enum { LETTERS = 128 };
+
+/* ---- the definition, for explicit equations without ellipsis ---------------
+ */
+
+static int64_t offset(const sb_tensor *t, const char *letters,
+                      const int64_t index[LETTERS])
+{
+    int64_t at = 0;
+
+    for (int d = 0; d < t->rank; d++)
+        at = at * t->dims[d] +
+             (t->dims[d] == 1 ? 0 : index[(unsigned char)letters[d]]);
+    return at;
+}
+
+/* Adds the product at every index to `y`, which starts as zeros. */
+static void reference(const char *const terms[], const sb_tensor *const in[],
+                      size_t n_in, double *y, const sb_tensor *shape)
+{
+    int64_t size[LETTERS] = {0}, index[LETTERS] = {0};
+    bool more = true;
+
+    for (size_t i = 0; i < n_in; i++)
+        for (int d = 0; d < in[i]->rank; d++) {
+            unsigned char c = (unsigned char)terms[i][d];
+            if (in[i]->dims[d] > size[c])
+                size[c] = in[i]->dims[d];
+        }
+    while (more) {
+        double product = 1;
+
+        for (size_t i = 0; i < n_in; i++)
+            product *= sb_tensor_get_f64(in[i], offset(in[i], terms[i], index));
+        y[offset(shape, terms[n_in], index)] += product;
+        more = false;
+        for (int c = 0; c < LETTERS && !more; c++) {
+            if (size[c] == 0)
+                continue;
+            more = ++index[c] < size[c];
+            if (!more)
+                index[c] = 0;
+        }
+    }
+}
+
+static void test_against_definition(void **state)
+{
+    static const struct {
+        const char *equation;
+        const char *terms[4]; /* of the inputs, then of the output */
+        const char *shapes[3];
+    } cases[] = {
+        {"ij,jk->ik", {"ij", "jk", "ik"}, {"3x4", "4x5"}},
+        {"ij,jk", {"ij", "jk", "ik"}, {"3x4", "4x5"}},
+        {"bij,bjk->bik", {"bij", "bjk", "bik"}, {"2x3x4", "2x4x5"}},
+        {"bhqd,bhkd->bhqk", {"bhqd", "bhkd", "bhqk"}, {"2x3x4x5", "2x3x6x5"}},
+        {"bhqk,bkhd->bqhd", {"bhqk", "bkhd", "bqhd"}, {"2x3x4x6", "2x6x3x5"}},
+        {"ij->ji", {"ij", "ji"}, {"3x4"}},
+        {"ij->", {"ij", ""}, {"3x4"}},
+        {"ii->i", {"ii", "i"}, {"4x4"}},
+        {"ii->", {"ii", ""}, {"4x4"}},
+        {"bii->bi", {"bii", "bi"}, {"3x4x4"}},
+        {"i,i->", {"i", "i", ""}, {"5", "5"}},
+        {"i,j->ij", {"i", "j", "ij"}, {"3", "5"}},
+        {"i,j->ji", {"i", "j", "ji"}, {"3", "5"}},
+        {"ij,ij->ij", {"ij", "ij", "ij"}, {"3x4", "3x4"}},
+        {"ij,j->i", {"ij", "j", "i"}, {"3x4", "4"}},
+        {"ijk,j->k", {"ijk", "j", "k"}, {"3x4x5", "4"}},
+        {"ij,kl->", {"ij", "kl", ""}, {"2x3", "4x2"}},
+        {"ij,jk->ik", {"ij", "jk", "ik"}, {"3x1", "4x5"}},
+        {"ab,bc,cd->ad", {"ab", "bc", "cd", "ad"}, {"2x3", "3x4", "4x5"}},
+        {"ab,ab,b->a", {"ab", "ab", "b", "a"}, {"2x3", "2x3", "3"}},
+        {"aAb,bc->cA", {"aAb", "bc", "cA"}, {"2x3x4", "4x5"}},
+    };
+    static const sb_dtype types[] = {SB_DTYPE_F32, SB_DTYPE_F64, SB_DTYPE_I32};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases) * SB_COUNT(types); i++) {
+        size_t c = i / SB_COUNT(types), n_in = 0;
+        sb_dtype type = types[i % SB_COUNT(types)];
+        const char *name = sb_dtype_get(type)->name;
+        char text[512];
+        const sb_tensor *in[3];
+        double want[512] = {0};
+
+        while (n_in < 3 && cases[c].shapes[n_in]) {
+            in[n_in] = test_random(type, cases[c].shapes[n_in], 10 + i + n_in);
+            n_in++;
+        }
+        (void)snprintf(text, sizeof text,
+                       "graph g(%s%s[*]%s%s%s%s%s) -> (y: %s[*]) {\n"
+                       "  y = Einsum(a%s%s) {equation=\"%s\"}\n}\n",
+                       "a: ", name, n_in > 1 ? ", b: " : "",
+                       n_in > 1 ? name : "", n_in > 1 ? "[*]" : "",
+                       n_in > 2 ? ", c: " : "", n_in > 2 ? name : "", name,
+                       n_in > 1 ? ", b" : "", n_in > 2 ? ", c" : "",
+                       cases[c].equation);
+        if (n_in > 2) { /* the type of c, after its name */
+            char *at = strstr(text, ") -> ");
+            memmove(at + 3, at, strlen(at) + 1);
+            memcpy(at, "[*]", 3);
+        }
+        sb_tensor *y = test_run1(text, in);
+        assert_true(sb_tensor_count(y) <= 512);
+        reference(cases[c].terms, in, n_in, want, y);
+        for (int64_t j = 0; j < sb_tensor_count(y); j++)
+            assert_close(cases[c].equation, sb_tensor_get_f64(y, j), want[j],
+                         1e-5);
+    }
+}
+
+static void test_ellipsis(void **state)
+{
+    (void)state;
+    sb_tensor *a = test_random(SB_DTYPE_F32, "2x3x4", 1);
+    sb_tensor *b = test_random(SB_DTYPE_F32, "2x4x5", 2);
+    sb_tensor *dots = test_run1("graph g(a: f32[*], b: f32[*]) -> (y: f32[*])"
+                                " {\n  y = Einsum(a, b) "
+                                "{equation=\"...ij,...jk->...ik\"}\n}\n",
+                                INPUTS(a, b));
+    sb_tensor *letters =
+        test_run1("graph g(a: f32[*], b: f32[*]) -> (y: f32[*])"
+                  " {\n  y = Einsum(a, b) "
+                  "{equation=\"bij,bjk->bik\"}\n}\n",
+                  INPUTS(a, b));
+    assert_tensor("ellipsis", dots, letters, 0);
+    /* An ellipsis broadcasts from the right: [2,3,1] with [4]. */
+    sb_tensor *y =
+        test_run1("graph g(a: f32[*], b: f32[*]) -> (y: f32[*])"
+                  " {\n  y = Einsum(a, b) "
+                  "{equation=\"...,...->...\"}\n}\n",
+                  INPUTS(test_f32("2x1", 2, 3), test_f32("3", 1, 10, 100)));
+    assert_tensor("broadcast", y, test_f32("2x3", 2, 20, 200, 3, 30, 300), 0);
+}
+
+static void test_bad_equations_are_refused(void **state)
+{
+    static const char *const bad[] = {
+        "ij,jk->il", "ij->ij",   "ij,jk,kl->il", "i.j,jk->ik",  "ij,jk->ii",
+        "ijk,jk->i", "ij,jk-ik", "i1,jk->ik",    "....,jk->jk", "ii,jk->ik",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(bad); i++) {
+        char text[256];
+
+        (void)snprintf(text, sizeof text,
+                       "graph g(a: f32[2,3], b: f32[3,4]) -> (y: f32[*]) {\n"
+                       "  y = Einsum(a, b) {equation=\"%s\"}\n}\n",
+                       bad[i]);
+        assert_status(
+            test_try_run(text, INPUTS(test_random(SB_DTYPE_F32, "2x3", 1),
+                                      test_random(SB_DTYPE_F32, "3x4", 2))),
+            SB_BAD_MODEL);
+        assert_error_has("equation");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_definition),
+        cmocka_unit_test(test_ellipsis),
+        cmocka_unit_test(test_bad_equations_are_refused),
+    };
+    return cmocka_run_group_tests_name("einsum", tests, NULL, NULL);
+}
