@@ -7,6 +7,7 @@
 #include "graph/text.h"
 #include "onnx/onnx.h"
 #include "ops/op_registry.h"
+#include "passes/pass.h"
 
 const char *sb_version(void)
 {
@@ -94,13 +95,37 @@ sb_status sb_model_create(sb_ctx *ctx, const char *name, sb_model **out)
     return wrap(ctx, graph, out);
 }
 
+static sb_status save_graph(const sb_graph *graph, const char *path)
+{
+    const sb_onnx_save_options opt = {.min_opset = sb_graph_min_opset(graph)};
+
+    return sb_onnx_save(graph, path, &opt);
+}
+
+/* Operators that simplifying brought in and that would lift the file to a much
+ * newer opset are written out, in a copy. */
+static sb_status save_expanded(sb_ctx *ctx, const sb_graph *graph,
+                               const char *path)
+{
+    sb_graph *copy = NULL;
+    sb_pass_result *results = NULL;
+    size_t n_results = 0;
+
+    SB_TRY(sb_graph_clone(graph, &copy));
+    sb_status status =
+        sb_passes_run(copy, "expand", NULL, &results, &n_results);
+    if (status == SB_OK)
+        status = save_graph(copy, path);
+    sb_free(ctx, results);
+    sb_graph_free(copy);
+    return status;
+}
+
 sb_status sb_model_save(sb_ctx *ctx, const sb_model *model, const char *path)
 {
-    const sb_onnx_save_options opt = {.min_opset =
-                                          sb_graph_min_opset(model->graph)};
-
-    (void)ctx;
-    return sb_onnx_save(model->graph, path, &opt);
+    if (sb_graph_wants_expand(model->graph))
+        return save_expanded(ctx, model->graph, path);
+    return save_graph(model->graph, path);
 }
 
 /* ---- inputs and outputs -------------------------------------------------- */

@@ -158,16 +158,44 @@ static int64_t target_opset(const sb_graph *g)
     return need > target ? need : target;
 }
 
+static bool too_new(const sb_node *node, int64_t target)
+{
+    const sb_op_def *op = sb_op_of(node);
+
+    return !node->dead && op && op->since > target && find_row(node) >= 0 &&
+           sb_node_in(node, 0) != SB_NONE;
+}
+
+static bool any_too_new(const sb_graph *g, int64_t target)
+{
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const sb_node *node = sb_graph_node(g, (sb_node_id)i);
+        const sb_graph *body;
+        if (too_new(node, target))
+            return true;
+        if (node->dead)
+            continue;
+        for (size_t k = 0; (body = sb_node_body(node, k)) != NULL; k++)
+            if (any_too_new(body, target))
+                return true;
+    }
+    return false;
+}
+
+bool sb_graph_wants_expand(const sb_graph *graph)
+{
+    /* A graph that was never in a file is written as it was built. */
+    return graph->file_opset > 0 && any_too_new(graph, target_opset(graph));
+}
+
 static sb_status expand_run(sb_graph *g, size_t *changes)
 {
     int64_t target = target_opset(g);
 
     for (size_t i = 0, n = g->n_nodes; i < n; i++) {
         const sb_node *node = sb_graph_node(g, (sb_node_id)i);
-        const sb_op_def *op = sb_op_of(node);
         bool done = false;
-        if (node->dead || find_row(node) < 0 || !op || op->since <= target ||
-            sb_node_in(node, 0) == SB_NONE)
+        if (!too_new(node, target))
             continue;
         expansion e = {g, (sb_node_id)i,
                        sb_graph_value(g, node->inputs[0])->type};

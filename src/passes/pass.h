@@ -32,4 +32,8 @@ SB_MUST_USE sb_status sb_passes_run(sb_graph *graph, const char *spec,
                                     sb_pass_result **results,
                                     size_t *n_results);
 
+/* Does the graph, which came from a file, hold operators newer than the file
+ * that the pass "expand" would write out?  Asked before saving. */
+bool sb_graph_wants_expand(const sb_graph *graph);
+
 #endif

@@ -1,0 +1,119 @@
+"""sparsebit simplify: the file it writes is valid ONNX, ONNX Runtime runs it,
+and gives what it gave for the original.
+
+usage: test_simplify.py SPARSEBIT [MODEL.onnx ...]
+
+Without models the ones in ../shared/models are used, with their reference
+inputs and outputs.  Exit status 77 means that something needed is missing.
+"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime as ort
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+# Operators that collapsing removes wherever they were a decomposition.
+GONE = {"yolox_nano": [], "minilm_l6": ["Erf", "Pow", "Sqrt"]}
+TOLERANCE = 1e-4
+
+
+def session(path):
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    return ort.InferenceSession(str(path), options,
+                                providers=["CPUExecutionProvider"])
+
+
+def random_inputs(sess, rng):
+    """Inputs of the declared shapes, with 2 for unknown dimensions."""
+    feeds = {}
+    for i in sess.get_inputs():
+        shape = [d if isinstance(d, int) and d > 0 else 2 for d in i.shape]
+        if "float" in i.type or "double" in i.type:
+            dtype = {"tensor(float)": np.float32, "tensor(double)": np.float64,
+                     "tensor(float16)": np.float16}[i.type]
+            feeds[i.name] = rng.standard_normal(shape).astype(dtype)
+        else:
+            dtype = i.type[len("tensor("):-1]
+            feeds[i.name] = np.ones(shape, "bool" if dtype == "bool" else dtype)
+    return feeds
+
+
+def reference(model, ref):
+    """Inputs, and outputs by name: from the folder `ref`, or computed."""
+    sess = session(model)
+    names = [o.name for o in sess.get_outputs()]
+    if ref is None:
+        feeds = random_inputs(sess, np.random.default_rng(1))
+        return feeds, dict(zip(names, sess.run(None, feeds)))
+    feeds = {i.name: np.load(ref / f"in.{i.name.replace('/', '_')}.npy")
+             for i in sess.get_inputs()}
+    outs = {n: np.load(ref / f"out.{n.replace('/', '_')}.npy") for n in names}
+    return feeds, outs
+
+
+def check(command, model, ref, folder):
+    out = folder / model.name
+    done = subprocess.run([command, "simplify", str(model), "-o", str(out)],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        return f"simplify: {done.stderr.strip()}"
+    onnx.checker.check_model(str(out), full_check=True)
+    feeds, want = reference(model, ref)
+    sess = session(out)
+    names = [o.name for o in sess.get_outputs()]
+    if names != list(want):
+        return f"outputs {names}, want {list(want)}"
+    for name, got in zip(names, sess.run(None, feeds)):
+        w = want[name]
+        if got.shape != w.shape or got.dtype != w.dtype:
+            return f"{name}: {got.dtype}{got.shape}, want {w.dtype}{w.shape}"
+        if w.size == 0:
+            continue
+        diff = np.abs(got.astype("f8") - w.astype("f8")).max()
+        if not diff <= TOLERANCE * max(np.abs(w.astype("f8")).max(), 1e-30):
+            return f"{name}: differs by {diff:g}"
+    before = len(onnx.load(model, load_external_data=False).graph.node)
+    after = onnx.load(out, load_external_data=False)
+    left = {n.op_type for n in after.graph.node}
+    still = left.intersection(GONE.get(model.stem, []))
+    if still:
+        return f"not collapsed: {sorted(still)}"
+    opset = max(o.version for o in after.opset_import if o.domain == "")
+    print(f"ok {model.name}: {before} nodes, then {len(after.graph.node)}, "
+          f"opset {opset}")
+    return None
+
+
+def main():
+    command = sys.argv[1]
+    models = [(pathlib.Path(p), None) for p in sys.argv[2:]]
+    if not models:
+        root = pathlib.Path(__file__).resolve().parents[2]
+        shared = root.parent / "shared" / "models"
+        models = [(p, shared / "ref" / p.stem)
+                  for p in sorted(shared.glob("*.onnx"))]
+        if not models:
+            print("skipped: there is no ../shared/models")
+            return 77
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for model, ref in models:
+            try:
+                why = check(command, model, ref, pathlib.Path(folder))
+            except Exception as error:  # a checker or runtime refusal
+                why = str(error).splitlines()[0][:300]
+            if why:
+                print(f"FAILED {model.name}: {why}")
+                failed += 1
+    return 1 if failed else 0
+
+
+sys.exit(main())
