@@ -6,7 +6,8 @@
  * goes through the same few loops.  A chunk starts at a multiple of 8 elements,
  * so threads never share a byte of a packed type.
  *
- * Rounding is that of ONNX Runtime's CPU kernels: the quotient in float32,
+ * Rounding is that of ONNX Runtime's CPU kernels: the quotient in float32
+ * (also for float16 scales, unless the attribute `precision` asks for less),
  * ties to even, then the zero point.  For float8 and float4 results the
  * quotient is cast and there is no zero point.  com.microsoft has the same
  * operator without the newer attributes. */
@@ -100,7 +101,7 @@ typedef struct quantize_job {
     sb_tensor *y;
     const float *scale;  /* [n_param] */
     const int32_t *zero; /* [n_param] */
-    sb_dtype precision;  /* the quotient is rounded to it, unless f32 */
+    sb_dtype precision;  /* f16, bf16: the quotient is rounded to it */
     int32_t lo, hi;
     bool saturate;
 } quantize_job;
@@ -204,14 +205,6 @@ static void quantize_chunks(void *arg, size_t begin, size_t end)
     }
 }
 
-/* The type in which x / scale is rounded: the attribute's, else the scale's. */
-static sb_dtype precision_of(const sb_kernel *k)
-{
-    const quantize_attrs *a = k->attrs;
-
-    return a->precision != 0 ? (sb_dtype)a->precision : k->in[1]->dtype;
-}
-
 static sb_status quantize_forward(sb_kernel *k)
 {
     const quantize_attrs *a = k->attrs;
@@ -226,7 +219,7 @@ static sb_status quantize_forward(sb_kernel *k)
 
     sb_convert(scale->dtype, scale->data, SB_DTYPE_F32, scales, n_param);
     job.scale = scales;
-    job.precision = precision_of(k);
+    job.precision = (sb_dtype)a->precision;
     if (!is_small_float(k->out[0]->dtype)) {
         if (zero)
             sb_convert(zero->dtype, zero->data, SB_DTYPE_I32, zeros, n_param);
