@@ -141,7 +141,8 @@ static void axis_taps(const grid_config *c, float g, int64_t n, grid_axis *out)
 
     if (c->taps == 1)
         x = nearbyintf(x);
-    if (!(x >= lo && x <= hi)) {
+    /* Cubic pads each tap by itself: the curve goes on past the border. */
+    if (c->taps < 4 && !(x >= lo && x <= hi)) {
         if (c->padding == GRID_BORDER)
             x = x > 0 ? len - 1 : 0;
         else if (c->padding == GRID_REFLECT)

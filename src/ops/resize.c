@@ -113,22 +113,19 @@ static void plan_by_sizes(const resize_args *r, resize_plan *p)
     }
 }
 
+/* The size of a cropped region does not count, as in ONNX Runtime. */
 static void plan_by_scales(const resize_args *r, resize_plan *p)
 {
-    bool crop = strcmp(r->a->coord, "tf_crop_and_resize") == 0;
-
     for (int i = 0; i < axis_count(r); i++) {
         int axis = axis_at(r, i);
         sb_dim n = r->dims[axis];
         float s = r->scales ? (float)sb_tensor_get_f64(r->scales, i) : 0;
         p->scale[axis] = s;
-        if (s == 1 && !crop)
+        if (s == 1)
             continue;
         p->out[axis] = SB_DIM_UNKNOWN;
-        if (!sb_dim_known(n) || s <= 0 || (crop && !r->roi))
-            continue;
-        float m = (float)n * (crop ? p->hi[axis] - p->lo[axis] : 1) * s;
-        if (m >= 0 && m < 1e15f)
+        float m = (float)n * s;
+        if (sb_dim_known(n) && m >= 0 && m < 1e15f && s > 0)
             p->out[axis] = (int64_t)m;
     }
 }

@@ -62,12 +62,14 @@ static float original(sb_resize_coord coord, const sb_resize_axis *a, float x)
 {
     float n_in = (float)a->n_in, n_out = (float)a->n_out;
 
+    if (a->scale == 1) /* whatever the mode, even with a region */
+        return x;
     switch (coord) {
     case SB_COORD_HALF_PIXEL:
         break;
     case SB_COORD_HALF_PIXEL_SYMMETRIC: {
         float adjust = n_out / (a->scale * n_in);
-        return n_in / 2 * (1 - adjust) + ((x + 0.5f) / a->scale - 0.5f);
+        return n_in / 2 * (1 - adjust) + (x + 0.5f) / a->scale - 0.5f;
     }
     case SB_COORD_PYTORCH_HALF_PIXEL:
         if (a->n_out <= 1)

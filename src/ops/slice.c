@@ -1,4 +1,4 @@
-/* Slice: x[start:end:step] along some axes, with NumPy's rules: negative
+/* Slice: x[start:end:step] along some axes, with almost NumPy's rules: negative
  * positions count from the end, all are clamped, a negative step walks back. */
 #include "ops/move_util.h"
 #include "ops/strided_copy.h"
@@ -10,7 +10,13 @@ static int64_t range_count(int64_t n, int64_t *start, int64_t end, int64_t step)
     int64_t s = *start < 0 ? *start + n : *start;
     int64_t e = end < 0 ? end + n : end;
 
-    s = s < lo ? lo : s > hi ? hi : s;
+    if (n == 0)
+        return 0;
+    /* Models mean "to the end" by it, whichever way they walk; ONNX Runtime
+     * understands them. */
+    if (step < 0 && (end == INT32_MAX || end == INT64_MAX))
+        e = -1;
+    s = s < 0 ? 0 : s > hi ? hi : s; /* walking back, NumPy would use -1 */
     e = e < lo ? lo : e > hi ? hi : e;
     *start = s;
     if (step > 0)
