@@ -9,7 +9,7 @@
  * place behind `]`, or NULL if the set is not closed: then `[` is meant. */
 static const char *match_set(const char *set, unsigned char c, bool *hit)
 {
-    bool negated = *set == '!' || *set == '^';
+    bool negated = *set == '!';
     const char *p = set + negated;
     const char *first = p;
 

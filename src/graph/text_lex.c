@@ -216,5 +216,7 @@ sb_status sb_lex_number_read(sb_lex *lex, sb_lex_number *out)
     if (errno || *end || end == text)
         return sb_lex_fail(lex, "found '%s', want a number of 64 bits", text);
     out->f = out->is_negative ? (double)out->i : (double)(uint64_t)out->i;
+    if (out->is_negative && out->i == 0)
+        out->f = -0.0;
     return SB_OK;
 }

@@ -214,6 +214,16 @@ static sb_status declare_output(sb_graph *g, const char *name, sb_value_id *out)
     return sb_graph_add_output(g, *out);
 }
 
+static sb_status declare_type(sb_lex *lex, sb_value *v, const sb_type *type)
+{
+    if (v->is_constant && (type->dtype != v->type.dtype ||
+                           !sb_shape_same(&type->shape, &v->type.shape)))
+        return sb_lex_fail(lex, "'%s' is declared unlike the constant it is",
+                           v->name);
+    v->type = *type;
+    return SB_OK;
+}
+
 typedef enum { SKIP, INPUTS, OUTPUTS } declared;
 
 static sb_status read_declared(sb_lex *lex, sb_graph *g, declared what)
@@ -233,7 +243,7 @@ static sb_status read_declared(sb_lex *lex, sb_graph *g, declared what)
             continue;
         SB_TRY(sb_text_type(lex, g, &type));
         if (what != SKIP)
-            sb_graph_value(g, id)->type = type;
+            SB_TRY(declare_type(lex, sb_graph_value(g, id), &type));
     } while (sb_lex_accept(lex, ","));
     return sb_lex_expect(lex, ")");
 }
