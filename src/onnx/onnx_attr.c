@@ -117,10 +117,18 @@ static sb_status read_bodies(sb_onnx_scope *scope, Pb__Graph *const *from,
     return SB_OK;
 }
 
+/* Sparse tensors and type protos, which are unknown fields to us.  A tensor or
+ * graph beside them would contradict the type, and may point into the file. */
 static sb_status read_opaque(sb_graph *g, const Pb__Attribute *a, sb_attr *out)
 {
+    Pb__Attribute kept = *a;
+
+    kept.t = NULL;
+    kept.g = NULL;
+    kept.n_tensors = 0;
+    kept.n_graphs = 0;
     out->type = SB_ATTR_OPAQUE;
-    return sb_wire_pack(g->arena, &a->base, &out->opaque);
+    return sb_wire_pack(g->arena, &kept.base, &out->opaque);
 }
 
 /* Everything but the name. */

@@ -1,0 +1,704 @@
+/* Reading ONNX files: what comes out of good ones, and the message for each
+ * kind of bad one.  The files are put together byte by byte, see pb_bytes.h. */
+#include "sbtest.h"
+
+#include "graph/graph.h"
+#include "onnx/onnx.h"
+#include "pb_bytes.h"
+
+static const int64_t dims23[] = {2, 3};
+
+/* x -> Relu -> y, both float [2, 3]. */
+static void relu_graph(pb *g)
+{
+    pb_clear(g);
+    pb_text(g, GRAPH_NAME, "main");
+    pb_node(g, GRAPH_NODE, "Relu", "x", "y", NULL);
+    pb_value(g, GRAPH_INPUT, "x", 2, dims23);
+    pb_value(g, GRAPH_OUTPUT, "y", 2, dims23);
+}
+
+static sb_status load_bytes(const pb *m, sb_graph **out)
+{
+    return sb_onnx_load_memory(test_ctx(), "test", m->data, m->n, out);
+}
+
+static sb_graph *load_ok(const pb *graph, int64_t opset)
+{
+    sb_graph *g = NULL;
+    pb m;
+
+    pb_model(&m, graph, opset);
+    assert_ok(load_bytes(&m, &g));
+    return g;
+}
+
+static const sb_value *value_of(const sb_graph *g, const char *name)
+{
+    sb_value_id id = sb_graph_find_value(g, name);
+
+    assert_int_not_equal(id, SB_NONE);
+    return sb_graph_value(g, id);
+}
+
+static void test_relu(void **state)
+{
+    (void)state;
+    pb g;
+
+    relu_graph(&g);
+    sb_graph *out = load_ok(&g, 17);
+    assert_string_equal(out->name, "main");
+    assert_int_equal(out->n_inputs, 1);
+    assert_int_equal(out->n_outputs, 1);
+    assert_int_equal(out->file_opset, 17);
+    assert_int_equal(out->ir_version, 8);
+    const sb_value *x = value_of(out, "x");
+    assert_int_equal(x->type.dtype, SB_DTYPE_F32);
+    assert_int_equal(x->type.shape.rank, 2);
+    assert_int_equal(x->type.shape.dim[1], 3);
+    assert_true(sb_node_is(sb_graph_producer(out, out->outputs[0]), "Relu"));
+    sb_graph_free(out);
+}
+
+/* ---- bad files --------------------------------------------------------------
+ */
+
+static void bad_no_graph(pb *m)
+{
+    pb_int(m, MODEL_IR, 8);
+}
+
+static void bad_no_opset(pb *m)
+{
+    pb g;
+
+    relu_graph(&g);
+    pb_int(m, MODEL_IR, 8);
+    pb_msg(m, MODEL_GRAPH, &g);
+}
+
+static void bad_opset_zero(pb *m)
+{
+    pb g;
+
+    relu_graph(&g);
+    pb_model(m, &g, 0);
+}
+
+static void bad_two_graphs(pb *m)
+{
+    pb g;
+
+    relu_graph(&g);
+    pb_model(m, &g, 17);
+    pb_msg(m, MODEL_GRAPH, &g);
+}
+
+static void bad_length(pb *m)
+{
+    pb g;
+
+    relu_graph(&g);
+    pb_model(m, &g, 17);
+    m->n--;
+}
+
+static void bad_group(pb *m)
+{
+    m->data[0] = 1 << 3 | 3; /* a wire type that ONNX does not use */
+    m->n = 1;
+}
+
+static void bad_missing_input(pb *m)
+{
+    pb g;
+
+    relu_graph(&g);
+    pb_node(&g, GRAPH_NODE, "Add", "x ghost", "z", NULL);
+    pb_model(m, &g, 17);
+}
+
+static void bad_missing_output(pb *m)
+{
+    pb g;
+
+    relu_graph(&g);
+    pb_value(&g, GRAPH_OUTPUT, "ghost", 2, dims23);
+    pb_model(m, &g, 17);
+}
+
+static void bad_twice_output(pb *m)
+{
+    pb g;
+
+    relu_graph(&g);
+    pb_node(&g, GRAPH_NODE, "Neg", "x", "y", NULL);
+    pb_model(m, &g, 17);
+}
+
+static void bad_twice_listed(pb *m)
+{
+    pb g;
+
+    relu_graph(&g);
+    pb_value(&g, GRAPH_OUTPUT, "y", 2, dims23);
+    pb_model(m, &g, 17);
+}
+
+static void bad_cycle(pb *m)
+{
+    pb g;
+
+    relu_graph(&g);
+    pb_node(&g, GRAPH_NODE, "Neg", "a", "b", NULL);
+    pb_node(&g, GRAPH_NODE, "Neg", "b", "a", NULL);
+    pb_model(m, &g, 17);
+}
+
+static void bad_negative_dim(pb *m)
+{
+    const int64_t dims[] = {-7};
+    pb g;
+
+    relu_graph(&g);
+    pb_value(&g, GRAPH_INPUT, "w", 1, dims);
+    pb_model(m, &g, 17);
+}
+
+static void bad_no_operator(pb *m)
+{
+    pb g, node = {.n = 0};
+
+    relu_graph(&g);
+    pb_text(&node, NODE_NAME, "nameless");
+    pb_msg(&g, GRAPH_NODE, &node);
+    pb_model(m, &g, 17);
+}
+
+static void bad_attr_twice(pb *m)
+{
+    pb g, node = {.n = 0}, a;
+
+    relu_graph(&g);
+    pb_text(&node, NODE_OP, "Flatten");
+    pb_text(&node, NODE_INPUT, "x");
+    pb_text(&node, NODE_OUTPUT, "z");
+    pb_msg(&node, NODE_ATTR, pb_attr_int(&a, "axis", 1));
+    pb_msg(&node, NODE_ATTR, pb_attr_int(&a, "axis", 2));
+    pb_msg(&g, GRAPH_NODE, &node);
+    pb_model(m, &g, 17);
+}
+
+static void bad_attr_reference(pb *m)
+{
+    pb g, a;
+
+    relu_graph(&g);
+    pb_attr_int(&a, "axis", 1);
+    pb_text(&a, ATTR_REF, "outer");
+    pb_node(&g, GRAPH_NODE, "Flatten", "x", "z", &a);
+    pb_model(m, &g, 17);
+}
+
+static void bad_attr_type(pb *m)
+{
+    pb g, a = {.n = 0};
+
+    relu_graph(&g);
+    pb_text(&a, ATTR_NAME, "axis");
+    pb_int(&a, ATTR_TYPE, 99);
+    pb_node(&g, GRAPH_NODE, "Flatten", "x", "z", &a);
+    pb_model(m, &g, 17);
+}
+
+/* If in If in If ... */
+static void bad_deep(pb *m)
+{
+    pb g, outer, a;
+
+    relu_graph(&g);
+    for (int i = 0; i < 60; i++) {
+        pb_clear(&a);
+        pb_text(&a, ATTR_NAME, "then_branch");
+        pb_msg(&a, ATTR_G, &g);
+        pb_clear(&outer);
+        pb_node(&outer, GRAPH_NODE, "If", "x", "z", &a);
+        g = outer;
+    }
+    pb_model(m, &g, 17);
+}
+
+static void tensor_model(pb *m, const pb *tensor)
+{
+    pb g;
+
+    relu_graph(&g);
+    pb_msg(&g, GRAPH_INITIALIZER, tensor);
+    pb_model(m, &g, 17);
+}
+
+static void float_tensor(pb *t, int64_t d0, int64_t d1)
+{
+    pb_clear(t);
+    pb_int(t, TENSOR_DIMS, d0);
+    pb_int(t, TENSOR_DIMS, d1);
+    pb_int(t, TENSOR_TYPE, SB_DTYPE_F32);
+    pb_text(t, TENSOR_NAME, "w");
+}
+
+static void bad_weight_short(pb *m)
+{
+    pb t;
+
+    float_tensor(&t, 2, 3);
+    pb_raw(&t, TENSOR_RAW, "0123456789", 10);
+    tensor_model(m, &t);
+}
+
+static void bad_weight_long(pb *m)
+{
+    const char bytes[200] = {0};
+    pb t;
+
+    float_tensor(&t, 2, 3);
+    pb_raw(&t, TENSOR_RAW, bytes, sizeof bytes);
+    tensor_model(m, &t);
+}
+
+static void bad_weight_none(pb *m)
+{
+    pb t;
+
+    float_tensor(&t, 2, 3);
+    tensor_model(m, &t);
+}
+
+static void bad_weight_negative(pb *m)
+{
+    pb t;
+
+    float_tensor(&t, 2, -3);
+    tensor_model(m, &t);
+}
+
+static void bad_weight_absurd(pb *m)
+{
+    pb t;
+
+    float_tensor(&t, INT64_MAX / 2, INT64_MAX / 2);
+    tensor_model(m, &t);
+}
+
+static void bad_weight_type(pb *m)
+{
+    pb t = {.n = 0};
+
+    pb_int(&t, TENSOR_TYPE, 77);
+    pb_text(&t, TENSOR_NAME, "w");
+    tensor_model(m, &t);
+}
+
+static void bad_weight_rank(pb *m)
+{
+    pb t = {.n = 0};
+
+    for (int i = 0; i < 13; i++)
+        pb_int(&t, TENSOR_DIMS, 1);
+    pb_int(&t, TENSOR_TYPE, SB_DTYPE_F32);
+    tensor_model(m, &t);
+}
+
+static void bad_weight_field(pb *m)
+{
+    const char bytes[96] = {0};
+    pb t = {.n = 0};
+
+    pb_int(&t, TENSOR_DIMS, 24);
+    pb_int(&t, TENSOR_TYPE, SB_DTYPE_I32);
+    pb_text(&t, TENSOR_NAME, "w");
+    pb_raw(&t, TENSOR_FLOATS, bytes, sizeof bytes);
+    tensor_model(m, &t);
+}
+
+/* Our own fields for the place in the file, in a file. */
+static void bad_weight_place(pb *m)
+{
+    pb t;
+
+    float_tensor(&t, 2, 3);
+    pb_int(&t, 300000001, 0);
+    pb_int(&t, 300000002, 24);
+    pb_int(&t, 300000003, TENSOR_RAW);
+    tensor_model(m, &t);
+}
+
+static void bad_weight_nameless(pb *m)
+{
+    pb t = {.n = 0};
+
+    pb_int(&t, TENSOR_TYPE, SB_DTYPE_F32);
+    pb_float(&t, TENSOR_FLOATS, 1.0f);
+    tensor_model(m, &t);
+}
+
+static void bad_weight_external(pb *m)
+{
+    pb t, prop = {.n = 0};
+
+    float_tensor(&t, 2, 3);
+    pb_text(&prop, 1, "location");
+    pb_text(&prop, 2, "w.bin");
+    pb_msg(&t, TENSOR_EXTERNAL, &prop);
+    pb_int(&t, TENSOR_LOCATION, 1);
+    tensor_model(m, &t);
+}
+
+/* f calls g calls f. */
+static void bad_recursion(pb *m)
+{
+    static const char *const names[] = {"f", "g"};
+    pb g, id = {.n = 0};
+
+    relu_graph(&g);
+    pb node = {.n = 0};
+    pb_text(&node, NODE_OP, "f");
+    pb_text(&node, NODE_DOMAIN, "my");
+    pb_text(&node, NODE_INPUT, "x");
+    pb_text(&node, NODE_OUTPUT, "z");
+    pb_msg(&g, GRAPH_NODE, &node);
+    pb_model(m, &g, 17);
+    pb_int(&id, OPSET_VERSION, 17);
+    for (int i = 0; i < 2; i++) {
+        pb f = {.n = 0}, call = {.n = 0};
+        pb_text(&call, NODE_OP, names[1 - i]);
+        pb_text(&call, NODE_DOMAIN, "my");
+        pb_text(&call, NODE_INPUT, "a");
+        pb_text(&call, NODE_OUTPUT, "b");
+        pb_text(&f, FUNCTION_NAME, names[i]);
+        pb_text(&f, FUNCTION_DOMAIN, "my");
+        pb_text(&f, FUNCTION_INPUT, "a");
+        pb_text(&f, FUNCTION_OUTPUT, "b");
+        pb_msg(&f, FUNCTION_NODE, &call);
+        pb_msg(&f, FUNCTION_OPSET, &id);
+        pb_msg(m, MODEL_FUNCTIONS, &f);
+    }
+}
+
+typedef struct bad_case {
+    void (*make)(pb *m);
+    sb_status status;
+    const char *message; /* a part of it */
+} bad_case;
+
+/* clang-format off */
+static const bad_case bad_cases[] = {
+    {bad_no_graph,        SB_BAD_MODEL,   "no graph"},
+    {bad_no_opset,        SB_BAD_MODEL,   "does not say which opset"},
+    {bad_opset_zero,      SB_BAD_MODEL,   "opset 0"},
+    {bad_two_graphs,      SB_BAD_MODEL,   "'graph' is given twice"},
+    {bad_length,          SB_BAD_MODEL,   "broken field at byte"},
+    {bad_group,           SB_BAD_MODEL,   "broken field at byte 0"},
+    {bad_missing_input,   SB_BAD_MODEL,   "node 'z' (Add): its input 'ghost'"},
+    {bad_missing_output,  SB_BAD_MODEL,   "graph output 'ghost'"},
+    {bad_twice_output,    SB_BAD_MODEL,   "'y' is defined twice"},
+    {bad_twice_listed,    SB_BAD_MODEL,   "'y' is listed twice"},
+    {bad_cycle,           SB_BAD_MODEL,   "cycle"},
+    {bad_negative_dim,    SB_BAD_MODEL,   "'w': dimension -7"},
+    {bad_no_operator,     SB_BAD_MODEL,   "'nameless' has no operator"},
+    {bad_attr_twice,      SB_BAD_MODEL,   "'axis' is given twice"},
+    {bad_attr_reference,  SB_BAD_MODEL,   "outside of a function"},
+    {bad_attr_type,       SB_BAD_MODEL,   "'axis' has no type"},
+    {bad_deep,            SB_BAD_MODEL,   "nested deeper than 64"},
+    {bad_weight_short,    SB_BAD_MODEL,   "'w': 10 bytes, f32[2,3] wants 24"},
+    {bad_weight_long,     SB_BAD_MODEL,   "'w': 200 bytes"},
+    {bad_weight_none,     SB_BAD_MODEL,   "'w': 0 numbers in float_data"},
+    {bad_weight_negative, SB_BAD_MODEL,   "'w': dimension 1 is negative"},
+    {bad_weight_absurd,   SB_BAD_MODEL,   "absurdly large"},
+    {bad_weight_type,     SB_UNSUPPORTED, "'w': element type 77"},
+    {bad_weight_rank,     SB_UNSUPPORTED, "rank 13, at most 12"},
+    {bad_weight_field,    SB_BAD_MODEL,   "wrong field"},
+    {bad_weight_place,    SB_BAD_MODEL,   "broken field"},
+    {bad_weight_nameless, SB_BAD_MODEL,   "no name"},
+    {bad_weight_external, SB_BAD_MODEL,   "'w.bin'"},
+    {bad_recursion,       SB_BAD_MODEL,   "calls itself"},
+};
+/* clang-format on */
+
+static void test_bad_files(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(bad_cases); i++) {
+        sb_graph *g = NULL;
+        pb m = {.n = 0};
+
+        bad_cases[i].make(&m);
+        assert_status(load_bytes(&m, &g), bad_cases[i].status);
+        assert_error_has(bad_cases[i].message);
+        assert_null(g);
+    }
+}
+
+/* Every prefix and every flipped bit of a file: an error or a graph. */
+static void test_damaged(void **state)
+{
+    (void)state;
+    sb_graph *g = NULL;
+    pb graph, m, t;
+    const char bytes[96] = {0};
+
+    relu_graph(&graph);
+    float_tensor(&t, 4, 6);
+    pb_raw(&t, TENSOR_RAW, bytes, sizeof bytes);
+    pb_msg(&graph, GRAPH_INITIALIZER, &t);
+    pb_model(&m, &graph, 17);
+    for (size_t n = 0; n < m.n; n++) {
+        pb cut = m;
+        cut.n = n;
+        assert_int_not_equal(load_bytes(&cut, &g), SB_OK);
+    }
+    for (size_t bit = 0; bit < m.n * 8; bit++) {
+        pb flipped = m;
+        flipped.data[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        if (load_bytes(&flipped, &g) == SB_OK)
+            sb_graph_free(g);
+    }
+}
+
+/* ---- elements in typed fields
+ * -------------------------------------------------- */
+
+typedef struct typed_case {
+    sb_dtype dtype;
+    unsigned field;
+    int64_t n;        /* elements */
+    size_t n_numbers; /* in the field */
+    int64_t numbers[4];
+    size_t n_bytes;
+    unsigned char bytes[16]; /* as they must lie in memory */
+} typed_case;
+
+/* clang-format off */
+static const typed_case typed_cases[] = {
+    {SB_DTYPE_I32,  TENSOR_INT32S,  2, 2, {1, -2},       8, {1, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff}},
+    {SB_DTYPE_U8,   TENSOR_INT32S,  2, 2, {1, 255},      2, {1, 255}},
+    {SB_DTYPE_I8,   TENSOR_INT32S,  2, 2, {1, -1},       2, {1, 255}},
+    {SB_DTYPE_BOOL, TENSOR_INT32S,  2, 2, {1, 0},        2, {1, 0}},
+    {SB_DTYPE_F16,  TENSOR_INT32S,  2, 2, {0x3c00, 0x8000}, 4, {0, 0x3c, 0, 0x80}},
+    {SB_DTYPE_BF16, TENSOR_INT32S,  1, 1, {0x3f80},      2, {0x80, 0x3f}},
+    {SB_DTYPE_I16,  TENSOR_INT32S,  1, 1, {-2},          2, {0xfe, 0xff}},
+    {SB_DTYPE_F8E5M2, TENSOR_INT32S, 1, 1, {0x3c},       1, {0x3c}},
+    {SB_DTYPE_U4,   TENSOR_INT32S,  3, 2, {0x21, 0x03},  2, {0x21, 0x03}},
+    {SB_DTYPE_I4,   TENSOR_INT32S,  1, 1, {0x0f},        1, {0x0f}},
+    {SB_DTYPE_I64,  TENSOR_INT64S,  1, 1, {-2},          8, {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}},
+    {SB_DTYPE_U32,  TENSOR_UINT64S, 1, 1, {0xfffffffe},  4, {0xfe, 0xff, 0xff, 0xff}},
+    {SB_DTYPE_U64,  TENSOR_UINT64S, 1, 1, {1},           8, {1}},
+};
+/* clang-format on */
+
+static void test_typed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(typed_cases); i++) {
+        const typed_case *c = &typed_cases[i];
+        sb_graph *g = NULL;
+        pb t = {.n = 0}, m;
+
+        pb_int(&t, TENSOR_DIMS, c->n);
+        pb_int(&t, TENSOR_TYPE, c->dtype);
+        pb_text(&t, TENSOR_NAME, "w");
+        for (size_t k = 0; k < c->n_numbers; k++)
+            pb_int(&t, c->field, c->numbers[k]);
+        tensor_model(&m, &t);
+        assert_ok(load_bytes(&m, &g));
+        const sb_tensor *w = &value_of(g, "w")->constant;
+        assert_int_equal(w->dtype, c->dtype);
+        assert_int_equal(sb_tensor_bytes(w), c->n_bytes);
+        assert_memory_equal(w->data, c->bytes, c->n_bytes);
+        sb_graph_free(g);
+    }
+}
+
+static void test_strings(void **state)
+{
+    (void)state;
+    sb_graph *g = NULL;
+    pb t = {.n = 0}, m;
+
+    pb_int(&t, TENSOR_DIMS, 2);
+    pb_int(&t, TENSOR_TYPE, SB_DTYPE_STRING);
+    pb_text(&t, TENSOR_NAME, "w");
+    pb_text(&t, TENSOR_STRINGS, "one");
+    pb_text(&t, TENSOR_STRINGS, "");
+    tensor_model(&m, &t);
+    assert_ok(load_bytes(&m, &g));
+    const sb_bytes *s = value_of(g, "w")->constant.data;
+    assert_string_equal(s[0].data, "one");
+    assert_int_equal(s[1].len, 0);
+    sb_graph_free(g);
+}
+
+/* ---- structure
+ * ------------------------------------------------------------------ */
+
+static void test_constant_node(void **state)
+{
+    (void)state;
+    const int64_t v[] = {4, 5, 6};
+    pb g, a;
+
+    relu_graph(&g);
+    pb_node(&g, GRAPH_NODE, "Constant", "", "c",
+            pb_attr_ints(&a, "value_ints", v, 3));
+    sb_graph *out = load_ok(&g, 17);
+    const sb_value *c = value_of(out, "c");
+    assert_true(c->is_constant);
+    assert_int_equal(c->constant.dtype, SB_DTYPE_I64);
+    assert_int_equal(sb_tensor_get_i64(&c->constant, 2), 6);
+    assert_int_equal(sb_graph_live_nodes(out), 1);
+    sb_graph_free(out);
+}
+
+/* Below IR version 4 an initializer is no input though it is listed as one. */
+static void test_old_initializers(void **state)
+{
+    (void)state;
+    for (int64_t ir = 3; ir <= 4; ir++) {
+        pb g, m = {.n = 0}, t, id = {.n = 0};
+        sb_graph *out = NULL;
+        const float w[6] = {0};
+
+        relu_graph(&g);
+        pb_value(&g, GRAPH_INPUT, "w", 2, dims23);
+        float_tensor(&t, 2, 3);
+        pb_raw(&t, TENSOR_RAW, w, sizeof w);
+        pb_msg(&g, GRAPH_INITIALIZER, &t);
+        pb_int(&m, MODEL_IR, ir);
+        pb_int(&id, OPSET_VERSION, 8);
+        pb_msg(&m, MODEL_OPSET, &id);
+        pb_msg(&m, MODEL_GRAPH, &g);
+        assert_ok(load_bytes(&m, &out));
+        assert_int_equal(out->n_inputs, ir < 4 ? 1 : 2);
+        assert_true(value_of(out, "w")->is_constant);
+        assert_int_equal(value_of(out, "w")->is_input, ir >= 4);
+        sb_graph_free(out);
+    }
+}
+
+/* x is captured through two levels of If. */
+static void test_captures(void **state)
+{
+    (void)state;
+    pb inner = {.n = 0}, middle = {.n = 0}, g, a = {.n = 0}, b = {.n = 0};
+
+    pb_node(&inner, GRAPH_NODE, "Neg", "x", "i", NULL);
+    pb_value(&inner, GRAPH_OUTPUT, "i", -1, NULL);
+    pb_text(&a, ATTR_NAME, "then_branch");
+    pb_msg(&a, ATTR_G, &inner);
+    pb_int(&a, ATTR_TYPE, SB_ATTR_GRAPH);
+    pb_node(&middle, GRAPH_NODE, "If", "c", "m", &a);
+    pb_value(&middle, GRAPH_OUTPUT, "m", -1, NULL);
+    pb_text(&b, ATTR_NAME, "then_branch");
+    pb_msg(&b, ATTR_G, &middle);
+    pb_int(&b, ATTR_TYPE, SB_ATTR_GRAPH);
+    relu_graph(&g);
+    pb_value(&g, GRAPH_INPUT, "c", 0, NULL);
+    pb_node(&g, GRAPH_NODE, "If", "c", "z", &b);
+    pb_value(&g, GRAPH_OUTPUT, "z", -1, NULL);
+    sb_graph *out = load_ok(&g, 17);
+    const sb_node *node = sb_graph_producer(out, out->outputs[1]);
+    assert_int_equal(node->n_in, 1);
+    assert_int_equal(node->n_implicit, 2); /* c and x */
+    const sb_graph *body = sb_node_body(node, 0);
+    assert_int_equal(body->n_captures, 2);
+    const sb_node *nested = sb_graph_producer(body, body->outputs[0]);
+    assert_int_equal(nested->n_implicit, 1);
+    sb_graph_free(out);
+}
+
+static void test_long_chain(void **state)
+{
+    (void)state;
+    enum { N = 10000 };
+    /* Larger than a `pb`: written as text of known size. */
+    static unsigned char bytes[N * 48];
+    size_t n = 0;
+    sb_graph *out = NULL;
+    pb g, node, m = {.n = 0}, id = {.n = 0};
+    char from[16], to[16];
+
+    for (int i = 0; i < N; i++) {
+        (void)snprintf(from, sizeof from, i ? "v%d" : "x", i);
+        (void)snprintf(to, sizeof to, "v%d", i + 1);
+        pb_clear(&node);
+        pb_node(&node, GRAPH_NODE, "Relu", from, to, NULL);
+        memcpy(bytes + n, node.data, node.n);
+        n += node.n;
+    }
+    pb_clear(&g);
+    pb_value(&g, GRAPH_INPUT, "x", 2, dims23);
+    pb_value(&g, GRAPH_OUTPUT, to, 2, dims23);
+    memcpy(bytes + n, g.data, g.n);
+    n += g.n;
+    pb_int(&id, OPSET_VERSION, 17);
+    pb_int(&m, MODEL_IR, 8);
+    pb_msg(&m, MODEL_OPSET, &id);
+    /* Tag and length of the graph, then the graph. */
+    static unsigned char all[sizeof bytes + sizeof m.data];
+    size_t k = m.n;
+    memcpy(all, m.data, k);
+    all[k++] = MODEL_GRAPH << 3 | 2;
+    for (size_t v = n; v; v >>= 7)
+        all[k++] = (unsigned char)((v & 0x7f) | (v >> 7 ? 0x80 : 0));
+    memcpy(all + k, bytes, n);
+    assert_ok(sb_onnx_load_memory(test_ctx(), "chain", all, k + n, &out));
+    assert_int_equal(sb_graph_live_nodes(out), N);
+    sb_graph_free(out);
+}
+
+static sb_status load_everything(sb_ctx *ctx)
+{
+    const char bytes[200] = {0};
+    sb_graph *g = NULL;
+    pb graph, m, t, body = {.n = 0}, a = {.n = 0};
+
+    relu_graph(&graph);
+    float_tensor(&t, 5, 10);
+    pb_raw(&t, TENSOR_RAW, bytes, sizeof bytes);
+    pb_msg(&graph, GRAPH_INITIALIZER, &t);
+    pb_node(&body, GRAPH_NODE, "Add", "x w", "s", NULL);
+    pb_value(&body, GRAPH_OUTPUT, "s", -1, NULL);
+    pb_text(&a, ATTR_NAME, "then_branch");
+    pb_msg(&a, ATTR_G, &body);
+    pb_node(&graph, GRAPH_NODE, "If", "x", "z", &a);
+    pb_node(&graph, GRAPH_NODE, "Clip", "z", "k", pb_attr_int(&a, "unused", 1));
+    pb_node(&graph, GRAPH_NODE, "Softmax", "k", "q", NULL);
+    pb_model(&m, &graph, 9);
+    SB_TRY(sb_onnx_load_memory(ctx, "test", m.data, m.n, &g));
+    sb_graph_free(g);
+    return SB_OK;
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    test_every_allocation("load", load_everything);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_relu),
+        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_typed),
+        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_constant_node),
+        cmocka_unit_test(test_old_initializers),
+        cmocka_unit_test(test_captures),
+        cmocka_unit_test(test_long_chain),
+        cmocka_unit_test(test_no_memory),
+    };
+
+    return cmocka_run_group_tests_name("onnx load", tests, NULL, NULL);
+}
