@@ -306,6 +306,7 @@ static void bad_weight_rank(pb *m)
     for (int i = 0; i < 13; i++)
         pb_int(&t, TENSOR_DIMS, 1);
     pb_int(&t, TENSOR_TYPE, SB_DTYPE_F32);
+    pb_text(&t, TENSOR_NAME, "w");
     tensor_model(m, &t);
 }
 
