@@ -3,7 +3,7 @@
  *
  *     out = stride (in - 1) + output_padding + reach - pad_lo - pad_hi
  *
- * With output_shape, or auto_pad SAME_* (then out = in * stride), the pads
+ * With output_shape, or auto_pad SAME_* (then out <= in * stride), the pads
  * follow from that formula; the odd one goes to the end for SAME_UPPER and to
  * the beginning otherwise. */
 #include "ops/conv_attrs.h"
@@ -57,6 +57,8 @@ static sb_status set_out(const sb_window_who *who,
         out = full - w->pad_lo[i] - w->pad_hi[i];
     if (a->output_shape.n || same) {
         int64_t pad = full > out ? full - out : 0;
+        /* ONNX Runtime lets a stride beyond the kernel give fewer. */
+        out = same && !a->output_shape.n ? full - pad : out;
         w->pad_lo[i] = mode == SB_PAD_SAME_UPPER ? pad / 2 : pad - pad / 2;
         w->pad_hi[i] = pad - w->pad_lo[i];
     }

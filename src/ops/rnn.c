@@ -63,7 +63,8 @@ static void gru_row(const sb_rnn_run *run, int64_t b, const float *x,
 }
 
 /* i, f = f(x + h R' + p c);  c = f c + i g(x + h R');  o = f(x + h R' + p c);
- * h = o h(c).  Gates in memory: i, o, f, c; peepholes: i, o, f. */
+ * h = o h(c), where ONNX Runtime does not clip c.  Gates in memory: i, o, f, c;
+ * peepholes: i, o, f. */
 static void lstm_row(const sb_rnn_run *run, int64_t b, const float *x,
                      float *gates)
 {
@@ -93,7 +94,7 @@ static void lstm_row(const sb_rnn_run *run, int64_t b, const float *x,
     sb_rnn_activate(&run->acts[0], out, n);
     for (int64_t i = 0; i < n; i++)
         h[i] = c[i];
-    sb_rnn_activate(&run->acts[2], h, n);
+    run->acts[2].run(&run->acts[2], h, n);
     for (int64_t i = 0; i < n; i++)
         h[i] *= out[i];
 }

@@ -136,7 +136,7 @@ sb_status sb_window_read(const sb_window_who *who, const sb_window_attrs *a,
 
 /* Pads and number of windows in dimension i, whose input size is known. */
 static sb_status set_out(const sb_window_who *who, sb_auto_pad mode,
-                         bool ceil_mode, sb_window *w, int i)
+                         bool ceil_mode, bool is_pool, sb_window *w, int i)
 {
     int64_t in = w->in[i], s = w->stride[i];
     int64_t reach = (w->kernel[i] - 1) * w->dilation[i] + 1;
@@ -145,7 +145,10 @@ static sb_status set_out(const sb_window_who *who, sb_auto_pad mode,
         int64_t want = (in + s - 1) / s;
         int64_t pad = (want - 1) * s + reach - in;
 
-        pad = pad > 0 ? pad : 0;
+        /* Strides beyond the window give negative pads: ONNX Runtime's pools
+         * crop by them, as the formula says; frameworks that export such
+         * convolutions mean none. */
+        pad = pad > 0 || is_pool ? pad : 0;
         w->pad_lo[i] = mode == SB_PAD_SAME_LOWER ? (pad + 1) / 2 : pad / 2;
         w->pad_hi[i] = pad - w->pad_lo[i];
     }
@@ -183,7 +186,7 @@ sb_status sb_window_set(const sb_window_who *who, const sb_window_attrs *a,
         if (mode != SB_PAD_NOTSET)
             out->pad_lo[i] = out->pad_hi[i] = 0;
         if (sb_dim_known(out->in[i]))
-            SB_TRY(set_out(who, mode, a->ceil_mode, out, i));
+            SB_TRY(set_out(who, mode, a->ceil_mode, !weights, out, i));
         else if (out->stride[i] == 1 &&
                  (mode >= SB_PAD_SAME_UPPER ||
                   out->pad_lo[i] + out->pad_hi[i] ==
