@@ -6,8 +6,7 @@
 
 #include "ops/elementwise.h"
 
-/* ---- without attributes -----------------------------------------------------
- */
+/* ---- without attributes ------------------------------------------------- */
 
 /* NaN stays NaN, as in ONNX Runtime. */
 SB_STRIP1(relu_f32, float, float, x < 0 ? 0 : x)
@@ -60,8 +59,7 @@ static inline float clamp01(float x)
 SB_STRIP1(hard_swish_f32, float, float, x *clamp01(x *(1.0f / 6.0f) + 0.5f))
 static const sb_ew_def hard_swish_def = {.f32 = hard_swish_f32};
 
-/* ---- with attributes
- * --------------------------------------------------------- */
+/* ---- with attributes ---------------------------------------------------- */
 
 typedef struct {
     float alpha, beta;
@@ -160,8 +158,7 @@ static sb_status shrink_forward(sb_kernel *k)
     return sb_ew_run(k, &call);
 }
 
-/* ---- PRelu: the slope is a broadcast input
- * ------------------------------------- */
+/* ---- PRelu: the slope is a broadcast input ------------------------------ */
 
 SB_STRIP2(prelu_f32, float, float, a < 0 ? a * b : a)
 SB_STRIP2(prelu_f64, double, double, a < 0 ? a * b : a)
@@ -170,8 +167,7 @@ SB_STRIP2(prelu_u64, uint64_t, uint64_t, ((void)b, a)) /* never below 0 */
 static const sb_ew_def prelu_def = {
     .f32 = prelu_f32, .f64 = prelu_f64, .i64 = prelu_i64, .u64 = prelu_u64};
 
-/* ---- rows ------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------- */
 /* clang-format off */
 const sb_op_def sb_op_celu = SB_EW_UNARY_ATTRS("Celu", 12, &celu_def, act_attrs, elu_attrs);
 const sb_op_def sb_op_elu = SB_EW_UNARY_ATTRS("Elu", 6, &elu_def, act_attrs, elu_attrs);

@@ -35,8 +35,7 @@ static const sb_ew_def mul_def = {
 static const sb_ew_def div_def = {
     .f32 = div_f32, .f64 = div_f64, .i64 = div_i64s, .u64 = div_u64};
 
-/* ---- shapes and their arithmetic --------------------------------------------
- */
+/* ---- shapes and their arithmetic ---------------------------------------- */
 
 static sb_dim dim_sub(sb_dim a, sb_dim b)
 {
@@ -87,8 +86,7 @@ static sb_status div_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- rows ------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------- */
 /* clang-format off */
 const sb_op_def sb_op_add = SB_EW_BINARY("Add", 7, &add_def, SB_OP_INPLACE | SB_OP_COMMUTES, add_infer);
 const sb_op_def sb_op_div = SB_EW_BINARY("Div", 7, &div_def, SB_OP_INPLACE, div_infer);

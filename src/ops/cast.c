@@ -38,8 +38,7 @@ typedef struct cast_job {
     char round; /* 'u', 'd' or 'n' */
 } cast_job;
 
-/* ---- float8
- * ------------------------------------------------------------------ */
+/* ---- float8 ------------------------------------------------------------- */
 
 /* The exponent of |f|, rounded; 255 is NaN. */
 static uint8_t to_e8m0(float f, char round, bool saturate)
@@ -77,8 +76,17 @@ static void to_float8(const cast_job *job, const void *x, uint8_t *y, size_t n)
                                            job->saturate);
 }
 
-/* ---- chunks
- * ------------------------------------------------------------------ */
+/* Floats wrap into int4 and the like, as ONNX's own cases want it, where wider
+ * integers saturate. */
+static void to_small_int(const cast_job *job, const void *x, void *y, size_t n)
+{
+    int64_t buffer[CAST_CHUNK];
+
+    sb_convert(job->x->dtype, x, SB_DTYPE_I64, buffer, n);
+    sb_convert(SB_DTYPE_I64, buffer, job->y->dtype, y, n);
+}
+
+/* ---- chunks ------------------------------------------------------------- */
 
 static void cast_chunks(void *arg, size_t begin, size_t end)
 {
@@ -95,6 +103,9 @@ static void cast_chunks(void *arg, size_t begin, size_t end)
 
         if (is_float8(job->y->dtype))
             to_float8(job, x, (uint8_t *)y, n);
+        else if (y_bits < 8 && sb_dtype_is_float(job->x->dtype) &&
+                 sb_dtype_is_integral(job->y->dtype))
+            to_small_int(job, x, y, n);
         else
             sb_convert(job->x->dtype, x, job->y->dtype, y, n);
     }
@@ -138,8 +149,7 @@ static sb_status cast_forward(sb_kernel *k)
     return SB_OK;
 }
 
-/* ---- types
- * -------------------------------------------------------------------- */
+/* ---- types -------------------------------------------------------------- */
 
 static void cast_infer_to(sb_infer *in, sb_dtype to)
 {
@@ -187,8 +197,7 @@ static sb_status bit_cast_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- rows ------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------- */
 
 const sb_op_def sb_op_cast = {
     .name = "Cast",

@@ -40,12 +40,23 @@ BITS(bitwise_and, &)
 BITS(bitwise_or, |)
 BITS(bitwise_xor, ^)
 
-/* ---- BitShift
- * ---------------------------------------------------------------- Unsigned
- * only, so bits beyond the type vanish when the result is narrowed; shifting by
- * 64 or more, undefined in C, gives 0. */
-SB_STRIP2(shift_left, uint64_t, uint64_t, b < 64 ? a << b : 0)
-SB_STRIP2(shift_right, uint64_t, uint64_t, b < 64 ? a >> b : 0)
+/* ---- BitShift ----------------------------------------------------------- */
+/* Bits beyond
+ * the type vanish when the result is narrowed.  Shifting by the width or more,
+ * or by a negative number, shifts everything out: the result is 0, or -1 for a
+ * negative number shifted right. */
+#define SHIFT_SETUP const int64_t width = *(const int64_t *)s->param
+SB_STRIP2_SETUP(shift_left, int64_t, int64_t, SHIFT_SETUP,
+                b < 0 || b >= width ? 0 : (int64_t)((uint64_t)a << b))
+SB_STRIP2_SETUP(shift_right, int64_t, int64_t, SHIFT_SETUP,
+                b < 0 || b >= width ? -(a < 0) : a >> b)
+SB_STRIP2(shift_left_u64, uint64_t, uint64_t, b < 64 ? a << b : 0)
+SB_STRIP2(shift_right_u64, uint64_t, uint64_t, b < 64 ? a >> b : 0)
+
+static const sb_ew_def shifts[2] = {
+    {.i64 = shift_right, .u64 = shift_right_u64},
+    {.i64 = shift_left, .u64 = shift_left_u64},
+};
 
 typedef struct {
     const char *direction;
@@ -65,29 +76,27 @@ static sb_status bit_shift_prepare(sb_kernel *k)
         return sb_kernel_fail(k, SB_BAD_MODEL,
                               "direction is '%s', want LEFT or RIGHT",
                               a->direction);
-    for (uint32_t i = 0; i < 2; i++)
-        if (sb_dtype_get(k->in[i]->dtype)->cls != SB_CLASS_UINT)
-            return sb_kernel_fail(k, SB_UNSUPPORTED,
-                                  "input %u has type %s, want unsigned", i,
-                                  sb_dtype_name(k->in[i]->dtype));
-    return SB_OK;
+    return sb_ew_prepare(k);
 }
 
 static sb_status bit_shift_forward(sb_kernel *k)
 {
     const bit_shift_attrs *a = k->attrs;
-    sb_ew_call call = {.fn = a->direction[0] == 'L' ? shift_left : shift_right,
-                       .n_in = 2,
-                       .in = {k->in[0], k->in[1]},
-                       .in_as = {SB_DTYPE_U64, SB_DTYPE_U64},
-                       .out = k->out[0],
-                       .out_as = SB_DTYPE_U64};
+    int64_t width = sb_dtype_get(k->in[0]->dtype)->bits;
+    sb_dtype as = SB_DTYPE_NONE;
+    sb_ew_call call = {
+        .fn = sb_ew_pick(&shifts[a->direction[0] == 'L'], k->in[0]->dtype, &as),
+        .param = &width,
+        .n_in = 2,
+        .in = {k->in[0], k->in[1]},
+        .in_as = {as, as},
+        .out = k->out[0],
+        .out_as = as};
 
     return sb_ew_run(k, &call);
 }
 
-/* ---- rows ------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------- */
 /* clang-format off */
 const sb_op_def sb_op_and = SB_EW_BINARY("And", 7, &and_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_compare);
 const sb_op_def sb_op_bitwise_and = SB_EW_BINARY("BitwiseAnd", 18, &bitwise_and_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_broadcast);
@@ -112,6 +121,7 @@ const sb_op_def sb_op_bit_shift = {
     .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
     .attrs_size = sizeof(bit_shift_attrs),
     .attrs = bit_shift_table,
+    .aux = &shifts[0], /* for the type check of prepare */
     .infer = sb_infer_broadcast,
     .prepare = bit_shift_prepare,
     .forward = bit_shift_forward,

@@ -28,8 +28,7 @@ static const sb_attr_def attrs[] = {
     {0},
 };
 
-/* ---- shapes
- * --------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------- */
 
 static sb_status einsum_infer(sb_infer *in)
 {
@@ -59,8 +58,7 @@ static sb_status einsum_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- views
- * ------------------------------------------------------------------------ */
+/* ---- views -------------------------------------------------------------- */
 
 /* An operand: distinct labels with strides in elements. */
 typedef struct einsum_view {
@@ -137,8 +135,7 @@ static size_t stride_of(const einsum_view *v, int label)
     return 0;
 }
 
-/* ---- packing
- * ----------------------------------------------------------------------- */
+/* ---- packing ------------------------------------------------------------ */
 
 typedef struct einsum_loop {
     size_t n, stride;
@@ -247,9 +244,8 @@ static bool pack_is_free(const einsum_pack *p)
     return true;
 }
 
-/* ---- scratch
- * --------------------------------------------------------------------------
- * The same code runs to measure (memory is NULL) and to compute. */
+/* ---- scratch ------------------------------------------------------------ */
+/* The same code runs to measure (memory is NULL) and to compute. */
 
 static void *einsum_take(einsum_run *r, size_t count)
 {
@@ -289,8 +285,7 @@ static const void *einsum_packed(einsum_run *r, const einsum_view *v,
     return p.out;
 }
 
-/* ---- matrix products
- * --------------------------------------------------------------- */
+/* ---- matrix products ---------------------------------------------------- */
 
 typedef struct einsum_product {
     einsum_sizes s;
@@ -413,8 +408,7 @@ static void einsum_all(einsum_run *r, sb_tensor *y)
         sb_convert(r->as, p.out, y->dtype, y->data, p.count);
 }
 
-/* ---- the operator
- * ----------------------------------------------------------------------- */
+/* ---- the operator ------------------------------------------------------- */
 
 static sb_status einsum_start(sb_kernel *k, sb_einsum_terms *terms,
                               einsum_run *run)

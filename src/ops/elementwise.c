@@ -36,8 +36,7 @@ typedef struct ew_walk {
     bool all_one; /* every input is broadcast along the innermost dimension */
 } ew_walk;
 
-/* ---- collapsing ------------------------------------------------------------
- */
+/* ---- collapsing --------------------------------------------------------- */
 
 /* Strides of `t` seen with the dimensions of `out`; false if it does not
  * broadcast to them. */
@@ -108,8 +107,7 @@ static bool collapse(const sb_ew_call *call, ew_walk *w)
     return true;
 }
 
-/* ---- one strip --------------------------------------------------------------
- */
+/* ---- one strip ---------------------------------------------------------- */
 
 /* Fills y[1..n) with copies of y[0]. */
 static void repeat(char *y, size_t size, size_t n)
@@ -182,8 +180,7 @@ static void run_strips(void *arg, size_t begin, size_t end)
     }
 }
 
-/* ---- entry points -----------------------------------------------------------
- */
+/* ---- entry points ------------------------------------------------------- */
 
 static sb_status ew_sizes(const sb_kernel *k, const sb_ew_call *call,
                           ew_walk *w)

@@ -70,8 +70,7 @@ sb_status sb_ew_run(const sb_kernel *k, const sb_ew_call *call);
 /* Infers IsNaN and the like: the shape of input 0, with dtype bool. */
 sb_status sb_infer_predicate(sb_infer *in);
 
-/* ---- arithmetic that wraps instead of being undefined ---------------------
- */
+/* ---- arithmetic that wraps instead of being undefined ------------------- */
 static inline int64_t sb_wrap_add(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);
@@ -110,37 +109,39 @@ static inline int64_t sb_wrap_mul(int64_t a, int64_t b)
 #define SB_STRIP1(name, T, R, expr) SB_STRIP1_SETUP(name, T, R, (void)0, expr)
 
 /* y = expr of a and b.  The engine never passes two single elements. */
-#define SB_STRIP2(name, T, R, expr)            \
-    SB_HOT static void name(const sb_strip *s) \
-    {                                          \
-        const T *pa = s->x[0], *pb = s->x[1];  \
-        R *py = s->y;                          \
-        const size_t n = s->n;                 \
-        if (s->one[0]) {                       \
-            const T a = pa[0];                 \
-            SB_SIMD                            \
-            for (size_t i = 0; i < n; i++) {   \
-                const T b = pb[i];             \
-                py[i] = (R)(expr);             \
-            }                                  \
-        } else if (s->one[1]) {                \
-            const T b = pb[0];                 \
-            SB_SIMD                            \
-            for (size_t i = 0; i < n; i++) {   \
-                const T a = pa[i];             \
-                py[i] = (R)(expr);             \
-            }                                  \
-        } else {                               \
-            SB_SIMD                            \
-            for (size_t i = 0; i < n; i++) {   \
-                const T a = pa[i], b = pb[i];  \
-                py[i] = (R)(expr);             \
-            }                                  \
-        }                                      \
+#define SB_STRIP2_SETUP(name, T, R, setup, expr) \
+    SB_HOT static void name(const sb_strip *s)   \
+    {                                            \
+        const T *pa = s->x[0], *pb = s->x[1];    \
+        R *py = s->y;                            \
+        const size_t n = s->n;                   \
+        setup;                                   \
+        if (s->one[0]) {                         \
+            const T a = pa[0];                   \
+            SB_SIMD                              \
+            for (size_t i = 0; i < n; i++) {     \
+                const T b = pb[i];               \
+                py[i] = (R)(expr);               \
+            }                                    \
+        } else if (s->one[1]) {                  \
+            const T b = pb[0];                   \
+            SB_SIMD                              \
+            for (size_t i = 0; i < n; i++) {     \
+                const T a = pa[i];               \
+                py[i] = (R)(expr);               \
+            }                                    \
+        } else {                                 \
+            SB_SIMD                              \
+            for (size_t i = 0; i < n; i++) {     \
+                const T a = pa[i], b = pb[i];    \
+                py[i] = (R)(expr);               \
+            }                                    \
+        }                                        \
     }
 
-/* ---- rows ------------------------------------------------------------------
- */
+#define SB_STRIP2(name, T, R, expr) SB_STRIP2_SETUP(name, T, R, (void)0, expr)
+
+/* ---- rows --------------------------------------------------------------- */
 #define SB_EW_UNARY(name_, since_, def_)                          \
     {                                                             \
         .name = name_, .since = since_, .in_min = 1, .in_max = 1, \

@@ -118,8 +118,7 @@ static sb_status bias_infer(sb_infer *in)
     return sb_infer_same(in);
 }
 
-/* ---- QuickGelu --------------------------------------------------------------
- */
+/* ---- QuickGelu ---------------------------------------------------------- */
 
 typedef struct {
     float alpha;
@@ -135,8 +134,7 @@ SB_STRIP1_SETUP(quick_gelu_f32, float, float,
                 x / (1.0f + expf(-alpha * x)))
 static const sb_ew_def quick_gelu = {.f32 = quick_gelu_f32};
 
-/* ---- rows ------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------- */
 
 const sb_op_def sb_op_gelu = {
     .name = "Gelu",

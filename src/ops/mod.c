@@ -32,7 +32,9 @@ static inline double mod_real(double a, double b)
 {
     double r = fmod(a, b);
 
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    if (r == 0)
+        return copysign(r, b);
+    return (r < 0) != (b < 0) ? r + b : r;
 }
 
 SB_STRIP2(mod_f32, float, float, mod_real((double)a, (double)b))

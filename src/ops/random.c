@@ -46,8 +46,7 @@ static const sb_attr_def draw_table[] = {
     {0},
 };
 
-/* ---- numbers
- * ---------------------------------------------------------------------- */
+/* ---- numbers ------------------------------------------------------------ */
 
 /* SplitMix64: a counter, well mixed. */
 static uint64_t mix(uint64_t x)
@@ -146,8 +145,7 @@ static sb_status multinomial_forward(sb_kernel *k)
     return SB_OK;
 }
 
-/* ---- types and shapes
- * ---------------------------------------------------------------- */
+/* ---- types and shapes --------------------------------------------------- */
 
 static sb_status random_dtype(const sb_infer *in, sb_dtype dflt, sb_dtype *out)
 {
@@ -224,8 +222,7 @@ static sb_status random_prepare(sb_kernel *k)
     return SB_OK;
 }
 
-/* ---- rows ------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------- */
 
 #define RANDOM(name_, since_, n_in, table_, infer_, forward_)                 \
     {                                                                         \

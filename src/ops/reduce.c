@@ -39,8 +39,7 @@ typedef struct reduce_walk {
     int64_t count; /* elements per output */
 } reduce_walk;
 
-/* ---- axes
- * --------------------------------------------------------------------- */
+/* ---- axes --------------------------------------------------------------- */
 
 /* Bit d of `mask` is set if dimension d is reduced; false if an axis is
  * outside. */
@@ -60,8 +59,7 @@ static bool axes_mask(const int64_t *axes, int64_t n, int rank, bool noop,
     return true;
 }
 
-/* ---- inference
- * ------------------------------------------------------------------ */
+/* ---- inference ---------------------------------------------------------- */
 
 /* Folds the elements of a shape vector: Shape -> ReduceProd counts elements. */
 static void reduce_content(sb_infer *in, const sb_reduce_def *def)
@@ -122,8 +120,7 @@ sb_status sb_reduce_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- types
- * ------------------------------------------------------------------------ */
+/* ---- types -------------------------------------------------------------- */
 
 /* The functions for elements of `dtype`, and the type they read. */
 static const sb_reduce_fns *reduce_pick(const sb_reduce_def *def,
@@ -156,8 +153,7 @@ sb_status sb_reduce_prepare(sb_kernel *k)
     return SB_OK;
 }
 
-/* ---- the walk
- * --------------------------------------------------------------------- */
+/* ---- the walk ----------------------------------------------------------- */
 
 /* Offset in the input of index `i` counted over `groups`, innermost first. */
 static size_t group_offset(const reduce_group *groups, int n, size_t i)
@@ -269,8 +265,7 @@ static void reduce_blocks(void *arg, size_t begin, size_t end)
     }
 }
 
-/* ---- nothing to fold
- * ---------------------------------------------------------------- */
+/* ---- nothing to fold ---------------------------------------------------- */
 
 /* The least (sign < 0) or largest value of a type, into 8 bytes. */
 static void type_limit(sb_dtype dtype, int sign, void *out)

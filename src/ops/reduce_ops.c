@@ -86,8 +86,8 @@ FOLD(min_u64, uint64_t, uint64_t, u, UINT64_MAX, x, a < b ? a : b)
 FOLD(l1_i64, int64_t, uint64_t, u, 0, x < 0 ? 0 - BITS : BITS, a + b)
 FOLD(square_i64, int64_t, uint64_t, u, 0, BITS *BITS, a + b)
 
-/* ---- LogSumExp
- * ------------------------------------------------------------------ The cells
+/* ---- LogSumExp ---------------------------------------------------------- */
+/* The cells
  * hold m, the largest so far, and s with sum = e^m * s, so nothing overflows.
  * An infinite or NaN m decides the result alone. */
 
@@ -130,8 +130,7 @@ static sb_cell lse_finish(sb_cell m, sb_cell s, int64_t count)
     return (sb_cell){isinf(m.f) ? m.f : m.f + log(s.f)};
 }
 
-/* ---- finishing
- * ------------------------------------------------------------------- */
+/* ---- finishing ---------------------------------------------------------- */
 
 static sb_cell mean_finish(sb_cell acc, sb_cell acc2, int64_t count)
 {
@@ -165,8 +164,7 @@ static sb_cell log_finish(sb_cell acc, sb_cell acc2, int64_t count)
     return (sb_cell){log(acc.f)};
 }
 
-/* ---- tables
- * ------------------------------------------------------------------------ */
+/* ---- tables ------------------------------------------------------------- */
 
 #define INF (double)INFINITY
 
@@ -218,8 +216,7 @@ static const sb_reduce_def l2_def = {TABLE(l2_fns)};
 static const sb_reduce_def log_sum_def = {TABLE(log_sum_fns)};
 static const sb_reduce_def lse_def = {TABLE(lse_fns)};
 
-/* ---- rows ------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------- */
 
 #define REDUCE(name_, since_, def_)                                        \
     {                                                                      \

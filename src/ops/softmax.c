@@ -29,8 +29,7 @@ typedef struct softmax_job {
     const struct softmax_family *family;
 } softmax_job;
 
-/* ---- one block of columns
- * ---------------------------------------------------- */
+/* ---- one block of columns ----------------------------------------------- */
 
 /* max[j] over the axis of `width` columns; NaN wins. */
 static void block_max(const softmax_job *job, const float *x, size_t width,
@@ -111,8 +110,8 @@ static void hardmax_block(const softmax_job *job, const float *x, float *y,
     }
 }
 
-/* ---- one contiguous row
- * -------------------------------------------------------- Sums run in 8 lanes,
+/* ---- one contiguous row ------------------------------------------------- */
+/* Sums run in 8 lanes,
  * for speed and because long sums of floats are more exact that way. */
 enum { LANES = 8 };
 
@@ -174,8 +173,7 @@ static void log_softmax_row(const float *x, float *y, size_t n)
         y[i] = x[i] - max - shift;
 }
 
-/* ---- the three operators
- * --------------------------------------------------------- */
+/* ---- the three operators ------------------------------------------------ */
 
 typedef struct softmax_family {
     void (*block)(const softmax_job *job, const float *x, float *y,

@@ -37,8 +37,7 @@ typedef struct top_job {
     bool largest;
 } top_job;
 
-/* ---- keys
- * ------------------------------------------------------------------------ */
+/* ---- keys --------------------------------------------------------------- */
 
 /* Unsigned order of the result is the order of doubles; NaN is largest. */
 static uint64_t key_of_f64(double v)
@@ -70,8 +69,7 @@ static uint64_t key_at(const top_job *job, size_t at)
     return job->largest ? key : ~key;
 }
 
-/* ---- the heap
- * -------------------------------------------------------------------- */
+/* ---- the heap ----------------------------------------------------------- */
 
 static bool worse(const top_entry *a, const top_entry *b)
 {
@@ -151,8 +149,7 @@ static void top_parts(void *arg, size_t begin, size_t end)
     }
 }
 
-/* ---- the operator
- * ------------------------------------------------------------------ */
+/* ---- the operator ------------------------------------------------------- */
 
 static sb_status top_k_infer(sb_infer *in)
 {

@@ -65,8 +65,7 @@ static const sb_ew_def bitwise_not_def = {.i64 = bitwise_not_i64,
 SB_STRIP1(not_b8, uint8_t, uint8_t, x == 0)
 static const sb_ew_def not_def = {.b8 = not_b8};
 
-/* ---- predicates ------------------------------------------------------------
- */
+/* ---- predicates --------------------------------------------------------- */
 
 SB_STRIP1(is_nan_f32, float, uint8_t, x != x)
 SB_STRIP1(is_nan_f64, double, uint8_t, x != x)
@@ -94,8 +93,7 @@ SB_STRIP1_SETUP(is_inf_f64, double, uint8_t, IS_INF_SETUP,
 static const sb_ew_def is_inf_def = {
     .f32 = is_inf_f32, .f64 = is_inf_f64, .predicate = true};
 
-/* ---- rows ------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------- */
 /* clang-format off */
 const sb_op_def sb_op_abs = SB_EW_UNARY("Abs", 6, &abs_def);
 const sb_op_def sb_op_acos = SB_EW_UNARY("Acos", 7, &acos_def);

@@ -78,8 +78,7 @@ static sb_status mean_forward(sb_kernel *k)
     return variadic_step(k, &scale_def, k->out[0], NULL);
 }
 
-/* ---- shapes
- * ------------------------------------------------------------------ */
+/* ---- shapes ------------------------------------------------------------- */
 
 static sb_dim dim_max(sb_dim a, sb_dim b)
 {
@@ -115,8 +114,7 @@ static sb_status min_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- rows ------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------- */
 
 #define VARIADIC(name_, since_, def_, infer_, forward_)                      \
     {                                                                        \

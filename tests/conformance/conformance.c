@@ -182,6 +182,13 @@ typedef struct {
     size_t n_in, n_want;
 } data_set;
 
+/* Files made before NumPy had a bfloat16 store it as the bits, uint16. */
+static void fix_bfloat16(sb_tensor *t, const sb_value *value)
+{
+    if (t->dtype == SB_DTYPE_U16 && value->type.dtype == SB_DTYPE_BF16)
+        t->dtype = SB_DTYPE_BF16;
+}
+
 static sb_status run_set(sb_ctx *ctx, const sb_graph *g, sb_exec *exec,
                          data_set *set, verdict *v)
 {
@@ -200,14 +207,18 @@ static sb_status run_set(sb_ctx *ctx, const sb_graph *g, sb_exec *exec,
         else
             return sb_fail(ctx, SB_BAD_DATA, "no data for input '%s'",
                            value->name);
+        if (!value->is_constant)
+            fix_bfloat16(&set->in[fed - 1], value);
     }
     if (set->n_want > g->n_outputs)
         return sb_fail(ctx, SB_BAD_MODEL, "%zu outputs, want %zu", g->n_outputs,
                        set->n_want);
     SB_TRY(sb_exec_run(exec, inputs, NULL, outputs));
-    for (size_t i = 0; i < set->n_want && !v->message[0]; i++)
+    for (size_t i = 0; i < set->n_want && !v->message[0]; i++) {
+        fix_bfloat16(&set->want[i], sb_graph_value(g, g->outputs[i]));
         if (!same_tensor(outputs[i], &set->want[i], (int)i, v))
             break;
+    }
     return SB_OK;
 }
 

@@ -8,8 +8,7 @@
 
 enum { LETTERS = 128 };
 
-/* ---- the definition, for explicit equations without ellipsis ---------------
- */
+/* ---- the definition, for explicit equations without ellipsis ------------ */
 
 static int64_t offset(const sb_tensor *t, const char *letters,
                       const int64_t index[LETTERS])

@@ -20,8 +20,7 @@ static uint32_t rng(uint32_t n)
     return (uint32_t)(rng_state >> 33) % n;
 }
 
-/* ---- the naive reference ---------------------------------------------------
- */
+/* ---- the naive reference ------------------------------------------------ */
 
 /* Offset of the element of `t` that belongs to element `i` of `out`. */
 static int64_t broadcast_index(const sb_tensor *out, int64_t i,
@@ -64,8 +63,7 @@ static double ref_binary(char op, double a, double b, bool real)
     }
 }
 
-/* ---- random shapes
- * ----------------------------------------------------------- */
+/* ---- random shapes ------------------------------------------------------ */
 
 typedef struct shape_pair {
     char a[64], b[64], a_list[64], b_list[64];
@@ -187,8 +185,7 @@ static void test_where_random(void **state)
     }
 }
 
-/* ---- edges
- * --------------------------------------------------------------------- */
+/* ---- edges -------------------------------------------------------------- */
 
 static void test_integer_division_never_traps(void **state)
 {
@@ -273,8 +270,7 @@ static void test_threads_change_nothing(void **state)
     assert_memory_equal(one->data, four->data, sb_tensor_bytes(one));
 }
 
-/* ---- symbolic contents
- * ----------------------------------------------------------- */
+/* ---- symbolic contents -------------------------------------------------- */
 
 /* Shape arithmetic reaches the shape of y. */
 static void check_inferred(const char *text, int rank, sb_dim first)

@@ -9,8 +9,7 @@
 
 enum { SWEEP = 2001 };
 
-/* ---- formulas
- * ----------------------------------------------------------------- */
+/* ---- formulas ----------------------------------------------------------- */
 
 static double f_neg(double x)
 {
@@ -173,8 +172,7 @@ static void test_sweeps(void **state)
     }
 }
 
-/* ---- the ends of the number line
- * --------------------------------------------------- */
+/* ---- the ends of the number line ---------------------------------------- */
 
 static void test_extremes(void **state)
 {
@@ -287,9 +285,7 @@ static void test_pow(void **state)
                   test_f32("3", 9, 0, 2.25), 0);
 }
 
-/* ---- casts
- * ----------------------------------------------------------------------------
- */
+/* ---- casts -------------------------------------------------------------- */
 
 static void check_cast(const char *what, sb_dtype from, sb_dtype to,
                        const double *v, const double *want)

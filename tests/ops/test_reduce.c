@@ -17,8 +17,7 @@ static uint32_t rng(uint32_t n)
     return (uint32_t)(rng_state >> 33) % n;
 }
 
-/* ---- the naive reference
- * --------------------------------------------------------- */
+/* ---- the naive reference ------------------------------------------------ */
 
 typedef struct tally {
     double sum, abs, square, prod, max, min, exps;
@@ -145,9 +144,7 @@ static void test_random_axes(void **state)
         check(ops[rng(SB_COUNT(ops))], types[rng(SB_COUNT(types))]);
 }
 
-/* ---- edges
- * ---------------------------------------------------------------------------
- */
+/* ---- edges -------------------------------------------------------------- */
 
 static void test_nothing_to_reduce(void **state)
 {
