@@ -9,7 +9,7 @@ COMMAND = $(BUILD)/sparsebit
 
 ## all      build the command at build/sparsebit and the library (the default)
 all: $(BUILD)/build.ninja
-	@cmake --build $(BUILD) -j $(JOBS) --target sparsebit_command sparsebit manual
+	@cmake --build $(BUILD) -j $(JOBS) --target sparsebit_command sparsebit_shared manual
 
 $(BUILD)/build.ninja: CMakeLists.txt
 	@BUILD=$(BUILD) tools/deps build

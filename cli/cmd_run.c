@@ -94,6 +94,8 @@ static range range_of(const sb_tensor *t)
         r.max = fmax(r.max, x);
         r.mean += x / (double)n;
     }
+    r.min += 0.0; /* no minus before a zero */
+    r.max += 0.0;
     return r;
 }
 
@@ -181,14 +183,22 @@ static bool taken(const folder *f, const char *file)
     return false;
 }
 
-/* A file name for a value, unique in the folder; owned by it. */
-static const char *file_name(folder *f, const char *value)
+/* The file name that belongs to a value; free() it. */
+static char *plain_name(const char *value)
 {
     char *file = cli_printf("%.180s.npy", value);
 
     for (char *p = file; *p; p++)
         if (*p == '/' || (unsigned char)*p < 0x20 || (p == file && *p == '.'))
             *p = '_';
+    return file;
+}
+
+/* The same made unique in the folder, which owns it. */
+static const char *file_name(folder *f, const char *value)
+{
+    char *file = plain_name(value);
+
     for (unsigned k = 2; taken(f, file); k++) {
         char *next =
             cli_printf("%.*s.%u.npy", (int)(strlen(file) - 4), file, k);
@@ -276,7 +286,7 @@ static int write_outputs(cli_env *env, const run_args *args, folder *f,
     /* A dump holds the outputs already, under the same names. */
     for (size_t i = 0; i < n && args->out_dir; i++) {
         const char *name = sb_model_output(model, i).name, *file;
-        char *plain = cli_printf("%.180s.npy", name);
+        char *plain = plain_name(name);
         bool dumped = args->dump_all && taken(f, plain);
 
         free(plain);

@@ -1,0 +1,6 @@
+# list: a few rows that must be there, and wrong names.
+$sparsebit list ops | grep -E '^(Conv|Relu|com.microsoft::Gelu) ' | sed 's/  */ /g'
+$sparsebit list passes | grep -c .  | sed 's/^[0-9][0-9]$/enough/'
+$sparsebit list passes --json | grep -c '"name"' | sed 's/^[0-9][0-9]$/enough/'
+code $sparsebit list observers
+code $sparsebit list

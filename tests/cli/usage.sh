@@ -1,0 +1,15 @@
+# Wrong usage: one line with a hint, exit code 2.
+code $sparsebit inof $models/tiny.onnx
+code $sparsebit zzzzzzzz
+code $sparsebit info
+code $sparsebit info $models/tiny.onnx more
+code $sparsebit info --jsno $models/tiny.onnx
+code $sparsebit info --xyzzyplugh $models/tiny.onnx
+code $sparsebit info -x $models/tiny.onnx
+code $sparsebit info --json=yes $models/tiny.onnx
+code $sparsebit run $models/tiny.onnx --input
+code $sparsebit run $models/tiny.onnx --threads many
+code $sparsebit run $models/tiny.onnx --threads -1
+code $sparsebit run $models/tiny.onnx --seed 99999999999999999999
+$sparsebit >out 2>err
+echo "exit code $?, $(grep -c . err) error lines, $(head -n 1 out)"
