@@ -147,7 +147,7 @@ static sb_status write_type(save_scope *scope, const sb_value *v,
     SB_TRY(NEW(s, Pb__Type, pb__type__init, type));
     SB_TRY(NEW(s, Pb__TensorType, pb__tensor_type__init, type->tensor_type));
     type->tensor_type->has_elem_type = 1;
-    type->tensor_type->elem_type = v->type.dtype;
+    type->tensor_type->elem_type = (int32_t)v->type.dtype;
     if (v->type.shape.rank >= 0)
         SB_TRY(write_shape(scope, &v->type.shape, &type->tensor_type->shape));
     *out = type;
@@ -319,7 +319,7 @@ static sb_status write_attr(const save_scope *scope, const sb_node *node,
     out->name = sb_onnx_text(a->name);
     out->doc_string = sb_onnx_text(a->doc);
     out->has_type = 1;
-    out->type = a->type;
+    out->type = (int32_t)a->type;
     switch (a->type) {
     case SB_ATTR_FLOAT:
         out->has_f = 1;

@@ -87,7 +87,7 @@ sb_status sb_onnx_write_tensor(sb_onnx_saver *s, const char *name,
         return SB_NO_MEMORY;
     to->n_dims = (size_t)t->rank;
     to->has_data_type = 1;
-    to->data_type = t->dtype;
+    to->data_type = (int32_t)t->dtype;
     to->name = sb_onnx_text(name);
     *out = to;
     if (t->dtype == SB_DTYPE_STRING)
