@@ -1,13 +1,28 @@
 /* sb_session: the executor behind checks of what the caller hands in. */
 #include "api/model.h"
 #include "exec/exec.h"
+#include "passes/pass.h"
 
 struct sb_session {
     sb_ctx *ctx;
     const sb_model *model;
+    sb_graph *lowered; /* what really runs; NULL if the model itself does */
     sb_exec *exec;
     const sb_tensor **inputs; /* one a graph input, defaults included */
 };
+
+/* A copy of the graph, simplified and fused for running.  The weights are
+ * shared.  A caller who wants to see every value gets the graph as it is. */
+static sb_status lower(sb_session *s)
+{
+    sb_pass_result *results = NULL;
+    size_t n = 0;
+
+    SB_TRY(sb_graph_clone(s->model->graph, &s->lowered));
+    SB_TRY(sb_passes_run(s->lowered, "lower", NULL, &results, &n));
+    sb_free(s->ctx, results);
+    return SB_OK;
+}
 
 sb_status sb_session_create(sb_ctx *ctx, const sb_model *model,
                             const sb_session_options *opt, sb_session **out)
@@ -24,9 +39,12 @@ sb_status sb_session_create(sb_ctx *ctx, const sb_model *model,
     s->ctx = ctx;
     s->model = model;
     s->inputs = sb_alloc(ctx, model->graph->n_inputs, sizeof *s->inputs);
-    sb_status status =
-        s->inputs ? sb_exec_create(ctx, model->graph, &exec_opt, &s->exec)
-                  : SB_NO_MEMORY;
+    sb_status status = s->inputs ? SB_OK : SB_NO_MEMORY;
+    if (status == SB_OK && !exec_opt.dump)
+        status = lower(s);
+    if (status == SB_OK)
+        status = sb_exec_create(ctx, s->lowered ? s->lowered : model->graph,
+                                &exec_opt, &s->exec);
     if (status == SB_OK)
         *out = s;
     else
@@ -39,6 +57,7 @@ void sb_session_free(sb_session *s)
     if (!s)
         return;
     sb_exec_free(s->exec);
+    sb_graph_free(s->lowered);
     sb_free(s->ctx, s->inputs);
     sb_free(s->ctx, s);
 }

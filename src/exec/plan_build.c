@@ -211,26 +211,33 @@ static sb_status make_outputs(builder *b, const sb_node *node, step *st,
     return SB_OK;
 }
 
-static bool only_this_input(const step *st, const slot *root)
+/* No other input lies in the same memory.  The very same value twice is fine
+ * where elements meet one to one, but not as a convolution's input. */
+static bool only_this_input(const step *st, const slot *x)
 {
-    uint32_t n = st->k.node->n_in + st->k.node->n_implicit;
+    bool one_to_one = st->k.op->flags & SB_OP_ELEMENTWISE;
+    uint32_t n = st->k.node->n_in + st->k.node->n_implicit, seen = 0;
 
-    for (uint32_t i = 1; i < n; i++)
-        if (st->in[i] && st->in[i] != st->in[0] && st->in[i]->root == root)
+    for (uint32_t i = 0; i < n; i++) {
+        if (!st->in[i] || st->in[i]->root != x->root)
+            continue;
+        if (st->in[i] != x || (seen++ && !one_to_one))
             return false;
+    }
     return true;
 }
 
-/* Lets output 0 lie where input 0 lies: a view always, a result in place when
+/* Lets output 0 lie where an input lies: a view always, a result in place when
  * nobody reads the input any more. */
 static void share_memory(builder *b, step *st)
 {
     uint32_t flags = st->k.op->flags;
-    slot *x = st->in[0], *y = st->out[0];
+    uint32_t from = flags & SB_OP_INPLACE_SUM ? 3 : 0;
+    slot *x = from < st->k.n_in ? st->in[from] : NULL, *y = st->out[0];
 
-    if (!(flags & (SB_OP_VIEW | SB_OP_INPLACE)) || !x || !y || st->dynamic ||
-        x->kind == SLOT_DYNAMIC || step_converts(st->k.op, x->t.dtype) ||
-        x->t.layout != y->t.layout ||
+    if (!(flags & (SB_OP_VIEW | SB_OP_INPLACE | SB_OP_INPLACE_SUM)) || !x ||
+        !y || st->dynamic || x->kind == SLOT_DYNAMIC ||
+        step_converts(st->k.op, x->t.dtype) || x->t.layout != y->t.layout ||
         sb_tensor_bytes(&x->t) != sb_tensor_bytes(&y->t))
         return;
     slot *root = x->root;
@@ -240,7 +247,7 @@ static void share_memory(builder *b, step *st)
         if (root->kind == SLOT_STATIC && root->last < y->last)
             root->last = y->last;
     } else if (root->kind == SLOT_STATIC && root->last == b->position &&
-               only_this_input(st, root)) {
+               only_this_input(st, x)) {
         y->root = root;
         root->last = y->last;
         if (x->other) /* overwritten: nobody may take it for the value */

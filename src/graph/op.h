@@ -13,6 +13,9 @@ typedef struct sb_op_def sb_op_def;
 /* The opset that every node of the main domain is written in after load. */
 enum { SB_CANONICAL_OPSET = 25 };
 
+/* The domain of operators that exist only inside an executor's graph. */
+#define SB_FUSED_DOMAIN "sparsebit"
+
 /* ---- attributes ---------------------------------------------------------
  * The framework reads a node's attributes into a struct by this table before
  * any of the operator's functions is called, and refuses wrong types. */
@@ -97,7 +100,7 @@ struct sb_kernel {
     const sb_op_def *op;
     const void *attrs;
     uint32_t n_in, n_out;
-    sb_tensor *const *in; /* NULL where absent; implicit inputs follow n_in */
+    sb_tensor *const *in;  /* NULL where absent; implicit inputs follow n_in */
     sb_tensor *const *out; /* NULL where nobody asks for the output */
     void *state;
     /* Set by prepare(): bit i says that constant input i was packed into
@@ -130,6 +133,8 @@ enum {
     SB_OP_DATA_SHAPE = 1 << 5,
     /* Reads only the shape of input 0, never its elements (Shape, Size). */
     SB_OP_SHAPE_ONLY = 1 << 6,
+    /* Output 0 may be written over input 3, an addend of the same size. */
+    SB_OP_INPLACE_SUM = 1 << 8,
     SB_OP_COMMUTES = 1 << 7, /* inputs 0 and 1 may change places */
 };
 
@@ -141,7 +146,7 @@ struct sb_op_def {
     /* Lowest opset in which a node written as we write it means what we mean;
      * additions of element types do not count. */
     int since;
-    uint8_t in_min, in_max;   /* SB_ARITY_ANY: no limit */
+    uint8_t in_min, in_max; /* SB_ARITY_ANY: no limit */
     uint8_t out_min, out_max;
     uint32_t flags;
     size_t attrs_size; /* 0: no attributes are read */

@@ -39,35 +39,49 @@ static sb_status conv_check(const sb_infer *in, const sb_shape *x,
     return SB_OK;
 }
 
-static sb_status conv_infer(sb_infer *in)
+sb_status sb_conv_infer(sb_infer *in, const sb_window_attrs *a, int64_t group)
 {
-    const conv_attrs *a = in->attrs;
     const sb_shape *x = &in->in[0]->type.shape;
     const sb_shape *w = &in->in[1]->type.shape;
     const sb_fact *b = sb_infer_in(in, 2);
     sb_window_who who = sb_window_who_infer(in);
     sb_window win;
 
-    SB_TRY(sb_window_set(&who, &a->window, x, w, &win));
-    SB_TRY(conv_check(in, x, w, b ? &b->type.shape : NULL, a->group));
+    SB_TRY(sb_window_set(&who, a, x, w, &win));
+    SB_TRY(conv_check(in, x, w, b ? &b->type.shape : NULL, group));
     sb_window_infer_out(in, 0, in->in[0]->type.dtype, &win,
                         x->rank > 0 ? x->dim[0] : SB_DIM_UNKNOWN,
                         w->rank > 0 ? w->dim[0] : SB_DIM_UNKNOWN);
     return SB_OK;
 }
 
+sb_status sb_conv_sizes(const sb_kernel *k, const sb_window_attrs *a,
+                        int64_t group, sb_conv *out)
+{
+    sb_shape x = sb_shape_of(k->in[0]), w = sb_shape_of(k->in[1]);
+    sb_window_who who = sb_window_who_kernel(k);
+
+    *out = (sb_conv){.n_batch = x.dim[0],
+                     .in_channels = x.dim[1],
+                     .out_channels = w.dim[0],
+                     .groups = group};
+    SB_TRY(sb_window_set(&who, a, &x, &w, &out->w));
+    return sb_window_count(&who, &out->w);
+}
+
+static sb_status conv_infer(sb_infer *in)
+{
+    const conv_attrs *a = in->attrs;
+
+    return sb_conv_infer(in, &a->window, a->group);
+}
+
 static sb_status conv_prepare(sb_kernel *k)
 {
     const conv_attrs *a = k->attrs;
-    sb_shape x = sb_shape_of(k->in[0]), w = sb_shape_of(k->in[1]);
-    sb_window_who who = sb_window_who_kernel(k);
-    sb_conv conv = {.n_batch = x.dim[0],
-                    .in_channels = x.dim[1],
-                    .out_channels = w.dim[0],
-                    .groups = a->group};
+    sb_conv conv;
 
-    SB_TRY(sb_window_set(&who, &a->window, &x, &w, &conv.w));
-    SB_TRY(sb_window_count(&who, &conv.w));
+    SB_TRY(sb_conv_sizes(k, &a->window, a->group, &conv));
     return sb_conv_prepare(k, &conv, NULL, 0);
 }
 

@@ -3,6 +3,7 @@
 #define SB_OPS_CONV_ATTRS_H
 
 #include "dnn/dnn.h"
+#include "ops/post.h"
 #include "ops/window.h"
 
 /* A convolution with all sizes known, for the plain loops and for oneDNN. */
@@ -16,18 +17,26 @@ typedef struct sb_conv {
 typedef struct sb_conv_state {
     sb_conv conv;
     sb_dnn_conv *dnn;
-    bool by_plain;     /* only plain order works: reorder around it */
-    size_t at_x, at_y; /* plain copies in the scratch memory */
+    sb_posts posts;
+    bool by_plain;           /* only plain order works: reorder around it */
+    size_t at_x, at_y, at_z; /* plain copies in the scratch memory */
 } sb_conv_state;
 
 /* Channels last for what oneDNN computes well with weights packed ahead. */
 void sb_conv_layout(const sb_kernel *k, sb_layout *in, sb_layout *out);
 
+/* Inference and sizes of Conv and its fused forms. */
+SB_MUST_USE sb_status sb_conv_infer(sb_infer *in, const sb_window_attrs *a,
+                                    int64_t group);
+SB_MUST_USE sb_status sb_conv_sizes(const sb_kernel *k,
+                                    const sb_window_attrs *a, int64_t group,
+                                    sb_conv *out);
+
 /* Makes k->state and k->scratch_size for a convolution whose inputs are x,
  * weights, bias (absent: NULL), with activations fused behind. */
 SB_MUST_USE sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
                                       const sb_dnn_post *posts, size_t n_posts);
-/* Runs it: inputs 0, 1 and 2 to output 0. */
+/* Runs it: inputs 0, 1 and 2 to output 0; input 3, if there, is the addend. */
 SB_MUST_USE sb_status sb_conv_forward(sb_kernel *k);
 void sb_conv_release(sb_kernel *k);
 

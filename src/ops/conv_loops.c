@@ -5,6 +5,9 @@
  * pads), so clarity comes before speed; it is threaded all the same. */
 #include "ops/conv_attrs.h"
 
+#include <assert.h>
+#include <string.h>
+
 #include "base/threads.h"
 
 typedef struct loops_job {
@@ -166,23 +169,32 @@ static sb_dnn_layout dnn_layout(const sb_tensor *t)
     return t->layout == SB_LAYOUT_CHANNELS_LAST ? t->dims[1] : SB_DNN_PLAIN;
 }
 
-/* oneDNN has no kernel for these layouts: plain copies in scratch memory. */
+/* oneDNN has no kernel for these layouts (or for the problem: no `desc`): plain
+ * copies in scratch memory. */
 static sb_status conv_around(sb_kernel *k, sb_conv_state *s,
                              sb_dnn_conv_desc *desc)
 {
-    desc->src_layout = desc->dst_layout = SB_DNN_PLAIN;
-    sb_status status = sb_dnn_conv_create(k->ctx, desc, &s->dnn);
-    if (status == SB_UNSUPPORTED)
-        status = SB_OK;
+    sb_status status = SB_OK;
+
+    if (desc) {
+        desc->src_layout = desc->dst_layout = SB_DNN_PLAIN;
+        status = sb_dnn_conv_create(k->ctx, desc, &s->dnn);
+        if (status == SB_UNSUPPORTED)
+            status = SB_OK;
+    }
+    /* Loops with an addend go around too: it may lie where they write. */
+    bool addend = sb_kernel_in(k, 3) && !s->dnn;
     if (k->in[0]->layout == SB_LAYOUT_PLAIN &&
-        k->out[0]->layout == SB_LAYOUT_PLAIN)
+        k->out[0]->layout == SB_LAYOUT_PLAIN && !addend)
         return status;
     s->by_plain = true;
     s->at_x = s->dnn ? sb_dnn_conv_scratch(s->dnn) : 0;
     s->at_x = (s->at_x + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
     s->at_y = s->at_x + sb_tensor_bytes(k->in[0]);
     s->at_y = (s->at_y + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
-    k->scratch_size = s->at_y + sb_tensor_bytes(k->out[0]);
+    s->at_z = s->at_y + sb_tensor_bytes(k->out[0]);
+    s->at_z = (s->at_z + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
+    k->scratch_size = s->at_z + sb_tensor_bytes(k->out[0]);
     return status;
 }
 
@@ -195,11 +207,14 @@ sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
         return SB_NO_MEMORY;
     s->conv = *conv;
     k->state = s;
+    s->posts.n = n_posts;
+    for (size_t i = 0; i < n_posts; i++)
+        s->posts.post[i] = posts[i];
     bool empty = conv->n_batch == 0 || conv->in_channels == 0 ||
                  conv->out_channels == 0 || conv->w.out_count == 0 ||
                  conv->w.in_count == 0;
     if (empty || conv->w.n > SB_DNN_MAX_SPATIAL)
-        return SB_OK;
+        return conv_around(k, s, NULL);
     sb_dnn_conv_desc desc = conv_desc(k, conv);
     desc.src_layout = dnn_layout(k->in[0]);
     desc.dst_layout = dnn_layout(k->out[0]);
@@ -216,30 +231,47 @@ sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
     return status;
 }
 
-static sb_status conv_run(sb_kernel *k, const float *x, float *y)
+/* `z` is the addend in the order of y, or NULL; it may be y itself. */
+static sb_status conv_run(sb_kernel *k, const float *x, const float *z,
+                          float *y)
 {
     const sb_conv_state *s = k->state;
     const sb_tensor *bias = sb_kernel_in(k, 2);
     const float *b = bias ? bias->data : NULL;
+    size_t n = (size_t)sb_tensor_count(k->out[0]);
 
-    if (s->dnn)
+    if (s->dnn) {
+        if (z && z != y)
+            memcpy(y, z, n * sizeof *y);
         return sb_dnn_conv_run(s->dnn, x, k->in[1]->data, b, y, k->scratch);
+    }
+    /* The loops overwrite y, so the addend must lie elsewhere. */
+    assert(!z || z != y);
     sb_conv_loops(k->ctx, &s->conv, x, k->in[1]->data, b, y);
+    sb_posts_apply(k->ctx, &s->posts, y, z, n);
     return SB_OK;
 }
 
 sb_status sb_conv_forward(sb_kernel *k)
 {
     const sb_conv_state *s = k->state;
+    const sb_tensor *z = sb_kernel_in(k, 3);
     sb_tensor x = *k->in[0], y = *k->out[0];
 
     if (!s->by_plain)
-        return conv_run(k, x.data, y.data);
+        return conv_run(k, x.data, z ? z->data : NULL, y.data);
     x.data = (char *)k->scratch + s->at_x;
     y.data = (char *)k->scratch + s->at_y;
     x.layout = y.layout = SB_LAYOUT_PLAIN;
     sb_tensor_reorder(k->ctx, k->in[0], &x);
-    SB_TRY(conv_run(k, x.data, y.data));
+    if (z) {
+        sb_tensor plain = y;
+        plain.data = (char *)k->scratch + s->at_z;
+        sb_tensor_reorder(k->ctx, z, &plain);
+        SB_TRY(conv_run(k, x.data, plain.data, y.data));
+    } else {
+        SB_TRY(conv_run(k, x.data, NULL, y.data));
+    }
     sb_tensor_reorder(k->ctx, &y, k->out[0]);
     return SB_OK;
 }

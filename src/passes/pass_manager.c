@@ -49,9 +49,15 @@ static const char *const simplify_passes[] = {
     NULL,
 };
 
+/* What makes a graph faster to run but unreadable for other programs. */
+static const char *const lower_passes[] = {
+    "simplify", "fuse_bn", "fuse_conv", "remove_dead", NULL,
+};
+
 static const char *const no_passes[] = {NULL};
 
 static const sb_pipeline pipelines[] = {
+    {"lower", "what the executor runs: simplified and fused", lower_passes},
     {"none", "leave the graph as it is", no_passes},
     {"simplify", "fewer nodes, same function", simplify_passes},
 };

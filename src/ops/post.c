@@ -1,0 +1,102 @@
+/* Activations and sums behind another operator's work. */
+#include "ops/post.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/threads.h"
+
+/* ONNX name, kind, and the parameters if the node gives none. */
+static const struct {
+    const char *name;
+    sb_dnn_post_kind kind;
+    float alpha, beta;
+} known[] = {
+    {"Relu", SB_DNN_RELU, 0, 0},
+    {"LeakyRelu", SB_DNN_RELU, 0.01f, 0},
+    {"Clip", SB_DNN_CLIP, -INFINITY, INFINITY},
+    {"Swish", SB_DNN_SWISH, 1, 0},
+    {"Sigmoid", SB_DNN_SIGMOID, 0, 0},
+    {"Tanh", SB_DNN_TANH, 0, 0},
+    {"HardSwish", SB_DNN_HARDSWISH, 0, 0},
+};
+
+static bool find(const sb_post_attrs *a, sb_dnn_post *out)
+{
+    for (size_t i = 0; i < SB_COUNT(known); i++) {
+        if (strcmp(known[i].name, a->activation) != 0)
+            continue;
+        *out = (sb_dnn_post){known[i].kind,
+                             a->params.n > 0 ? a->params.v[0] : known[i].alpha,
+                             a->params.n > 1 ? a->params.v[1] : known[i].beta};
+        return true;
+    }
+    return false;
+}
+
+sb_status sb_posts_make(const sb_kernel *k, const sb_post_attrs *a,
+                        bool has_sum, sb_posts *out)
+{
+    const sb_dnn_post sum = {SB_DNN_SUM, 1, 0};
+    sb_dnn_post act = {0};
+    bool has_act = a->activation && a->activation[0];
+
+    *out = (sb_posts){0};
+    if (has_act && !find(a, &act))
+        return sb_kernel_fail(k, SB_UNSUPPORTED, "activation '%s' is not known",
+                              a->activation);
+    if (has_sum && !a->sum_last)
+        out->post[out->n++] = sum;
+    if (has_act)
+        out->post[out->n++] = act;
+    if (has_sum && a->sum_last)
+        out->post[out->n++] = sum;
+    return SB_OK;
+}
+
+typedef struct posts_job {
+    const sb_posts *posts;
+    float *y;
+    const float *z;
+} posts_job;
+
+static float activate(const sb_dnn_post *p, float x)
+{
+    switch (p->kind) {
+    case SB_DNN_RELU:
+        return x < 0 ? p->alpha * x : x;
+    case SB_DNN_CLIP:
+        return fminf(fmaxf(x, p->alpha), p->beta);
+    case SB_DNN_SWISH:
+        return x / (1 + expf(-p->alpha * x));
+    case SB_DNN_SIGMOID:
+        return 1 / (1 + expf(-x));
+    case SB_DNN_TANH:
+        return tanhf(x);
+    case SB_DNN_HARDSWISH:
+        return x * fminf(fmaxf(x / 6 + 0.5f, 0), 1);
+    default:
+        return x;
+    }
+}
+
+static void posts_range(void *arg, size_t begin, size_t end)
+{
+    const posts_job *job = arg;
+
+    for (size_t p = 0; p < job->posts->n; p++) {
+        const sb_dnn_post *post = &job->posts->post[p];
+        for (size_t i = begin; i < end; i++)
+            job->y[i] = post->kind == SB_DNN_SUM ? job->y[i] + job->z[i]
+                                                 : activate(post, job->y[i]);
+    }
+}
+
+void sb_posts_apply(sb_ctx *ctx, const sb_posts *posts, float *y,
+                    const float *z, size_t n)
+{
+    posts_job job = {posts, y, z};
+
+    if (posts->n)
+        sb_parallel_for(ctx, n, 8192, posts_range, &job);
+}
