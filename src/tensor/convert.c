@@ -24,7 +24,7 @@ static unsigned packed_get(const uint8_t *p, size_t i, unsigned bits)
 {
     size_t bit = i * bits;
 
-    return (p[bit / 8] >> (bit % 8)) & ((1u << bits) - 1);
+    return ((unsigned)p[bit / 8] >> (bit % 8)) & ((1u << bits) - 1);
 }
 
 static void packed_set(uint8_t *p, size_t i, unsigned bits, unsigned v)
