@@ -1,5 +1,6 @@
 /* Comparisons and logic of two inputs: Equal, Less, And, ...; and bitwise And,
  * Or, Xor, and BitShift. */
+#include "ops/content.h"
 #include "ops/elementwise.h"
 
 #include <string.h>
@@ -96,13 +97,32 @@ static sb_status bit_shift_forward(sb_kernel *k)
     return sb_ew_run(k, &call);
 }
 
+/* Exporters ask whether a dimension is -1: a symbol never is. */
+static sb_dim dim_equal(sb_dim a, sb_dim b)
+{
+    if (sb_dim_same(a, b))
+        return 1;
+    bool has_a = sb_dim_known(a), has_b = sb_dim_known(b);
+    if ((has_a && has_b) || (has_a && a < 0 && sb_dim_symbol_index(b) >= 0) ||
+        (has_b && b < 0 && sb_dim_symbol_index(a) >= 0))
+        return 0;
+    return SB_DIM_UNKNOWN;
+}
+
+static sb_status equal_infer(sb_infer *in)
+{
+    SB_TRY(sb_infer_compare(in));
+    sb_content_binary(in, dim_equal);
+    return SB_OK;
+}
+
 /* ---- rows --------------------------------------------------------------- */
 /* clang-format off */
 const sb_op_def sb_op_and = SB_EW_BINARY("And", 7, &and_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_compare);
 const sb_op_def sb_op_bitwise_and = SB_EW_BINARY("BitwiseAnd", 18, &bitwise_and_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_broadcast);
 const sb_op_def sb_op_bitwise_or = SB_EW_BINARY("BitwiseOr", 18, &bitwise_or_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_broadcast);
 const sb_op_def sb_op_bitwise_xor = SB_EW_BINARY("BitwiseXor", 18, &bitwise_xor_def, SB_OP_INPLACE | SB_OP_COMMUTES, sb_infer_broadcast);
-const sb_op_def sb_op_equal = SB_EW_BINARY("Equal", 11, &equal_def, SB_OP_COMMUTES, sb_infer_compare);
+const sb_op_def sb_op_equal = SB_EW_BINARY("Equal", 11, &equal_def, SB_OP_COMMUTES, equal_infer);
 const sb_op_def sb_op_greater = SB_EW_BINARY("Greater", 9, &greater_def, 0, sb_infer_compare);
 const sb_op_def sb_op_greater_or_equal = SB_EW_BINARY("GreaterOrEqual", 12, &greater_or_equal_def, 0, sb_infer_compare);
 const sb_op_def sb_op_less = SB_EW_BINARY("Less", 9, &less_def, 0, sb_infer_compare);

@@ -40,7 +40,8 @@ void sb_infer_set_content(sb_infer *in, uint32_t i, const sb_shape *content)
 {
     sb_type *t = &in->out[i].type;
 
-    if ((t->dtype == SB_DTYPE_I64 || t->dtype == SB_DTYPE_I32) &&
+    if ((t->dtype == SB_DTYPE_I64 || t->dtype == SB_DTYPE_I32 ||
+         t->dtype == SB_DTYPE_BOOL) &&
         t->shape.rank >= 0 && t->shape.rank <= 1)
         in->out[i].content = *content;
 }

@@ -11,7 +11,8 @@
 bool sb_fact_content(const sb_fact *f, sb_shape *out);
 /* The same for input i; false if it is absent. */
 bool sb_infer_content(const sb_infer *in, uint32_t i, sb_shape *out);
-/* Output i takes these elements, if it is an int32/int64 of rank 0 or 1. */
+/* Output i takes these elements, if it is an int32, int64 or bool of rank 0 or
+ * 1. */
 void sb_infer_set_content(sb_infer *in, uint32_t i, const sb_shape *content);
 /* Rank and dtype of the output as input 0 has them, dimensions unknown. */
 void sb_infer_set_rank(sb_infer *in, uint32_t i, int rank);

@@ -36,6 +36,11 @@ static sb_dim slice_dim(sb_dim n, sb_dim start, sb_dim end, sb_dim step)
     if (step == 1 && start == 0 &&
         (sb_dim_same(end, n) || (sb_dim_known(end) && end >= INT32_MAX)))
         return n;
+    /* x[:seq] of a table of n positions: seq, unless it is beyond the table,
+     * where such a model fails anyway. */
+    if (step == 1 && start == 0 && sb_dim_symbol_index(end) >= 0 &&
+        sb_dim_known(n))
+        return end;
     if (step == -1 && start == -1 && sb_dim_known(end) && end <= INT32_MIN)
         return n;
     return SB_DIM_UNKNOWN;
