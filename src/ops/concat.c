@@ -97,24 +97,37 @@ static sb_status concat_forward(sb_kernel *k)
     sb_tensor *y = k->out[0];
     int axis = sb_axis_norm(a->axis, y->rank);
     size_t elem = sb_dtype_size(y->dtype);
-    int64_t outer = sb_dims_product(y->dims, 0, axis);
-    int64_t row = sb_dims_product(y->dims, axis, y->rank);
+    int64_t stride[SB_MAX_RANK];
     char *dst = y->data;
 
+    sb_tensor_strides(y, stride);
     for (uint32_t i = 0; i < k->n_in; i++) {
         const sb_tensor *x = k->in[i];
-        int64_t part = sb_dims_product(x->dims, axis, x->rank);
-        sb_strided c = {.rank = 2,
-                        .elem = elem,
-                        .dims = {outer, part},
-                        .dst_stride = {row, 1},
-                        .src_stride = {part, 1}};
-        if (outer == 0 || part == 0)
+        sb_strided c = sb_strided_between(y, x, x->dims);
+
+        if (sb_tensor_count(x) == 0)
             continue;
         sb_strided_copy(k->ctx, &c, dst, x->data);
-        dst += (size_t)part * elem;
+        dst += (size_t)(x->dims[axis] * stride[axis]) * elem;
     }
     return SB_OK;
+}
+
+/* Channels last if at least half of what comes in lies so. */
+static void concat_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    int64_t last = 0;
+
+    if (k->out[0]->rank < 3)
+        return;
+    for (uint32_t i = 0; i < k->n_in; i++)
+        if (k->in[i]->layout == SB_LAYOUT_CHANNELS_LAST)
+            last += sb_tensor_count(k->in[i]);
+    if (last == 0 || last < sb_tensor_count(k->out[0]) / 2)
+        return;
+    for (uint32_t i = 0; i < k->n_in; i++)
+        in[i] = SB_LAYOUT_CHANNELS_LAST;
+    out[0] = SB_LAYOUT_CHANNELS_LAST;
 }
 
 const sb_op_def sb_op_concat = {
@@ -127,6 +140,7 @@ const sb_op_def sb_op_concat = {
     .attrs_size = sizeof(concat_attrs),
     .attrs = attrs,
     .infer = concat_infer,
+    .layout = concat_layout,
     .prepare = concat_prepare,
     .forward = concat_forward,
 };

@@ -59,14 +59,6 @@ static bool input_strides(const sb_tensor *t, const sb_tensor *out,
     return true;
 }
 
-/* The dimension that comes `at`-th as the tensor lies in memory. */
-static int dim_at(const sb_tensor *t, int at)
-{
-    if (t->layout == SB_LAYOUT_PLAIN || t->rank < 3 || at == 0)
-        return at;
-    return at == t->rank - 1 ? 1 : at + 1;
-}
-
 /* Can dimension `d` continue `outer`, so that both are one? */
 static bool mergeable(const ew_dim *outer, const ew_dim *d, size_t n_in)
 {
@@ -85,7 +77,7 @@ static bool collapse(const sb_ew_call *call, ew_walk *w)
         if (!input_strides(call->in[i], call->out, stride[i]))
             return false;
     for (int at = 0; at < call->out->rank; at++) {
-        int d = dim_at(call->out, at);
+        int d = sb_tensor_dim_at(call->out, at);
         ew_dim dim = {.n = (size_t)call->out->dims[d]};
 
         if (dim.n == 1)

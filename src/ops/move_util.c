@@ -133,3 +133,12 @@ void sb_fill(void *dst, size_t elem, const void *value, int64_t count)
         have += more;
     }
 }
+
+void sb_move_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    if (k->in[0]->rank < 3 || k->in[0]->layout != SB_LAYOUT_CHANNELS_LAST)
+        return;
+    in[0] = SB_LAYOUT_CHANNELS_LAST;
+    for (uint32_t i = 0; i < k->n_out; i++)
+        out[i] = SB_LAYOUT_CHANNELS_LAST;
+}

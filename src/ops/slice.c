@@ -110,10 +110,12 @@ static sb_status slice_forward(sb_kernel *k)
     const sb_tensor *x = k->in[0], *axes = sb_kernel_in(k, 3);
     const sb_tensor *steps = sb_kernel_in(k, 4);
     sb_tensor *y = k->out[0];
-    sb_strided c = sb_strided_to(sb_dtype_size(x->dtype), x->rank, y->dims);
     int64_t n = sb_tensor_count(k->in[1]), offset = 0;
+    int64_t stride[SB_MAX_RANK], steps_by[SB_MAX_RANK];
 
-    sb_strides_of(x->rank, x->dims, c.src_stride);
+    sb_tensor_strides(x, stride);
+    for (int i = 0; i < x->rank; i++)
+        steps_by[i] = 1;
     for (int64_t i = 0; i < n; i++) {
         int axis = sb_axis_norm(axes ? sb_index_at(axes, i) : i, x->rank);
         int64_t start = sb_index_at(k->in[1], i);
@@ -126,13 +128,17 @@ static sb_status slice_forward(sb_kernel *k)
                                   " want %lld",
                                   axis, (long long)count,
                                   (long long)y->dims[axis]);
-        offset += count ? start * c.src_stride[axis] : 0;
-        c.src_stride[axis] = count > 1 ? c.src_stride[axis] * step : 0;
+        offset += count ? start * stride[axis] : 0;
+        steps_by[axis] = count > 1 ? step : 0;
     }
-    if (sb_tensor_count(y))
-        sb_strided_copy(k->ctx, &c, y->data,
-                        (const char *)x->data +
-                            (size_t)offset * sb_dtype_size(x->dtype));
+    if (sb_tensor_count(y) == 0)
+        return SB_OK;
+    sb_strided c = sb_strided_between(y, x, y->dims);
+    for (int at = 0; at < y->rank; at++)
+        c.src_stride[at] *= steps_by[sb_tensor_dim_at(y, at)];
+    sb_strided_copy(k->ctx, &c, y->data,
+                    (const char *)x->data +
+                        (size_t)offset * sb_dtype_size(x->dtype));
     return SB_OK;
 }
 
@@ -144,6 +150,7 @@ const sb_op_def sb_op_slice = {
     .out_min = 1,
     .out_max = 1,
     .infer = slice_infer,
+    .layout = sb_move_layout,
     .prepare = sb_move_prepare,
     .forward = slice_forward,
 };

@@ -109,24 +109,19 @@ static sb_status split_forward(sb_kernel *k)
     const sb_tensor *x = k->in[0], *given = sb_kernel_in(k, 1);
     int axis = sb_axis_norm(a->axis, x->rank);
     size_t elem = sb_dtype_size(x->dtype);
-    int64_t outer = sb_dims_product(x->dims, 0, axis);
-    int64_t row = sb_dims_product(x->dims, axis, x->rank);
-    int64_t inner = sb_dims_product(x->dims, axis + 1, x->rank);
-    int64_t at = 0;
+    int64_t stride[SB_MAX_RANK], at = 0;
 
+    sb_tensor_strides(x, stride);
     for (uint32_t i = 0; i < k->n_out; i++) {
         int64_t part =
             given ? sb_index_at(given, i)
                   : even_part(x->dims[axis], part_count(a, k->n_out), i);
-        sb_strided c = {.rank = 2,
-                        .elem = elem,
-                        .dims = {outer, part * inner},
-                        .dst_stride = {part * inner, 1},
-                        .src_stride = {row, 1}};
-        if (k->out[i] && outer && part && inner)
+        if (k->out[i] && sb_tensor_count(k->out[i]) > 0) {
+            sb_strided c = sb_strided_between(k->out[i], x, k->out[i]->dims);
             sb_strided_copy(k->ctx, &c, k->out[i]->data,
                             (const char *)x->data +
-                                (size_t)(at * inner) * elem);
+                                (size_t)(at * stride[axis]) * elem);
+        }
         at += part;
     }
     return SB_OK;
@@ -142,6 +137,7 @@ const sb_op_def sb_op_split = {
     .attrs_size = sizeof(split_attrs),
     .attrs = attrs,
     .infer = split_infer,
+    .layout = sb_move_layout,
     .prepare = sb_move_prepare,
     .forward = split_forward,
 };

@@ -52,6 +52,23 @@ sb_strided sb_strided_to(size_t elem, int rank, const int64_t *dims)
     return c;
 }
 
+sb_strided sb_strided_between(const sb_tensor *dst, const sb_tensor *src,
+                              const int64_t *dims)
+{
+    sb_strided c = {.rank = dst->rank, .elem = sb_dtype_size(dst->dtype)};
+    int64_t to[SB_MAX_RANK], from[SB_MAX_RANK];
+
+    sb_tensor_strides(dst, to);
+    sb_tensor_strides(src, from);
+    for (int at = 0; at < dst->rank; at++) {
+        int d = sb_tensor_dim_at(dst, at);
+        c.dims[at] = dims[d];
+        c.dst_stride[at] = to[d];
+        c.src_stride[at] = from[d];
+    }
+    return c;
+}
+
 /* ---- inner loops ----------------------------------------------------------
  */
 

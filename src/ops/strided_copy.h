@@ -24,6 +24,11 @@ typedef struct sb_strided {
  * fills in src_stride. */
 sb_strided sb_strided_to(size_t elem, int rank, const int64_t *dims);
 
+/* A copy between two tensors of the same rank, each in its own layout, of a
+ * block `dims` of both; dimensions come in the order in which `dst` lies. */
+sb_strided sb_strided_between(const sb_tensor *dst, const sb_tensor *src,
+                              const int64_t *dims);
+
 /* Copies, on the context's threads where it pays. */
 void sb_strided_copy(sb_ctx *ctx, const sb_strided *c, void *dst,
                      const void *src);

@@ -23,6 +23,13 @@ void sb_tensor_strides(const sb_tensor *t, int64_t stride[SB_MAX_RANK])
     }
 }
 
+int sb_tensor_dim_at(const sb_tensor *t, int at)
+{
+    if (t->layout == SB_LAYOUT_PLAIN || t->rank < 3 || at == 0)
+        return at;
+    return at == t->rank - 1 ? 1 : at + 1;
+}
+
 bool sb_tensor_same_order(const sb_tensor *t)
 {
     return t->rank < 3 || t->dims[1] == 1 ||

@@ -100,6 +100,8 @@ int64_t sb_dims_product(const int64_t *dims, int begin, int end);
 sb_tensor sb_tensor_make(sb_dtype dtype, int rank, const int64_t *dims);
 /* Elements between neighbours along each dimension, as `t` lies in memory. */
 void sb_tensor_strides(const sb_tensor *t, int64_t stride[SB_MAX_RANK]);
+/* The dimension that comes `at`-th, from the outermost, as `t` lies. */
+int sb_tensor_dim_at(const sb_tensor *t, int at);
 /* Copies the elements of `from` into `to`, which has the same type and
  * dimensions but may have another layout; threaded. */
 void sb_tensor_reorder(sb_ctx *ctx, const sb_tensor *from, sb_tensor *to);

@@ -1,0 +1,158 @@
+/* Memory layouts: an operator between two convolutions works in channels-last
+ * order and must give what it gives in plain order.
+ *
+ * Plain order is what a run that dumps uses; it is checked against the ONNX
+ * suite elsewhere.  Here the same graph runs both ways. */
+#include "sbtest.h"
+
+#include "exec/exec.h"
+#include "graph/text.h"
+
+/* What stands between: makes `m` from `c`, [2,6,5,7]. */
+static const struct {
+    const char *what, *body;
+} cases[] = {
+    {"nothing", "m = Identity(c)"},
+    {"unary", "m = Sigmoid(c)"},
+    {"with itself", "m = Mul(c, c)"},
+    {"two branches", "n = Neg(c)\n m = Add(c, n)"},
+    {"scalar", "k: f32 = 2\n m = Mul(c, k)"},
+    {"per channel", "k: f32[6,1,1] = random(3)\n m = Add(c, k)"},
+    {"per image and channel", "g = GlobalAveragePool(c)\n m = Mul(c, g)"},
+    {"per place", "k: f32[1,1,5,7] = random(4)\n m = Mul(c, k)"},
+    {"full constant", "k: f32[2,6,5,7] = random(5)\n m = Sub(c, k)"},
+    {"constant without images", "k: f32[6,5,7] = random(6)\n m = Sub(c, k)"},
+    {"slopes", "k: f32[6,1,1] = random(7)\n m = PRelu(c, k)"},
+    {"batch norm", "a: f32[6] = random(1)\n v: f32[6] = [1, 2, 3, 4, 5, 6]\n"
+                   "m = BatchNormalization(c, a, a, a, v)"},
+    {"instance norm", "a: f32[6] = random(1)\n"
+                      "m = InstanceNormalization(c, a, a)"},
+    {"max pool", "m = MaxPool(c) {kernel_shape=[3,2], pads=[1,0,1,1]}"},
+    {"dilated max pool",
+     "m = MaxPool(c) {kernel_shape=[2,2], dilations=[2,3], strides=[2,1]}"},
+    {"average pool", "m = AveragePool(c) {kernel_shape=[3,3], pads=[1,1,1,1]}"},
+    {"average pool with pads",
+     "m = AveragePool(c) {kernel_shape=[3,3], pads=[1,1,1,1], "
+     "count_include_pad=1, ceil_mode=1, strides=[2,2]}"},
+    {"global max", "g = GlobalMaxPool(c)\n m = Add(c, g)"},
+    {"concat channels", "n = Neg(c)\n k = Concat(c, n) {axis=1}\n"
+                        "i: i64[3] = [7, 1, 4]\n m = Gather(k, i) {axis=1}"},
+    {"concat width", "n = Neg(c)\n m = Concat(c, n) {axis=3}"},
+    {"concat with plain", "k: f32[2,2,5,7] = random(9)\n"
+                          "m = Concat(c, k) {axis=-3}"},
+    {"split", "p, q = Split(c) {axis=1, num_outputs=2}\n"
+              "m = Concat(q, p) {axis=1}"},
+    {"slice channels", "a: i64[1] = [1]\n b: i64[1] = [5]\n x1: i64[1] = [1]\n"
+                       "s: i64[1] = [2]\n m = Slice(c, a, b, x1, s)"},
+    {"slice backwards",
+     "a: i64[2] = [-1, 0]\n b: i64[2] = [-99, 9]\n x1: i64[2] = [1, 3]\n"
+     "s: i64[2] = [-1, 2]\n m = Slice(c, a, b, x1, s)"},
+    {"pad", "a: i64[8] = [0,1,1,0,0,0,1,2]\n m = Pad(c, a)"},
+    {"reflect", "a: i64[8] = [0,0,1,2,0,0,1,2]\n"
+                "m = Pad(c, a) {mode=\"reflect\"}"},
+    {"resize nearest", "s: f32[4] = [1, 1, 2, 3]\n m = Resize(c, _, s)"},
+    {"resize linear",
+     "s: f32[4] = [1, 1, 1.5, 2]\n m = Resize(c, _, s) {mode=\"linear\"}"},
+    {"mean over places", "a: i64[2] = [2, 3]\n g = ReduceMean(c, a)\n"
+                         "m = Mul(c, g)"},
+    {"softmax over channels", "m = Softmax(c) {axis=1}"},
+    {"transpose and back", "t = Transpose(c) {perm=[0,2,3,1]}\n n = Neg(t)\n"
+                           "m = Transpose(n) {perm=[0,3,1,2]}"},
+    {"shuffle", "s: i64[5] = [2,2,3,5,7]\n r = Reshape(c, s)\n"
+                "t = Transpose(r) {perm=[0,2,1,3,4]}\n"
+                "u: i64[4] = [2,6,5,7]\n m = Reshape(t, u)"},
+    {"depth to space", "k: f32[2,2,5,7] = random(8)\n"
+                       "d = Concat(c, k) {axis=1}\n"
+                       "m = DepthToSpace(d) {blocksize=2}"},
+    {"clip", "a: f32 = -0.5\n b: f32 = 0.5\n m = Clip(c, a, b)"},
+    {"where", "n = Neg(c)\n q = Less(c, n)\n m = Where(q, c, n)"},
+    {"sum of three", "n = Neg(c)\n p = Abs(c)\n m = Sum(c, n, p)"},
+    {"transposed convolution", "w2: f32[6,4,3,3] = random(11)\n"
+                               "m = ConvTranspose(c, w2) {strides=[2,2]}"},
+    {"depthwise", "w2: f32[6,1,3,3] = random(12)\n"
+                  "m = Conv(c, w2) {group=6, pads=[1,1,1,1]}"},
+    {"odd padding", "w2: f32[5,6,3,3] = random(13)\n"
+                    "m = Conv(c, w2) {auto_pad=\"SAME_LOWER\", "
+                    "strides=[2,3]}"},
+};
+
+static sb_status ignore(void *user, const char *name, const sb_tensor *t)
+{
+    (void)user, (void)name, (void)t;
+    return SB_OK;
+}
+
+static void run_both_ways(const char *what, const char *body)
+{
+    const sb_exec_options plain = {.dump = ignore}, free_choice = {0};
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "2x3x5x7", 17);
+    const sb_tensor *a = NULL, *b = NULL;
+    sb_exec *first = NULL, *second = NULL;
+    sb_graph *g = NULL;
+    char text[2048];
+
+    (void)snprintf(text, sizeof text,
+                   "graph g(x: f32[2,3,5,7]) -> (y: f32[*]) {\n"
+                   "  w: f32[6,3,1,1] = random(1)\n"
+                   "  c = Conv(x, w)\n  %s\n  y = Neg(m)\n}\n",
+                   body);
+    assert_ok(sb_graph_parse(test_ctx(), text, &g));
+    assert_ok(sb_graph_infer(g));
+    assert_ok(sb_exec_create(test_ctx(), g, &plain, &first));
+    assert_ok(sb_exec_create(test_ctx(), g, &free_choice, &second));
+    assert_ok(sb_exec_run(first, &x, NULL, &a));
+    assert_ok(sb_exec_run(second, &x, NULL, &b));
+    assert_tensor(what, b, a, 1e-5);
+    sb_exec_free(first);
+    sb_exec_free(second);
+    sb_graph_free(g);
+}
+
+static void test_channels_last_gives_the_plain_result(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++)
+        run_both_ways(cases[i].what, cases[i].body);
+}
+
+/* ---- the reorder itself -----------------------------------------------------
+ */
+
+static void test_reorder_there_and_back(void **state)
+{
+    static const char *const shapes[] = {"1x1x1x1",  "2x3x5x7", "1x17x33x2",
+                                         "3x64x1x1", "2x5x3",   "1x3x2x3x4"};
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(shapes); i++) {
+        sb_tensor *x = test_random(SB_DTYPE_F32, shapes[i], i);
+        sb_tensor *last = test_random(SB_DTYPE_F32, shapes[i], 99);
+        sb_tensor *back = test_random(SB_DTYPE_F32, shapes[i], 98);
+        int64_t plain[SB_MAX_RANK], moved[SB_MAX_RANK];
+
+        last->layout = SB_LAYOUT_CHANNELS_LAST;
+        sb_tensor_reorder(test_ctx(), x, last);
+        sb_tensor_strides(x, plain);
+        sb_tensor_strides(last, moved);
+        /* Element by element, by the definition of strides. */
+        for (int64_t e = 0; e < sb_tensor_count(x); e++) {
+            int64_t rest = e, at = 0;
+            for (int d = x->rank - 1; d >= 0; d--) {
+                at += rest % x->dims[d] * moved[d];
+                rest /= x->dims[d];
+            }
+            assert_close(shapes[i], ((float *)last->data)[at],
+                         ((float *)x->data)[e], 0);
+        }
+        sb_tensor_reorder(test_ctx(), last, back);
+        assert_tensor(shapes[i], back, x, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_channels_last_gives_the_plain_result),
+        cmocka_unit_test(test_reorder_there_and_back),
+    };
+    return cmocka_run_group_tests_name("layout", tests, NULL, NULL);
+}
