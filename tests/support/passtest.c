@@ -137,6 +137,26 @@ void test_passes(const char *passes, const pass_case *cases, size_t n)
         one_case(passes, &cases[i]);
 }
 
+void test_pass_removes(const char *passes, const char *what, const char *text,
+                       const char *op)
+{
+    sb_tensor before[MAX_VALUES];
+    sb_graph *g = NULL;
+
+    if (sb_graph_parse(test_ctx(), text, &g) != SB_OK)
+        fail_case(what, "a graph", sb_ctx_error(test_ctx()));
+    assert_ok(sb_graph_infer(g));
+    run(what, g, before);
+    run_passes(what, g, passes);
+    for (sb_node_id id = 0; id < g->n_nodes; id++)
+        if (!sb_graph_node(g, id)->dead && sb_node_is(sb_graph_node(g, id), op))
+            fail_case(what, "it to be gone", op);
+    compare(what, g, before);
+    for (size_t i = 0; i < g->n_outputs; i++)
+        sb_tensor_drop(&before[i]);
+    sb_graph_free(g);
+}
+
 size_t test_pass_chain(const char *passes, const char *type, const char *consts,
                        const char *link, size_t n)
 {

@@ -21,6 +21,11 @@ typedef struct pass_case {
  * checks that random inputs give the same outputs before and after. */
 void test_passes(const char *passes, const pass_case *cases, size_t n);
 
+/* Runs `passes` on one graph, checks that no node of operator `op` is left and
+ * that random inputs give the same outputs before and after. */
+void test_pass_removes(const char *passes, const char *what, const char *text,
+                       const char *op);
+
 /* A chain of `n` times `link`, where %o and %i are the numbers of output and
  * input, such as "v%o = Relu(v%i)\n", from v0 to the output; runs the passes
  * and returns the number of nodes left. */
