@@ -96,6 +96,11 @@ static sb_fact declared_fact(const sb_value *value)
     return f;
 }
 
+static bool nameless(sb_dim d)
+{
+    return sb_dim_symbol_index(d) >= SB_SYMBOL_NAMELESS;
+}
+
 /* Takes from the declaration whatever inference did not find out. */
 static void merge_declared(sb_graph *graph, const sb_value *value,
                            sb_fact *fact)
@@ -123,7 +128,9 @@ static void merge_declared(sb_graph *graph, const sb_value *value,
     for (int i = 0; i < s->rank; i++) {
         sb_dim want = d->shape.dim[i];
         if (!sb_dim_known(s->dim[i])) {
-            if (sb_dim_known(want) || s->dim[i] == SB_DIM_UNKNOWN)
+            if (sb_dim_known(want) || s->dim[i] == SB_DIM_UNKNOWN ||
+                (nameless(s->dim[i]) && want != SB_DIM_UNKNOWN &&
+                 !nameless(want)))
                 s->dim[i] = want;
         } else if (sb_dim_known(want) && want != s->dim[i]) {
             sb_warn(graph->ctx,

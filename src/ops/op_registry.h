@@ -37,6 +37,10 @@ enum { SB_ATTRS_MAX = 512 };
  * value: exporters leave stale annotations behind. */
 SB_MUST_USE sb_status sb_graph_infer(sb_graph *graph);
 
+/* While passes run, every unknown dimension has a symbol of its own, from this
+ * index on; it has no name, and one that the file gave takes precedence. */
+enum { SB_SYMBOL_NAMELESS = 1 << 30 };
+
 /* The same without changing the graph, into an array of facts, one a value
  * (with `content`, so that passes can fold shape arithmetic).  sb_free() it. */
 SB_MUST_USE sb_status sb_graph_infer_facts(sb_graph *graph, sb_fact **out);

@@ -290,13 +290,29 @@ static bool same_nodes(const sb_graph *g, uint32_t a, uint32_t b)
     return node_same(sb_graph_node(g, a), sb_graph_node(g, b));
 }
 
+/* Parameters that start out equal (zero biases, unit scales) are still apart:
+ * training would pull them in different directions. */
+static bool maybe_untrained(const sb_tensor *t)
+{
+    int64_t n = sb_tensor_count(t);
+
+    if (!sb_dtype_is_float(t->dtype) || sb_dtype_size(t->dtype) == 0)
+        return false;
+    size_t size = sb_dtype_size(t->dtype);
+    const char *p = t->data;
+    for (int64_t i = 1; i < n; i++)
+        if (memcmp(p, p + (size_t)i * size, size) != 0)
+            return false;
+    return n > 1;
+}
+
 static sb_status merge_constants(sb_graph *g, seen *s, size_t *changes)
 {
     for (size_t i = 0; i < g->n_values; i++) {
         const sb_value *v = sb_graph_value(g, (sb_value_id)i);
         bool done = false;
         if (!v->is_constant || v->is_input || v->is_output || v->n_uses == 0 ||
-            !tensor_plain(&v->constant))
+            !tensor_plain(&v->constant) || maybe_untrained(&v->constant))
             continue;
         uint32_t first = seen_find_or_add(
             s, g, (uint32_t)i, hash_tensor(0, &v->constant), same_constants);

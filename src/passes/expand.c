@@ -103,12 +103,16 @@ static sb_status expand_rmsnorm(expansion *e, bool *done)
     if (half)
         SB_TRY(cast(e, x, SB_DTYPE_F32, &x));
     SB_TRY(inverse_rms(e, x, n, &r));
+    *done = true;
+    /* A scale of ones was put in when the node was recognised. */
+    if (!half && sb_const_all(e->g, scale, 1))
+        return sb_rewrite_node(e->g, e->node, "Mul", (sb_value_id[]){x, r}, 2,
+                               &fresh);
     SB_TRY(compute(e, "Mul", x, r, &x));
     if (half)
         SB_TRY(cast(e, x, dtype, &x));
-    *done = true;
-    const sb_value_id in[2] = {x, scale};
-    return sb_rewrite_node(e->g, e->node, "Mul", in, 2, &fresh);
+    return sb_rewrite_node(e->g, e->node, "Mul", (sb_value_id[]){x, scale}, 2,
+                           &fresh);
 }
 
 static const struct {

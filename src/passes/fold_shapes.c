@@ -5,7 +5,10 @@
  * symbols for unknown dimensions.  Where all elements came out as numbers, the
  * value becomes a constant.  A Reshape may have symbols left in its target:
  * one that is the input's own dimension at that place is written 0, and one
- * other -1.  The same for Expand, which writes 1 for what it keeps. */
+ * other -1.  The same for Expand, which writes 1 for what it keeps.
+ *
+ * PyTorch writes expand(-1, n) as Where(Equal(s, -1), 1, s); sizes are never
+ * negative, so that is s. */
 #include "ops/op_registry.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
@@ -124,6 +127,43 @@ static sb_status fold_target(sb_graph *g, sb_node_id id, const sb_fact *facts,
     return SB_OK;
 }
 
+/* Can no element of a equal that of b?  `b` is negative, `a` sizes. */
+static bool never_equal(const sb_shape *a, const sb_shape *b)
+{
+    if (a->rank < 1 || (b->rank != a->rank && b->rank != 1))
+        return false;
+    for (int i = 0; i < a->rank; i++) {
+        sb_dim y = b->dim[b->rank == 1 ? 0 : i], x = a->dim[i];
+        bool size = sb_dim_known(x) ? x >= 0 : x != SB_DIM_UNKNOWN;
+        if (!size || !sb_dim_known(y) || y >= 0)
+            return false;
+    }
+    return true;
+}
+
+static sb_status fold_where(sb_graph *g, sb_node_id id, const sb_fact *facts,
+                            size_t *changes)
+{
+    const sb_node *node = sb_graph_node(g, id);
+    bool done = false;
+
+    if (!sb_node_is(node, "Where") || node->n_in != 3 ||
+        node->inputs[0] == SB_NONE || node->inputs[2] == SB_NONE)
+        return SB_OK;
+    const sb_node *equal = sb_graph_producer(g, node->inputs[0]);
+    if (!equal || !sb_node_is(equal, "Equal") || equal->n_in != 2 ||
+        equal->inputs[0] == SB_NONE || equal->inputs[1] == SB_NONE ||
+        !sb_value_same_shape(g, node->inputs[2], node->outputs[0]))
+        return SB_OK;
+    const sb_shape *a = &facts[equal->inputs[0]].content;
+    const sb_shape *b = &facts[equal->inputs[1]].content;
+    if (!never_equal(a, b) && !never_equal(b, a))
+        return SB_OK;
+    SB_TRY(sb_rewrite_forward(g, id, node->inputs[2], &done));
+    *changes += done;
+    return SB_OK;
+}
+
 /* Facts exist for the values that were there before; fold_target adds new
  * ones, but only behind nodes that are not looked at again. */
 static sb_status fold_all(sb_graph *g, const sb_fact *facts, size_t *changes)
@@ -135,6 +175,8 @@ static sb_status fold_all(sb_graph *g, const sb_fact *facts, size_t *changes)
         if (all_known(g, node, facts))
             SB_TRY(fold_known(g, (sb_node_id)i, &facts[node->outputs[0]],
                               changes));
+        else if (sb_node_is(node, "Where"))
+            SB_TRY(fold_where(g, (sb_node_id)i, facts, changes));
         else
             SB_TRY(fold_target(g, (sb_node_id)i, facts, changes));
     }

@@ -4,7 +4,9 @@
  * sub-graphs.  Passes make work for each other (a folded constant shows that a
  * Reshape does nothing), so rounds repeat until one changes nothing.  Shapes
  * are inferred anew after each pass that changed something, so every pass may
- * trust the types it sees. */
+ * trust the types it sees.  While passes run, dimensions that are not known
+ * have nameless symbols, so that "the same as over there" can be seen even
+ * where nothing else is known. */
 #include <assert.h>
 #include <string.h>
 #include <time.h>
@@ -145,6 +147,52 @@ static sb_status list_parse(sb_ctx *ctx, pass_list *list, const char *spec)
     return SB_OK;
 }
 
+/* ---- unknown dimensions -------------------------------------------------- */
+
+typedef sb_dim (*dim_fn)(sb_dim d, uint32_t *count);
+
+static sb_dim give_symbol(sb_dim d, uint32_t *count)
+{
+    if (d != SB_DIM_UNKNOWN || *count == SB_SYMBOL_NAMELESS - 1)
+        return d;
+    return sb_dim_symbol((uint32_t)SB_SYMBOL_NAMELESS + (*count)++);
+}
+
+static sb_dim take_symbol(sb_dim d, uint32_t *count)
+{
+    (void)count;
+    return sb_dim_symbol_index(d) >= SB_SYMBOL_NAMELESS ? SB_DIM_UNKNOWN : d;
+}
+
+static void change_dims(sb_graph *g, dim_fn change, uint32_t *count)
+{
+    sb_graph *body;
+
+    for (size_t i = 0; i < g->n_values; i++) {
+        sb_shape *s = &sb_graph_value(g, (sb_value_id)i)->type.shape;
+        for (int k = 0; k < s->rank; k++)
+            s->dim[k] = change(s->dim[k], count);
+    }
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const sb_node *node = sb_graph_node(g, (sb_node_id)i);
+        if (node->dead)
+            continue;
+        for (size_t k = 0; (body = sb_node_body(node, k)) != NULL; k++)
+            change_dims(body, change, count);
+    }
+}
+
+/* Infers; if that leaves unknown dimensions, names them and infers what
+ * follows from the names. */
+static sb_status infer(sb_graph *g, uint32_t *count)
+{
+    uint32_t before = *count;
+
+    SB_TRY(sb_graph_infer(g));
+    change_dims(g, give_symbol, count);
+    return *count == before ? SB_OK : sb_graph_infer(g);
+}
+
 /* ---- running ------------------------------------------------------------- */
 
 /* The graph, then the bodies of its nodes, from the outside in. */
@@ -196,9 +244,17 @@ static double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static sb_status run_pass(sb_graph *g, const sb_pass_def *pass,
-                          const char *dump_after, sb_pass_result *result)
+/* What a run carries along. */
+typedef struct pass_run {
+    sb_graph *g;
+    const char *dump_after; /* or NULL */
+    uint32_t n_symbols;     /* nameless ones given out */
+} pass_run;
+
+static sb_status run_pass(pass_run *run, const sb_pass_def *pass,
+                          sb_pass_result *result)
 {
+    sb_graph *g = run->g;
     double start = seconds_now();
     size_t changes = 0;
     sb_status status = run_everywhere(g, pass, &changes);
@@ -208,27 +264,26 @@ static sb_status run_pass(sb_graph *g, const sb_pass_def *pass,
         status = sb_graph_verify(g);
 #endif
         if (status == SB_OK)
-            status = sb_graph_infer(g);
+            status = infer(g, &run->n_symbols);
     }
     if (status != SB_OK)
         return sb_note(g->ctx, status, "while running the pass '%s'",
                        pass->name);
     result->changes += changes;
     result->seconds += seconds_now() - start;
-    if (changes > 0 && dump_after && strcmp(dump_after, pass->name) == 0)
-        return dump(g);
-    return SB_OK;
+    bool wanted = run->dump_after && strcmp(run->dump_after, pass->name) == 0;
+    return changes > 0 && wanted ? dump(g) : SB_OK;
 }
 
-static sb_status run_list(sb_graph *g, const pass_list *list,
-                          const char *dump_after, sb_pass_result *results)
+static sb_status run_list(pass_run *run, const pass_list *list,
+                          sb_pass_result *results)
 {
-    SB_TRY(sb_graph_infer(g));
+    SB_TRY(infer(run->g, &run->n_symbols));
     for (int round = 0; round < MAX_ROUNDS; round++) {
         bool changed = false;
         for (size_t i = 0; i < list->n; i++) {
             size_t before = results[i].changes;
-            SB_TRY(run_pass(g, list->pass[i], dump_after, &results[i]));
+            SB_TRY(run_pass(run, list->pass[i], &results[i]));
             changed = changed || results[i].changes != before;
         }
         if (!changed)
@@ -252,8 +307,9 @@ sb_status sb_passes_run(sb_graph *graph, const char *spec,
         return SB_NO_MEMORY;
     for (size_t i = 0; i < list.n; i++)
         rows[i].name = list.pass[i]->name;
-    sb_status status =
-        list.n ? run_list(graph, &list, dump_after, rows) : SB_OK;
+    pass_run run = {.g = graph, .dump_after = dump_after};
+    sb_status status = list.n ? run_list(&run, &list, rows) : SB_OK;
+    change_dims(graph, take_symbol, &run.n_symbols);
     if (status != SB_OK) {
         sb_free(ctx, rows);
         return status;

@@ -123,12 +123,25 @@ static int resize(const sb_graph *g, const sb_node *node)
     return sizes != SB_NONE ? 0 : -1;
 }
 
+/* A constant that cannot widen a tensor of this shape: no more dimensions, and
+ * each one 1 or the tensor's own. */
+static bool narrow(const sb_tensor *t, const sb_shape *s)
+{
+    for (int i = 0; i < t->rank && t->rank <= s->rank; i++)
+        if (t->dims[i] != 1 && t->dims[i] != s->dim[i + s->rank - t->rank])
+            return false;
+    return t->rank <= s->rank;
+}
+
 /* Does input i do nothing, being `number` everywhere, without widening the
  * other one? */
 static bool neutral(const sb_graph *g, const sb_node *node, uint32_t i,
                     double number)
 {
-    return node->n_in == 2 && shape_kept(g, node, 1 - i) &&
+    return node->n_in == 2 && node->inputs[1 - i] != SB_NONE &&
+           sb_is_const(g, node->inputs[i]) &&
+           narrow(&value_in(g, node, i)->constant,
+                  &value_in(g, node, 1 - i)->type.shape) &&
            sb_const_all(g, node->inputs[i], number);
 }
 

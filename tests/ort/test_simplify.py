@@ -32,10 +32,11 @@ def session(path):
 
 
 def random_inputs(sess, rng):
-    """Inputs of the declared shapes, with 2 for unknown dimensions."""
-    feeds = {}
+    """Inputs of the declared shapes; each symbol gets a size of its own."""
+    feeds, sizes = {}, {}
     for i in sess.get_inputs():
-        shape = [d if isinstance(d, int) and d > 0 else 2 for d in i.shape]
+        shape = [d if isinstance(d, int) and d > 0
+                 else sizes.setdefault(d, 2 + len(sizes)) for d in i.shape]
         if "float" in i.type or "double" in i.type:
             dtype = {"tensor(float)": np.float32, "tensor(double)": np.float64,
                      "tensor(float16)": np.float16}[i.type]
