@@ -373,7 +373,7 @@ static void run_lane(slice_job *job, size_t lane)
     }
     for (int64_t s = begin; s < end; s++) {
         int64_t g = s % d->groups;
-        void *pad = job->scratch + lane * (c->scratch / c->n_lanes);
+        void *pad = sb_dnn_at(job->scratch, lane * (c->scratch / c->n_lanes));
         void *args[] = {sb_dnn_mutable(job->src + s * src_step),
                         sb_dnn_mutable(job->weights + g * in * out * taps),
                         job->dst + s * dst_step,
@@ -466,26 +466,26 @@ static dnnl_status_t run_whole(sb_dnn_conv *c, const float *src,
                                float *dst, char *scratch)
 {
     void *x = sb_dnn_mutable(src), *w = sb_dnn_mutable(weights), *y = dst;
-    void *pad = scratch + c->at_reorder;
+    void *pad = sb_dnn_at(scratch, c->at_reorder);
     dnnl_status_t status = dnnl_success;
 
     if (c->src_in.prim) {
-        x = scratch + c->at_src;
+        x = sb_dnn_at(scratch, c->at_src);
         status = sb_dnn_prim_run(&c->src_in,
                                  (void *[]){sb_dnn_mutable(src), x, pad});
     }
     if (c->packed) {
         w = sb_buf_data(c->packed);
     } else if (c->weights_in.prim && status == dnnl_success) {
-        w = scratch + c->at_weights;
+        w = sb_dnn_at(scratch, c->at_weights);
         status = sb_dnn_prim_run(&c->weights_in,
                                  (void *[]){sb_dnn_mutable(weights), w, pad});
     }
     if (c->dst_out.prim)
-        y = scratch + c->at_dst;
+        y = sb_dnn_at(scratch, c->at_dst);
     void *args[] = {x, w, y, c->desc.has_bias ? sb_dnn_mutable(bias) : NULL,
                     NULL};
-    args[c->desc.has_bias ? 4 : 3] = scratch + c->at_pad;
+    args[c->desc.has_bias ? 4 : 3] = sb_dnn_at(scratch, c->at_pad);
     if (status == dnnl_success)
         status = sb_dnn_prim_run(&c->conv, args);
     if (c->dst_out.prim && status == dnnl_success)

@@ -376,7 +376,7 @@ static void run_tile(tile_job *job, size_t lane, int64_t item)
     int shape = (d->n - n < g->tile_n ? 1 : 0) | (d->m - m < g->tile_m ? 2 : 0);
     const float *a = x->a + (x->a_at ? x->a_at[batch] : 0) + m * d->a_row;
     float *c = x->c + (x->c_at ? x->c_at[batch] : 0) + m * d->c_row + n;
-    char *pad = (char *)x->scratch + lane * g->lane_bytes;
+    char *pad = sb_dnn_at(x->scratch, lane * g->lane_bytes);
     void *b = g->packed ? (char *)sb_buf_data(g->packed) +
                               (size_t)col * g->packed_step
                         : sb_dnn_mutable(x->b + (x->b_at ? x->b_at[batch] : 0) +

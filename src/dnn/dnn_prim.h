@@ -67,6 +67,11 @@ SB_MUST_USE sb_status sb_dnn_attr(sb_ctx *ctx, const char *what,
 
 /* Without const: oneDNN's memory objects serve reading and writing alike. */
 void *sb_dnn_mutable(const void *p);
+/* `base + offset`; NULL if there is no memory because none is needed. */
+static inline char *sb_dnn_at(void *base, size_t offset)
+{
+    return base ? (char *)base + offset : NULL;
+}
 
 /* The bytes of a description, rounded up to whole cache lines. */
 size_t sb_dnn_md_bytes(const dnnl_memory_desc_t *md);

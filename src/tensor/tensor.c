@@ -245,34 +245,35 @@ sb_tensor sb_tensor_share(const sb_tensor *t)
     return *t;
 }
 
-/* The bytes that hold element i, and which element it is from there. */
-static const void *element(const sb_tensor *t, int64_t i, size_t *within)
+/* Copies the bytes that hold element i, since mapped tensors need not be
+ * aligned; returns which element it is from there. */
+static size_t fetch(const sb_tensor *t, int64_t i, void *out)
 {
     unsigned bits = sb_dtype_get(t->dtype)->bits;
     size_t per_byte = bits < 8 ? 8 / bits : 1;
     size_t step = bits < 8 ? 1 : bits / 8;
 
-    *within = (size_t)i % per_byte;
-    return (const unsigned char *)t->data + (size_t)i / per_byte * step;
+    memcpy(out, (const unsigned char *)t->data + (size_t)i / per_byte * step,
+           step);
+    return (size_t)i % per_byte;
 }
 
 int64_t sb_tensor_get_i64(const sb_tensor *t, int64_t i)
 {
-    int64_t v[4] = {0};
-    size_t within = 0;
-    const void *at = element(t, i, &within);
+    int64_t v[4] = {0}, bytes[2];
+    size_t within = fetch(t, i, bytes);
 
-    sb_convert(t->dtype, at, SB_DTYPE_I64, v, within + 1);
+    sb_convert(t->dtype, bytes, SB_DTYPE_I64, v, within + 1);
     return v[within];
 }
 
 double sb_tensor_get_f64(const sb_tensor *t, int64_t i)
 {
     double v[4] = {0};
-    size_t within = 0;
-    const void *at = element(t, i, &within);
+    int64_t bytes[2];
+    size_t within = fetch(t, i, bytes);
 
-    sb_convert(t->dtype, at, SB_DTYPE_F64, v, within + 1);
+    sb_convert(t->dtype, bytes, SB_DTYPE_F64, v, within + 1);
     return v[within];
 }
 
