@@ -1,7 +1,8 @@
 /* STFT: Fourier transforms of windowed frames of a signal.
  *
  * signal [batch, length, 1 or 2] -> [batch, frames, bins, 2], where
- * frames = (length - frame_length) / frame_step + 1. */
+ * frames = (length - frame_length) / frame_step + 1.  A real signal may also be
+ * [batch, length]: exporters write that and ONNX Runtime takes it. */
 #include <string.h>
 
 #include "base/threads.h"
@@ -45,8 +46,8 @@ static sb_status stft_infer(sb_infer *in)
         sb_infer_set(in, 0, in->in[SIGNAL]->type.dtype, &out);
         return SB_OK;
     }
-    if (x->rank != 3)
-        return sb_infer_fail(in, "signal has rank %d, want 3", x->rank);
+    if (x->rank != 2 && x->rank != 3)
+        return sb_infer_fail(in, "signal has rank %d, want 2 or 3", x->rank);
     sb_dim n = frame_length(in);
     out.dim[0] = x->dim[0];
     if (sb_dim_known(n)) {
@@ -89,7 +90,8 @@ static sb_status stft_prepare(sb_kernel *k)
     if (sb_kernel_in(k, LENGTH) && sb_kernel_ints(k, LENGTH, &n, 1) != 1)
         return sb_kernel_fail(k, SB_BAD_MODEL,
                               "frame_length must be one known integer");
-    if (x->rank != 3 || x->dims[2] < 1 || x->dims[2] > 2 || n < 1 ||
+    int64_t parts = x->rank == 3 ? x->dims[2] : 1;
+    if ((x->rank != 2 && x->rank != 3) || parts < 1 || parts > 2 || n < 1 ||
         n > x->dims[1])
         return sb_kernel_fail(k, SB_BAD_MODEL,
                               "signal must be [batch, length, 1 or 2] with "
@@ -179,7 +181,7 @@ static sb_status stft_forward(sb_kernel *k)
         .n_frame = y->dims[1],
         .n_bin = y->dims[2],
         .length = x->dims[1],
-        .x_part = x->dims[2],
+        .x_part = x->rank == 3 ? x->dims[2] : 1,
     };
 
     sb_parallel_for(k->ctx, (size_t)s->slots, 1, stft_slots, &job);
