@@ -1,0 +1,340 @@
+/* Integer matrix products and convolutions against naive loops, on random
+ * shapes with a fixed seed: MatMulInteger, QLinearMatMul, ConvInteger,
+ * QLinearConv, and QGemm, MatMulIntegerToFloat, DynamicQuantizeMatMul of
+ * com.microsoft. */
+#include "sbtest.h"
+
+#include <math.h>
+
+#define INPUTS(...) ((const sb_tensor *[]){__VA_ARGS__})
+#define VALUES(...) ((const double[]){__VA_ARGS__})
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+static int pick(uint64_t *state, int lo, int hi)
+{
+    return lo + (int)(next_random(state) % (uint64_t)(hi - lo + 1));
+}
+
+/* A byte tensor over its whole range. */
+static sb_tensor *random_bytes(sb_dtype dtype, const char *shape,
+                               uint64_t *state)
+{
+    sb_tensor *t = test_tensor(dtype, shape, NULL);
+    uint8_t *data = t->data;
+
+    for (int64_t i = 0; i < sb_tensor_count(t); i++)
+        data[i] = (uint8_t)next_random(state);
+    return t;
+}
+
+static int64_t at(const sb_tensor *t, int64_t i)
+{
+    return sb_tensor_get_i64(t, i);
+}
+
+static void test_matmul_integer(void **state)
+{
+    uint64_t seed = 1;
+
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        int m = pick(&seed, 1, 20), k = pick(&seed, 1, 40);
+        int n = pick(&seed, 1, 70), batch = pick(&seed, 1, 3);
+        int za = pick(&seed, 0, 255), zb = pick(&seed, -128, 127);
+        char text[512], a_shape[32], b_shape[32];
+
+        (void)snprintf(a_shape, sizeof a_shape, "%dx%dx%d", batch, m, k);
+        (void)snprintf(b_shape, sizeof b_shape, "%dx%d", k, n);
+        (void)snprintf(text, sizeof text,
+                       "graph g(a: u8[%d,%d,%d], b: i8[%d,%d]) ->"
+                       " (y: i32[%d,%d,%d]) {\n"
+                       "  za: u8[] = %d\n  zb: i8[] = %d\n"
+                       "  y = MatMulInteger(a, b, za, zb)\n}\n",
+                       batch, m, k, k, n, batch, m, n, za, zb);
+        sb_tensor *a = random_bytes(SB_DTYPE_U8, a_shape, &seed);
+        sb_tensor *b = random_bytes(SB_DTYPE_I8, b_shape, &seed);
+        sb_tensor *y = test_run1(text, INPUTS(a, b));
+
+        for (int64_t i = 0; i < (int64_t)batch * m; i++)
+            for (int j = 0; j < n; j++) {
+                int64_t sum = 0;
+
+                for (int p = 0; p < k; p++)
+                    sum += (at(a, i * k + p) - za) * (at(b, p * n + j) - zb);
+                assert_int_equal(at(y, i * n + j), sum);
+            }
+    }
+}
+
+static void test_qlinear_matmul(void **state)
+{
+    (void)state;
+    /* The 2-D example of the ONNX node tests. */
+    sb_tensor *a = test_tensor(SB_DTYPE_U8, "2x4",
+                               VALUES(208, 236, 0, 238, 3, 214, 255, 29));
+    sb_tensor *b = test_tensor(
+        SB_DTYPE_U8, "4x3",
+        VALUES(152, 51, 244, 60, 26, 255, 0, 127, 246, 127, 254, 247));
+
+    assert_tensor(
+        "node test",
+        test_run1("graph g(a: u8[2,4], b: u8[4,3]) -> (y: u8[2,3])"
+                  " {\n  as: f32[] = 0.0066\n  az: u8[] = 113\n"
+                  "  bs: f32[] = 0.00705\n  bz: u8[] = 114\n"
+                  "  ys: f32[] = 0.0107\n  yz: u8[] = 118\n"
+                  "  y = QLinearMatMul(a, as, az, b, bs, bz, ys, yz)"
+                  "\n}\n",
+                  INPUTS(a, b)),
+        test_tensor(SB_DTYPE_U8, "2x3", VALUES(168, 115, 255, 1, 66, 151)), 0);
+    /* One scale for each row and column: y = (1*2 + 3*4) * rs * cs / ys. */
+    assert_tensor(
+        "per row and column",
+        test_run1("graph g(a: i8[2,2], b: i8[2,2]) -> (y: i8[2,2])"
+                  " {\n  as: f32[2] = [1, 0.5]\n"
+                  "  az: i8[2] = [0, 1]\n"
+                  "  bs: f32[2] = [1, 2]\n  bz: i8[2] = [0, 0]\n"
+                  "  ys: f32[] = 1\n  yz: i8[] = -3\n"
+                  "  y = QLinearMatMul(a, as, az, b, bs, bz, ys, yz)"
+                  "\n}\n",
+                  INPUTS(test_tensor(SB_DTYPE_I8, "2x2", VALUES(1, 3, 2, 4)),
+                         test_tensor(SB_DTYPE_I8, "2x2", VALUES(2, 1, 4, -5)))),
+        test_tensor(SB_DTYPE_I8, "2x2", VALUES(11, -31, 4, -17)), 0);
+}
+
+/* ---- convolution
+ * ------------------------------------------------------------- */
+
+typedef struct conv_case {
+    int n, c, h, w, m, group, kh, kw, stride, dilation, top, left, bottom,
+        right;
+} conv_case;
+
+static int out_size(int x, int pads, int kernel, int dilation, int stride)
+{
+    return (x + pads - (kernel - 1) * dilation - 1) / stride + 1;
+}
+
+static int64_t naive_conv(const conv_case *c, const sb_tensor *x, int zx,
+                          const sb_tensor *w, int zw, const int place[4])
+{
+    int cg = c->c / c->group, mg = c->m / c->group;
+    int64_t sum = 0;
+
+    for (int ic = 0; ic < cg; ic++)
+        for (int y = 0; y < c->kh; y++)
+            for (int z = 0; z < c->kw; z++) {
+                int iy = place[2] * c->stride - c->top + y * c->dilation;
+                int ix = place[3] * c->stride - c->left + z * c->dilation;
+                int ch = place[1] / mg * cg + ic;
+
+                if (iy < 0 || iy >= c->h || ix < 0 || ix >= c->w)
+                    continue;
+                sum +=
+                    (at(x,
+                        ((int64_t)(place[0] * c->c + ch) * c->h + iy) * c->w +
+                            ix) -
+                     zx) *
+                    (at(w, ((int64_t)(place[1] * cg + ic) * c->kh + y) * c->kw +
+                               z) -
+                     zw);
+            }
+    return sum;
+}
+
+static conv_case random_case(uint64_t *seed)
+{
+    conv_case c = {
+        .n = pick(seed, 1, 2),
+        .h = pick(seed, 4, 12),
+        .w = pick(seed, 4, 40),
+        .group = pick(seed, 1, 3),
+        .kh = pick(seed, 1, 3),
+        .kw = pick(seed, 1, 3),
+        .stride = pick(seed, 1, 3),
+        .dilation = 1,
+        .top = pick(seed, 0, 2),
+        .left = pick(seed, 0, 2),
+        .bottom = pick(seed, 0, 2),
+        .right = pick(seed, 0, 2),
+    };
+
+    c.c = c.group * pick(seed, 1, 4);
+    c.m = c.group * pick(seed, 1, 9);
+    if (c.kh > 1 && c.kh < 3)
+        c.dilation = pick(seed, 1, 2);
+    return c;
+}
+
+static void run_conv(const conv_case *c, uint64_t *seed, bool quantized)
+{
+    int oh = out_size(c->h, c->top + c->bottom, c->kh, c->dilation, c->stride);
+    int ow = out_size(c->w, c->left + c->right, c->kw, c->dilation, c->stride);
+    int zx = pick(seed, -128, 127), zw = pick(seed, 0, 255);
+    char text[1024], x_shape[48], w_shape[48];
+    int cg = c->c / c->group;
+
+    (void)snprintf(x_shape, sizeof x_shape, "%dx%dx%dx%d", c->n, c->c, c->h,
+                   c->w);
+    (void)snprintf(w_shape, sizeof w_shape, "%dx%dx%dx%d", c->m, cg, c->kh,
+                   c->kw);
+    (void)snprintf(
+        text, sizeof text,
+        "graph g(x: i8[%d,%d,%d,%d], w: u8[%d,%d,%d,%d]) -> (y: "
+        "%s[%d,%d,%d,%d])"
+        " {\n  zx: i8[] = %d\n  zw: u8[] = %d\n"
+        "  xs: f32[] = 0.5\n  ws: f32[] = 0.25\n  ys: f32[] = 64\n"
+        "  zy: i8[] = 3\n  b: i32[%d] = 100\n  y = %s {group=%d,"
+        " strides=[%d,%d], dilations=[%d,%d], pads=[%d,%d,%d,%d]}\n}\n",
+        c->n, c->c, c->h, c->w, c->m, cg, c->kh, c->kw,
+        quantized ? "i8" : "i32", c->n, c->m, oh, ow, zx, zw, c->m,
+        quantized ? "QLinearConv(x, xs, zx, w, ws, zw, ys, zy, b)"
+                  : "ConvInteger(x, w, zx, zw)",
+        c->group, c->stride, c->stride, c->dilation, c->dilation, c->top,
+        c->left, c->bottom, c->right);
+    sb_tensor *x = random_bytes(SB_DTYPE_I8, x_shape, seed);
+    sb_tensor *w = random_bytes(SB_DTYPE_U8, w_shape, seed);
+    sb_tensor *y = test_run1(text, INPUTS(x, w));
+    int64_t i = 0;
+    int place[4];
+
+    for (place[0] = 0; place[0] < c->n; place[0]++)
+        for (place[1] = 0; place[1] < c->m; place[1]++)
+            for (place[2] = 0; place[2] < oh; place[2]++)
+                for (place[3] = 0; place[3] < ow; place[3]++, i++) {
+                    int64_t want = naive_conv(c, x, zx, w, zw, place);
+
+                    if (quantized) { /* powers of two: exact in double */
+                        double q = nearbyint((double)(want + 100) / 512) + 3;
+                        want = (int64_t)fmax(-128, fmin(127, q));
+                    }
+                    assert_int_equal(at(y, i), want);
+                }
+}
+
+static void test_conv_integer(void **state)
+{
+    uint64_t seed = 2;
+
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        conv_case c = random_case(&seed);
+        run_conv(&c, &seed, false);
+    }
+}
+
+static void test_qlinear_conv(void **state)
+{
+    uint64_t seed = 3;
+
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        conv_case c = random_case(&seed);
+        run_conv(&c, &seed, true);
+    }
+}
+
+/* ---- com.microsoft
+ * ------------------------------------------------------------ */
+
+static void test_q_gemm(void **state)
+{
+    (void)state;
+    sb_tensor *a = test_tensor(SB_DTYPE_U8, "2x3", VALUES(1, 2, 3, 4, 5, 6));
+    sb_tensor *b = test_tensor(SB_DTYPE_I8, "2x3", VALUES(1, 0, -1, 2, 2, 2));
+
+    /* (a - 1) b^T = [[-2, 6], [-2, 24]], + c = [[8, 26], [8, 44]] */
+    assert_tensor("quantized",
+                  test_run1("graph g(a: u8[2,3], b: i8[2,3]) -> (y: u8[2,2])"
+                            " {\n  as: f32[] = 0.5\n  az: u8[] = 1\n"
+                            "  bs: f32[2] = [1, 0.5]\n  bz: i8[2] = [0, 0]\n"
+                            "  c: i32[2] = [10, 20]\n  ys: f32[] = 2\n"
+                            "  yz: u8[] = 7\n"
+                            "  y = com.microsoft::QGemm(a, as, az, b, bs, bz,"
+                            " c, ys, yz) {transB=1, alpha=2.0}\n}\n",
+                            INPUTS(a, b)),
+                  test_tensor(SB_DTYPE_U8, "2x2", VALUES(11, 13, 11, 18)), 0);
+    assert_tensor("float",
+                  test_run1("graph g(a: u8[2,3], b: i8[2,3]) -> (y: f32[2,2])"
+                            " {\n  as: f32[] = 0.5\n  az: u8[] = 1\n"
+                            "  bs: f32[] = 1\n  bz: i8[] = 0\n"
+                            "  y = com.microsoft::QGemm(a, as, az, b, bs, bz)"
+                            " {transB=1}\n}\n",
+                            INPUTS(a, b)),
+                  test_f32("2x2", -1, 3, -1, 12), 0);
+}
+
+static void test_to_float(void **state)
+{
+    (void)state;
+    sb_tensor *a = test_tensor(SB_DTYPE_U8, "2x2", VALUES(1, 2, 3, 4));
+    sb_tensor *b = test_tensor(SB_DTYPE_I8, "2x2", VALUES(1, -1, 2, 0));
+    sb_tensor *x = test_f32("1x2", 255, 51);
+
+    assert_tensor("MatMulIntegerToFloat",
+                  test_run1("graph g(a: u8[2,2], b: i8[2,2]) -> (y: f32[2,2])"
+                            " {\n  as: f32[] = 0.5\n  bs: f32[2] = [1, 2]\n"
+                            "  az: u8[] = 1\n  bz: i8[2] = [0, 1]\n"
+                            "  bias: f32[2] = [0.25, 0]\n"
+                            "  y = com.microsoft::MatMulIntegerToFloat(a, b,"
+                            " as, bs, az, bz, bias)\n}\n",
+                            INPUTS(a, b)),
+                  test_f32("2x2", 1.25, -1, 4.25, -7), 0);
+    /* The range [0, 255] has scale 1, so nothing is lost. */
+    assert_tensor("DynamicQuantizeMatMul",
+                  test_run1("graph g(x: f32[1,2], b: i8[2,2]) -> (y: f32[1,2])"
+                            " {\n  bs: f32[] = 0.5\n  bz: i8[] = 0\n"
+                            "  bias: f32[2] = [1, 2]\n"
+                            "  y = com.microsoft::DynamicQuantizeMatMul(x, b,"
+                            " bs, bz, bias)\n}\n",
+                            INPUTS(x, b)),
+                  test_f32("1x2", 179.5, -125.5), 0);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    sb_tensor *a = test_tensor(SB_DTYPE_U8, "2x3", NULL);
+    sb_tensor *x = test_tensor(SB_DTYPE_U8, "1x3x4x4", NULL);
+
+    assert_status(test_try_run("graph g(a: u8[2,3]) -> (y: i32[2,2]) {\n"
+                               "  b: u8[2,2] = 0\n"
+                               "  y = MatMulInteger(a, b)\n}\n",
+                               INPUTS(a)),
+                  SB_BAD_MODEL);
+    assert_error_has("inner dimensions are 3 and 2");
+    assert_status(test_try_run("graph g(x: u8[1,3,4,4]) -> (y: i32[*]) {\n"
+                               "  w: u8[4,2,3,3] = 0\n"
+                               "  y = ConvInteger(x, w)\n}\n",
+                               INPUTS(x)),
+                  SB_BAD_MODEL);
+    assert_status(test_try_run("graph g(x: u8[1,3,4,4]) -> (y: i32[*]) {\n"
+                               "  w: u8[4,3,5,5] = 0\n"
+                               "  y = ConvInteger(x, w)\n}\n",
+                               INPUTS(x)),
+                  SB_BAD_MODEL);
+    assert_error_has("larger than the padded input");
+    assert_status(test_try_run("graph g(x: u8[1,3,4,4]) -> (y: i32[*]) {\n"
+                               "  w: u8[4,3,3,3] = 0\n"
+                               "  y = ConvInteger(x, w) {strides=[0,1]}\n}\n",
+                               INPUTS(x)),
+                  SB_BAD_MODEL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_matmul_integer),
+        cmocka_unit_test(test_qlinear_matmul),
+        cmocka_unit_test(test_conv_integer),
+        cmocka_unit_test(test_qlinear_conv),
+        cmocka_unit_test(test_q_gemm),
+        cmocka_unit_test(test_to_float),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests_name("int_products", tests, NULL, NULL);
+}
