@@ -25,6 +25,7 @@ static const sb_attr_def qpool_attr_defs[] = {
     {.name = "ceil_mode", SB_ATTR_INT, ATTR(ceil_mode)},
     {.name = "channels_last", SB_ATTR_INT, ATTR(channels_last)},
     {.name = "count_include_pad", SB_ATTR_INT, ATTR(count_include_pad)},
+    {.name = "dilations", SB_ATTR_INTS, ATTR(window.dilations)},
     {.name = "kernel_shape",
      SB_ATTR_INTS,
      ATTR(window.kernel_shape),
@@ -215,6 +216,11 @@ static void qpool_range(void *arg, size_t begin, size_t end)
 
 static sb_status qpool_prepare(sb_kernel *k)
 {
+    const qpool_attrs *a = k->attrs;
+
+    for (size_t i = 0; i < a->window.dilations.n; i++)
+        if (a->window.dilations.v[i] != 1)
+            return sb_kernel_fail(k, SB_UNSUPPORTED, "dilations are not 1");
     if (k->in[X]->rank < 3 || k->in[X]->rank > 5)
         return sb_kernel_fail(k, SB_UNSUPPORTED,
                               "input has rank %d, want 3 to 5", k->in[X]->rank);
