@@ -286,9 +286,11 @@ static bool convert_direct(sb_dtype from, const void *src, sb_dtype to,
 {
     switch (PAIR(from, to)) {
     case PAIR(SB_DTYPE_F16, SB_DTYPE_F32):
-        DIRECT(uint16_t, float, sb_f16_to_f32(s[k]));
+        sb_f16_to_f32_array(src, dst, n);
+        return true;
     case PAIR(SB_DTYPE_F32, SB_DTYPE_F16):
-        DIRECT(float, uint16_t, sb_f32_to_f16(s[k]));
+        sb_f32_to_f16_array(src, dst, n);
+        return true;
     case PAIR(SB_DTYPE_BF16, SB_DTYPE_F32):
         DIRECT(uint16_t, float, sb_bf16_to_f32(s[k]));
     case PAIR(SB_DTYPE_F32, SB_DTYPE_BF16):

@@ -4,6 +4,8 @@
 #ifndef SB_TENSOR_DTYPE_H
 #define SB_TENSOR_DTYPE_H
 
+#include <string.h>
+
 #include "base/ctx.h"
 
 typedef enum sb_dtype_class {
@@ -37,8 +39,31 @@ bool sb_dtype_is_integral(sb_dtype dtype);
 /* Single values. */
 float sb_f16_to_f32(uint16_t h);
 uint16_t sb_f32_to_f16(float f); /* round to nearest even */
-float sb_bf16_to_f32(uint16_t h);
-uint16_t sb_f32_to_bf16(float f); /* round to nearest even */
+/* The same for arrays, by the processor's own instruction where it has one. */
+void sb_f16_to_f32_array(const uint16_t *src, float *dst, size_t n);
+void sb_f32_to_f16_array(const float *src, uint16_t *dst, size_t n);
+
+static inline float sb_bf16_to_f32(uint16_t h)
+{
+    uint32_t u = (uint32_t)h << 16;
+    float f;
+
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+/* Rounds to nearest even; NaN becomes quiet. */
+static inline uint16_t sb_f32_to_bf16(float f)
+{
+    uint32_t u;
+
+    memcpy(&u, &f, sizeof u);
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(u >> 16 | 0x40u);
+    u += 0x7fffu + ((u >> 16) & 1u);
+    return (uint16_t)(u >> 16);
+}
+
 /* Small floats; `dtype` is one of the float8/float4 types. `saturate` as
  * ONNX Cast defines it. */
 float sb_small_float_to_f32(sb_dtype dtype, uint8_t bits);

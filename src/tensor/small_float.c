@@ -31,6 +31,12 @@ static float float_of(uint32_t u)
     return f;
 }
 
+/* For exponents of normal numbers. */
+static float power_of_two(int e)
+{
+    return float_of((uint32_t)(e + 127) << 23);
+}
+
 float sb_f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
@@ -39,8 +45,9 @@ float sb_f16_to_f32(uint16_t h)
 
     if (exponent == 0)
         return float_of(sign | bits_of((float)mantissa * 0x1p-24f));
-    if (exponent == 31)
-        return float_of(sign | 0x7f800000u | mantissa << 13);
+    if (exponent == 31) /* NaN becomes quiet, as the hardware does it */
+        return float_of(sign | 0x7f800000u | mantissa << 13 |
+                        (mantissa ? 0x400000u : 0));
     return float_of(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
@@ -64,21 +71,6 @@ uint16_t sb_f32_to_f16(float f)
         h = (a - (112u << 23)) >> 13;
     }
     return (uint16_t)(sign | h);
-}
-
-float sb_bf16_to_f32(uint16_t h)
-{
-    return float_of((uint32_t)h << 16);
-}
-
-uint16_t sb_f32_to_bf16(float f)
-{
-    uint32_t u = bits_of(f);
-
-    if ((u & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(u >> 16 | 0x40u); /* quiet NaN */
-    u += 0x7fffu + ((u >> 16) & 1u);
-    return (uint16_t)(u >> 16);
 }
 
 typedef struct {
@@ -152,7 +144,7 @@ float sb_small_float_to_f32(sb_dtype dtype, uint8_t bits)
             m += 1 << fmt->mantissa;
         else
             e = 1;
-        x = ldexpf((float)m, e - fmt->bias - fmt->mantissa);
+        x = (float)m * power_of_two(e - fmt->bias - fmt->mantissa);
     }
     return negative ? -x : x;
 }
@@ -181,13 +173,16 @@ uint8_t sb_f32_to_small_float(sb_dtype dtype, float f, bool saturate)
         code = overflow_code(fmt, saturate);
     } else {
         int least = 1 - fmt->bias;
-        int e = f != 0 ? ilogbf(f) : least;
+        int e = (int)(bits_of(f) >> 23 & 0xff) - 127;
         if (e < least)
             e = least;
         if (e > 30)
             e = 30; /* far beyond any of the formats; keeps the sum small */
-        float steps = rintf(ldexpf(fabsf(f), fmt->mantissa - e));
-        float sum = steps + ldexpf((float)(e + fmt->bias - 1), fmt->mantissa);
+        /* Adding and taking away 2^23 rounds to a whole number, ties to
+         * even; what is larger than that overflows anyway. */
+        float steps = fabsf(f) * power_of_two(fmt->mantissa - e);
+        steps = (steps + 0x1p23f) - 0x1p23f;
+        float sum = steps + (float)((e + fmt->bias - 1) << fmt->mantissa);
         code =
             sum > (float)fmt->max ? overflow_code(fmt, saturate) : (uint8_t)sum;
     }

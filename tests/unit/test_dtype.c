@@ -97,6 +97,29 @@ static void test_to_halves(void **state)
     assert_int_equal(mids, 0x8ffe87353859ed76u);
 }
 
+/* Whatever instruction does it: bit for bit the same as one by one. */
+static void test_half_arrays(void **state)
+{
+    (void)state;
+    enum { N = 65536 };
+    static uint16_t halves[N], back[N];
+    static float wide[N], samples[N];
+
+    for (uint32_t i = 0; i < N; i++) {
+        halves[i] = (uint16_t)i;
+        samples[i] = pattern(i * 5);
+    }
+    for (size_t n = N - 17; n <= N; n++)
+        sb_f16_to_f32_array(halves, wide, n);
+    for (uint32_t i = 0; i < N; i++) {
+        float one = sb_f16_to_f32((uint16_t)i);
+        assert_memory_equal(&wide[i], &one, sizeof one);
+    }
+    sb_f32_to_f16_array(samples, back, N);
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(back[i], sb_f32_to_f16(samples[i]));
+}
+
 static void test_half_edges(void **state)
 {
     (void)state;
@@ -392,6 +415,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_halves),
         cmocka_unit_test(test_to_halves),
+        cmocka_unit_test(test_half_arrays),
         cmocka_unit_test(test_half_edges),
         cmocka_unit_test(test_small_float_tables),
         cmocka_unit_test(test_to_small_floats),
