@@ -120,6 +120,10 @@ void run_conversion(sb_ctx *ctx, const conversion *c);
 void step_release(step *st);
 /* Kernels of this operator want f32 where the value is another float type. */
 bool step_converts(const sb_op_def *op, sb_dtype dtype);
+/* Operators that compute in f32 read their inputs as floats: whatever else
+ * comes in, unless the row allows it, is SB_UNSUPPORTED.  Asked before
+ * prepare(). */
+SB_MUST_USE sb_status step_check_types(const sb_kernel *k);
 /* Fails unless the operator is known and can run. */
 SB_MUST_USE sb_status step_check_runnable(sb_ctx *ctx, const sb_graph *graph,
                                           const sb_node *node);

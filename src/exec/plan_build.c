@@ -392,6 +392,7 @@ static sb_status prepare(builder *b, step *st)
             return SB_NO_MEMORY;
         return new_slot(b, SLOT_DYNAMIC, &(sb_tensor){0}, 0, 0, &st->scratch);
     }
+    SB_TRY(step_check_types(k));
     if (k->op->prepare)
         SB_TRY(k->op->prepare(k));
     if (k->scratch_size == 0)

@@ -273,6 +273,18 @@ static sb_status fit_temporaries(step *st)
     return SB_OK;
 }
 
+sb_status step_check_types(const sb_kernel *k)
+{
+    for (uint32_t i = 0; i < k->n_in && (k->op->flags & SB_OP_F32); i++)
+        if (k->in[i] && k->in[i]->dtype != SB_DTYPE_F32 &&
+            (i >= 32 || !(k->op->any_type >> i & 1)))
+            return sb_fail(k->ctx, SB_UNSUPPORTED,
+                           "node '%s' (%s): input %u has type %s, want a float",
+                           sb_node_label(k->graph, k->node), k->node->op, i,
+                           sb_dtype_name(k->in[i]->dtype));
+    return SB_OK;
+}
+
 static sb_status run_dynamic(step *st)
 {
     sb_kernel *k = &st->k;
@@ -283,6 +295,7 @@ static sb_status run_dynamic(step *st)
         run_conversion(k->ctx, &st->before[i]);
     k->scratch_size = 0;
     k->packed = 0;
+    SB_TRY(step_check_types(k));
     if (k->op->prepare)
         SB_TRY(k->op->prepare(k));
     if (k->scratch_size) {

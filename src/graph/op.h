@@ -149,6 +149,9 @@ struct sb_op_def {
     uint8_t in_min, in_max; /* SB_ARITY_ANY: no limit */
     uint8_t out_min, out_max;
     uint32_t flags;
+    /* With SB_OP_F32: bit i is set if input i need not be a float; the executor
+     * refuses other types for all others. */
+    uint32_t any_type;
     size_t attrs_size; /* 0: no attributes are read */
     const sb_attr_def *attrs;
     const void *aux; /* (optional) shared by a family, e.g. its function */

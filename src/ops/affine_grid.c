@@ -106,6 +106,7 @@ const sb_op_def sb_op_affine_grid = {
     .out_min = 1,
     .out_max = 1,
     .flags = SB_OP_F32,
+    .any_type = 1u << 1,
     .attrs_size = sizeof(affine_attrs),
     .attrs = attrs,
     .infer = affine_infer,

@@ -388,6 +388,7 @@ const sb_op_def sb_op_attention = {
     .out_min = 1,
     .out_max = 4,
     .flags = SB_OP_F32,
+    .any_type = 1u << IN_MASK | 1u << IN_LENS,
     .attrs_size = sizeof(attention_attrs),
     .attrs = attrs,
     .infer = attention_infer,

@@ -191,6 +191,7 @@ const sb_op_def sb_op_col2im = {
     .out_min = 1,
     .out_max = 1,
     .flags = SB_OP_F32,
+    .any_type = 1u << 1 | 1u << 2,
     .attrs_size = sizeof(col2im_attrs),
     .attrs = attrs,
     .infer = col2im_infer,

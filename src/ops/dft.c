@@ -218,6 +218,7 @@ const sb_op_def sb_op_dft = {
     .out_min = 1,
     .out_max = 1,
     .flags = SB_OP_F32,
+    .any_type = 1u << 1 | 1u << 2,
     .attrs_size = sizeof(dft_attrs),
     .attrs = dft_attr_defs,
     .infer = dft_infer,

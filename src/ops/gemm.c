@@ -86,6 +86,10 @@ static sb_status gemm_prepare(sb_kernel *k)
     if (x->dtype != w->dtype || !sb_matmul_dtype_ok(x->dtype))
         return sb_kernel_fail(k, SB_UNSUPPORTED, "inputs of types %s and %s",
                               sb_dtype_name(x->dtype), sb_dtype_name(w->dtype));
+    if (sb_kernel_in(k, 2) && k->in[2]->dtype != x->dtype)
+        return sb_kernel_fail(k, SB_UNSUPPORTED, "inputs of types %s and %s",
+                              sb_dtype_name(x->dtype),
+                              sb_dtype_name(k->in[2]->dtype));
     bool ta = a->trans_a, tb = a->trans_b;
     s->mm = (sb_matmul){
         .m = x->dims[ta], .k = x->dims[!ta], .n = w->dims[!tb], .n_batch = 1};
@@ -238,6 +242,7 @@ const sb_op_def sb_op_gemm = {
     .out_min = 1,
     .out_max = 1,
     .flags = SB_OP_F32,
+    .any_type = 1u << 0 | 1u << 1 | 1u << 2,
     .attrs_size = sizeof(gemm_attrs),
     .attrs = attrs,
     .infer = gemm_infer,

@@ -95,6 +95,7 @@ const sb_op_def sb_op_matmul = {
     .out_min = 1,
     .out_max = 1,
     .flags = SB_OP_F32,
+    .any_type = 1u << 0 | 1u << 1,
     .infer = matmul_infer,
     .prepare = matmul_prepare,
     .forward = matmul_forward,

@@ -117,6 +117,7 @@ const sb_op_def sb_op_max_pool = {
     .out_min = 1,
     .out_max = 2,
     .flags = SB_OP_F32,
+    .any_type = 1u << 0,
     .attrs_size = sizeof(max_pool_attrs),
     .attrs = attrs,
     .infer = max_pool_infer,

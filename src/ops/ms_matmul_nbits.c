@@ -252,6 +252,7 @@ const sb_op_def sb_op_ms_matmul_nbits = {
     .out_min = 1,
     .out_max = 1,
     .flags = SB_OP_F32,
+    .any_type = 1u << B | 1u << ZEROS | 1u << G_IDX,
     .attrs_size = sizeof(nbits_attrs),
     .attrs = nbits_attr_defs,
     .infer = nbits_infer,

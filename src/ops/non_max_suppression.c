@@ -217,6 +217,7 @@ const sb_op_def sb_op_non_max_suppression = {
     .out_min = 1,
     .out_max = 1,
     .flags = SB_OP_F32 | SB_OP_DATA_SHAPE,
+    .any_type = 1u << 2,
     .attrs_size = sizeof(nms_attrs),
     .attrs = attrs,
     .infer = nms_infer,

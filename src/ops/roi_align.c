@@ -225,6 +225,7 @@ const sb_op_def sb_op_roi_align = {
     .out_min = 1,
     .out_max = 1,
     .flags = SB_OP_F32,
+    .any_type = 1u << 2,
     .attrs_size = sizeof(roi_attrs),
     .attrs = attrs,
     .infer = roi_infer,

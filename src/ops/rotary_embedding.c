@@ -155,6 +155,7 @@ const sb_op_def sb_op_rotary_embedding = {
     .out_min = 1,
     .out_max = 1,
     .flags = SB_OP_F32 | SB_OP_INPLACE,
+    .any_type = 1u << 3,
     .attrs_size = sizeof(rotary_attrs),
     .attrs = attrs,
     .infer = rotary_infer,

@@ -196,6 +196,7 @@ const sb_op_def sb_op_stft = {
     .out_min = 1,
     .out_max = 1,
     .flags = SB_OP_F32,
+    .any_type = 1u << STEP | 1u << LENGTH,
     .attrs_size = sizeof(stft_attrs),
     .attrs = stft_attr_defs,
     .infer = stft_infer,
