@@ -18,7 +18,7 @@
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__) && \
     !defined(SB_NO_CLONES)
-#define SB_HOT __attribute__((target_clones("avx512vl", "avx2", "default")))
+#define SB_HOT __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define SB_HOT
 #endif
