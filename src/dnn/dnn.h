@@ -8,11 +8,11 @@
  * _scratch (bytes that the caller lends to each run) -> _run, many times, which
  * allocates nothing -> _free (NULL is allowed).
  *
- * Results do not depend on the number of threads.  oneDNN's own kernels keep
- * that promise only where a reduction is never divided among threads; GEMM does
- * divide it.  So matrix products are cut here into tiles that depend on the
- * sizes alone, each tile computed by one thread, and convolutions that only
- * GEMM can do are cut into images and groups in the same way.
+ * Results do not depend on the number of threads.  oneDNN's kernels do not all
+ * keep that promise: GEMM divides sums among threads.  So matrix products are
+ * cut here into tiles that depend on the sizes alone, each tile computed by one
+ * thread; convolutions use the direct kernels, and what only GEMM can do is cut
+ * into images and groups in the same way.
  *
  * Failures: SB_UNSUPPORTED if oneDNN has no kernel for the request (callers
  * then use their plain loops), SB_BACKEND if a call fails, SB_NO_MEMORY. */

@@ -2,14 +2,17 @@
  *
  * First choice is one primitive for the whole problem, in the layouts it likes;
  * where the caller wants others, reorders before and after go through the
- * scratch memory.  Kernels built on GEMM are passed over, since they divide
- * sums among threads.  If no other kernel exists the problem is cut into
- * images x groups, and each slice runs on one thread with any kernel. */
+ * scratch memory.  Kernels built on GEMM are passed over, since their results
+ * depend on the number of threads.  If no other kernel exists the problem is
+ * cut into images x groups, and each slice runs on one thread with any
+ * kernel. */
 #include "dnn/dnn_prim.h"
 
 #include <string.h>
 
 #include "base/threads.h"
+
+enum { KERNELS_MOST = 64 };
 
 struct sb_dnn_conv {
     sb_ctx *ctx;
@@ -92,7 +95,10 @@ static dnnl_status_t make_mds(const sb_dnn_conv_desc *d, sb_dnn_layout src,
     return status;
 }
 
-/* True if a kernel of that name never divides a sum among threads. */
+/* True if the kernel's sums do not depend on the number of threads.  Not so
+ * GEMM, which divides sums among threads, and BRGEMM, whose blocking (hence
+ * the order of additions at the borders) follows the number of threads.  The
+ * direct kernels are as fast, and share one blocked layout. */
 static bool kernel_is_steady(const_dnnl_primitive_desc_t pd)
 {
     const char *name = NULL;
@@ -101,7 +107,8 @@ static bool kernel_is_steady(const_dnnl_primitive_desc_t pd)
                                   (void *)&name) != dnnl_success ||
         !name)
         return false;
-    return !strstr(name, "gemm:") && !strstr(name, "ref");
+    return !strstr(name, "gemm:") && !strstr(name, "brg") &&
+           !strstr(name, "brdgmm") && !strstr(name, "ref");
 }
 
 /* The first kernel for the operation; if `steady`, the first steady one. */
@@ -114,13 +121,16 @@ static dnnl_status_t find_kernel(const_dnnl_op_desc_t op,
     dnnl_status_t status =
         dnnl_primitive_desc_iterator_create(&it, op, attr, engine, NULL);
 
-    while (status == dnnl_success) {
+    /* oneDNN's cache of primitives makes the iterator stand still on a kernel
+     * that was made before; so do not rely on its end. */
+    for (int i = 0; i < KERNELS_MOST && status == dnnl_success; i++) {
         dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(it);
         if (!pd) {
             status = dnnl_out_of_memory;
         } else if (!steady || kernel_is_steady(pd)) {
             *out = pd;
-            break;
+            (void)dnnl_primitive_desc_iterator_destroy(it);
+            return dnnl_success;
         } else {
             (void)dnnl_primitive_desc_destroy(pd);
             status = dnnl_primitive_desc_iterator_next(it);
@@ -128,7 +138,9 @@ static dnnl_status_t find_kernel(const_dnnl_op_desc_t op,
     }
     if (it)
         (void)dnnl_primitive_desc_iterator_destroy(it);
-    return status == dnnl_iterator_ends ? dnnl_unimplemented : status;
+    return status == dnnl_success || status == dnnl_iterator_ends
+               ? dnnl_unimplemented
+               : status;
 }
 
 static dnnl_status_t conv_pd(const sb_dnn_conv *c, const sb_dnn_conv_desc *d,
