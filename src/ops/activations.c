@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "ops/elementwise.h"
+#include "ops/vec_math.h"
 
 /* ---- without attributes ------------------------------------------------- */
 
@@ -16,14 +17,6 @@ static const sb_ew_def relu_def = {
     .f32 = relu_f32, .f64 = relu_f64, .i64 = relu_i64};
 
 /* exp of a number that is never positive cannot overflow. */
-static inline float sigmoid1(float x)
-{
-    float e = expf(-fabsf(x));
-    float p = 1.0f / (1.0f + e);
-
-    return x < 0 ? e * p : p;
-}
-
 static inline double sigmoid1_f64(double x)
 {
     double e = exp(-fabs(x));
@@ -32,14 +25,16 @@ static inline double sigmoid1_f64(double x)
     return x < 0 ? e * p : p;
 }
 
-SB_STRIP1(sigmoid_f32, float, float, sigmoid1(x))
+SB_STRIP1(sigmoid_f32, float, float, sb_vec_sigmoidf(x))
 SB_STRIP1(sigmoid_f64, double, double, sigmoid1_f64(x))
 static const sb_ew_def sigmoid_def = {.f32 = sigmoid_f32, .f64 = sigmoid_f64};
 
 /* log(1 + e^x) = max(x, 0) + log(1 + e^-|x|) */
-static inline float softplus1(float x)
+SB_VEC_INLINE float softplus1(float x)
 {
-    return (x < 0 ? 0 : x) + log1pf(expf(-fabsf(x)));
+    float tail = sb_vec_log1pf_unit(sb_vec_expf(-fabsf(x)));
+
+    return (x < 0 ? 0 : x) + tail;
 }
 
 SB_STRIP1(softplus_f32, float, float, softplus1(x))
@@ -48,10 +43,20 @@ static const sb_ew_def softplus_def = {.f32 = softplus_f32};
 SB_STRIP1(softsign_f32, float, float, x / (1.0f + fabsf(x)))
 static const sb_ew_def softsign_def = {.f32 = softsign_f32};
 
-SB_STRIP1(mish_f32, float, float, x *tanhf(softplus1(x)))
+/* x tanh(log(1 + e^x)) = x w / (w + 2) with w = e^x (e^x + 2); beyond 20 the
+ * quotient is 1. */
+SB_VEC_INLINE float mish1(float x)
+{
+    float e = sb_vec_expf(x > 20 ? 20 : x);
+    float w = e * (e + 2);
+
+    return x * (w / (w + 2));
+}
+
+SB_STRIP1(mish_f32, float, float, mish1(x))
 static const sb_ew_def mish_def = {.f32 = mish_f32};
 
-static inline float clamp01(float x)
+SB_VEC_INLINE float clamp01(float x)
 {
     return x < 0 ? 0 : x > 1 ? 1 : x;
 }
@@ -77,18 +82,26 @@ SB_STRIP1_SETUP(leaky_relu_f32, float, float, SETUP, x < 0 ? alpha * x : x)
 static const sb_ew_def leaky_relu_def = {.f32 = leaky_relu_f32};
 static const sb_attr_def leaky_relu_attrs[] = {ALPHA(0.01f), {0}};
 
-SB_STRIP1_SETUP(elu_f32, float, float, SETUP, x < 0 ? alpha * expm1f(x) : x)
+/* `below` where x is negative; both are computed, so that the compiler need not
+ * branch. */
+SB_VEC_INLINE float pick_neg(float x, float below)
+{
+    return x < 0 ? below : x;
+}
+
+SB_STRIP1_SETUP(elu_f32, float, float, SETUP,
+                pick_neg(x, alpha *sb_vec_expm1f_neg(x)))
 static const sb_ew_def elu_def = {.f32 = elu_f32};
 static const sb_attr_def elu_attrs[] = {ALPHA(1.0f), {0}};
 
 SB_STRIP1_SETUP(celu_f32, float, float, SETUP,
-                x < 0 ? alpha * expm1f(x / alpha) : x)
+                pick_neg(x, alpha *sb_vec_expm1f_neg(x / alpha)))
 static const sb_ew_def celu_def = {.f32 = celu_f32};
 
 SB_STRIP1_SETUP(thresholded_relu_f32, float, float, SETUP, x > alpha ? x : 0)
 static const sb_ew_def thresholded_relu_def = {.f32 = thresholded_relu_f32};
 
-SB_STRIP1_SETUP(swish_f32, float, float, SETUP, x *sigmoid1(alpha *x))
+SB_STRIP1_SETUP(swish_f32, float, float, SETUP, x *sb_vec_sigmoidf(alpha *x))
 static const sb_ew_def swish_def = {.f32 = swish_f32};
 
 #define SETUP2 \
@@ -106,7 +119,7 @@ static const sb_attr_def hard_sigmoid_attrs[] = {
 
 /* beta holds gamma */
 SB_STRIP1_SETUP(selu_f32, float, float, SETUP2,
-                beta *(x > 0 ? x : alpha * expm1f(x)))
+                beta *pick_neg(x, alpha *sb_vec_expm1f_neg(x)))
 static const sb_ew_def selu_def = {.f32 = selu_f32};
 static const sb_attr_def selu_attrs[] = {
     ALPHA(1.67326319217681884765625f),

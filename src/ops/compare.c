@@ -42,10 +42,9 @@ BITS(bitwise_or, |)
 BITS(bitwise_xor, ^)
 
 /* ---- BitShift ----------------------------------------------------------- */
-/* Bits beyond
- * the type vanish when the result is narrowed.  Shifting by the width or more,
- * or by a negative number, shifts everything out: the result is 0, or -1 for a
- * negative number shifted right. */
+/* Bits beyond the type vanish when the result is narrowed.  Shifting by the
+ * width or more, or by a negative number, shifts everything out: the result is
+ * 0, or -1 for a negative number shifted right. */
 #define SHIFT_SETUP const int64_t width = *(const int64_t *)s->param
 SB_STRIP2_SETUP(shift_left, int64_t, int64_t, SHIFT_SETUP,
                 b < 0 || b >= width ? 0 : (int64_t)((uint64_t)a << b))

@@ -10,10 +10,11 @@
 #include <string.h>
 
 #include "ops/elementwise.h"
+#include "ops/vec_math.h"
 
-static inline float gelu_erf1(float x)
+SB_VEC_INLINE float gelu_erf1(float x)
 {
-    return 0.5f * x * (1.0f + erff(x * 0.70710678f));
+    return 0.5f * x * (1.0f + sb_vec_erff(x * 0.70710678f));
 }
 
 static inline double gelu_erf1_f64(double x)
@@ -22,11 +23,11 @@ static inline double gelu_erf1_f64(double x)
 }
 
 /* sqrt(2/pi) (x + 0.044715 x^3) */
-static inline float gelu_tanh1(float x)
+SB_VEC_INLINE float gelu_tanh1(float x)
 {
     float inner = 0.79788456f * (x + 0.044715f * x * x * x);
 
-    return 0.5f * x * (1.0f + tanhf(inner));
+    return 0.5f * x * (1.0f + sb_vec_tanhf(inner));
 }
 
 static inline double gelu_tanh1_f64(double x)
@@ -131,7 +132,7 @@ static const sb_attr_def quick_gelu_table[] = {
 
 SB_STRIP1_SETUP(quick_gelu_f32, float, float,
                 const float alpha = ((const quick_gelu_attrs *)s->param)->alpha,
-                x / (1.0f + expf(-alpha * x)))
+                x *sb_vec_sigmoidf(alpha *x))
 static const sb_ew_def quick_gelu = {.f32 = quick_gelu_f32};
 
 /* ---- rows --------------------------------------------------------------- */

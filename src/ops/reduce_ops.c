@@ -87,9 +87,8 @@ FOLD(l1_i64, int64_t, uint64_t, u, 0, x < 0 ? 0 - BITS : BITS, a + b)
 FOLD(square_i64, int64_t, uint64_t, u, 0, BITS *BITS, a + b)
 
 /* ---- LogSumExp ---------------------------------------------------------- */
-/* The cells
- * hold m, the largest so far, and s with sum = e^m * s, so nothing overflows.
- * An infinite or NaN m decides the result alone. */
+/* The cells hold m, the largest so far, and s with sum = e^m * s, so nothing
+ * overflows.  An infinite or NaN m decides the result alone. */
 
 static void lse_add(double m, double s, double *acc_m, double *acc_s)
 {

@@ -12,6 +12,7 @@
 
 #include "ops/axis_walk.h"
 #include "ops/elementwise.h"
+#include "ops/vec_math.h"
 
 typedef struct {
     int64_t axis;
@@ -44,18 +45,21 @@ static void block_max(const softmax_job *job, const float *x, size_t width,
     }
 }
 
-/* Writes exp(x - max) to y (if not NULL) and adds it up. */
-static void block_exp(const softmax_job *job, const float *x, float *y,
-                      size_t width, const float *max, float *sum)
+/* Adds up exp(x - max), and writes it to y if `store`, which is a constant
+ * wherever this is inlined. */
+static inline void block_exp(const softmax_job *job, const float *x, float *y,
+                             size_t width, const float *max, float *sum,
+                             bool store)
 {
     memset(sum, 0, width * sizeof *sum);
     for (size_t i = 0; i < job->walk.n; i++) {
         const float *row = x + i * job->walk.inner;
+        SB_SIMD
         for (size_t j = 0; j < width; j++) {
-            float e = expf(row[j] - max[j]);
+            float e = sb_vec_expf(row[j] - max[j]);
 
             sum[j] += e;
-            if (y)
+            if (store)
                 y[i * job->walk.inner + j] = e;
         }
     }
@@ -67,7 +71,7 @@ static void softmax_block(const softmax_job *job, const float *x, float *y,
     float max[SB_AXIS_BLOCK], sum[SB_AXIS_BLOCK];
 
     block_max(job, x, width, max);
-    block_exp(job, x, y, width, max, sum);
+    block_exp(job, x, y, width, max, sum, true);
     for (size_t j = 0; j < width; j++)
         sum[j] = 1.0f / sum[j];
     for (size_t i = 0; i < job->walk.n; i++) {
@@ -84,7 +88,7 @@ static void log_softmax_block(const softmax_job *job, const float *x, float *y,
     float max[SB_AXIS_BLOCK], sum[SB_AXIS_BLOCK];
 
     block_max(job, x, width, max);
-    block_exp(job, x, NULL, width, max, sum);
+    block_exp(job, x, y, width, max, sum, false);
     for (size_t j = 0; j < width; j++)
         sum[j] = logf(sum[j]);
     for (size_t i = 0; i < job->walk.n; i++) {
@@ -111,16 +115,27 @@ static void hardmax_block(const softmax_job *job, const float *x, float *y,
 }
 
 /* ---- one contiguous row ------------------------------------------------- */
-/* Sums run in 8 lanes,
- * for speed and because long sums of floats are more exact that way. */
+/* Sums run in 8 lanes, for speed and because long sums of floats are more
+ * exact that way. */
 enum { LANES = 8 };
 
 static float row_max(const float *x, size_t n)
 {
-    float max = x[0];
+    float lane[LANES], max;
+    size_t i = 0;
 
-    for (size_t i = 1; i < n; i++)
+    for (size_t l = 0; l < LANES; l++)
+        lane[l] = x[0];
+    for (; i + LANES <= n; i += LANES) {
+        SB_SIMD
+        for (size_t l = 0; l < LANES; l++)
+            lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+    }
+    max = lane[0];
+    for (; i < n; i++)
         max = x[i] > max ? x[i] : max;
+    for (size_t l = 1; l < LANES; l++)
+        max = lane[l] > max ? lane[l] : max;
     return max;
 }
 
@@ -130,27 +145,26 @@ static float add_lanes(const float lane[LANES])
            ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
+/* Adds up exp(x - max), and writes it to y unless that is NULL. */
 static float row_exp(const float *x, float *y, size_t n, float max)
 {
-    float lane[LANES] = {0};
-    size_t i = 0;
+    float lane[LANES] = {0}, e[SB_AXIS_BLOCK] = {0};
 
-    for (; i + LANES <= n; i += LANES) {
+    for (size_t i = 0; i < n; i += SB_AXIS_BLOCK) {
+        size_t some = n - i < SB_AXIS_BLOCK ? n - i : SB_AXIS_BLOCK;
+
         SB_SIMD
-        for (size_t l = 0; l < LANES; l++) {
-            float e = expf(x[i + l] - max);
-
-            lane[l] += e;
-            if (y)
-                y[i + l] = e;
+        for (size_t j = 0; j < some; j++)
+            e[j] = sb_vec_expf(x[i + j] - max);
+        for (size_t j = some; j % LANES; j++)
+            e[j] = 0;
+        for (size_t j = 0; j < some; j += LANES) {
+            SB_SIMD
+            for (size_t l = 0; l < LANES; l++)
+                lane[l] += e[j + l];
         }
-    }
-    for (size_t l = 0; i < n; i++, l++) {
-        float e = expf(x[i] - max);
-
-        lane[l] += e;
         if (y)
-            y[i] = e;
+            memcpy(y + i, e, some * sizeof *e);
     }
     return add_lanes(lane);
 }
@@ -159,6 +173,7 @@ static void softmax_row(const float *x, float *y, size_t n)
 {
     float scale = 1.0f / row_exp(x, y, n, row_max(x, n));
 
+    SB_SIMD
     for (size_t i = 0; i < n; i++)
         y[i] *= scale;
 }

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "ops/elementwise.h"
+#include "ops/vec_math.h"
 
 /* A float and a double strip from a function pair such as expf and exp, and
  * the table that holds them. */
@@ -18,8 +19,8 @@ REAL(ceil, ceilf, ceil)
 REAL(floor, floorf, floor)
 REAL(round, rintf, rint) /* half to even: the mode that C starts in */
 REAL(sqrt, sqrtf, sqrt)
-REAL(exp, expf, exp)
-REAL(log, logf, log)
+REAL(exp, sb_vec_expf, exp)
+REAL(log, sb_vec_logf, log)
 REAL(sin, sinf, sin)
 REAL(cos, cosf, cos)
 REAL(tan, tanf, tan)
@@ -28,11 +29,11 @@ REAL(acos, acosf, acos)
 REAL(atan, atanf, atan)
 REAL(sinh, sinhf, sinh)
 REAL(cosh, coshf, cosh)
-REAL(tanh, tanhf, tanh)
+REAL(tanh, sb_vec_tanhf, tanh)
 REAL(asinh, asinhf, asinh)
 REAL(acosh, acoshf, acosh)
 REAL(atanh, atanhf, atanh)
-REAL(erf, erff, erf)
+REAL(erf, sb_vec_erff, erf)
 REAL(reciprocal, 1.0f /, 1.0 /)
 
 /* ---- those that know integers ------------------------------------------- */
