@@ -1,7 +1,8 @@
 /* simd.h - one source, several instruction sets.
  *
  * A function marked SB_HOT is compiled for AVX-512, AVX2 and the baseline, and
- * the loader picks one for the machine at hand.  Floating-point contraction is
+ * the loader picks one for the machine at hand, by the features it has (an
+ * `arch=` would ask for that very model).  Floating-point contraction is
  * off, so all of them give the same result.  Elsewhere (ARM, where the baseline
  * has vectors already) the mark means nothing. */
 #ifndef SB_BASE_SIMD_H
