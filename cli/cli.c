@@ -78,8 +78,9 @@ int cli_fail(const cli_env *env, const char *subject)
 {
     const char *message = sb_ctx_error(env->ctx);
 
-    if (strcmp(message, "interrupted") == 0 || !subject ||
-        strstr(message, subject))
+    if (strncmp(message, "interrupted", 11) == 0)
+        return cli_error("interrupted");
+    if (!subject || strstr(message, subject))
         return cli_error("%s", message);
     return cli_error("%s: %s", subject, message);
 }

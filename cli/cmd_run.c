@@ -90,8 +90,8 @@ static range range_of(const sb_tensor *t)
         double x = 0;
 
         r.known = element(t, i, &x);
-        r.min = fmin(r.min, x);
-        r.max = fmax(r.max, x);
+        r.min = x < r.min || isnan(x) ? x : r.min;
+        r.max = x > r.max || isnan(x) ? x : r.max;
         r.mean += x / (double)n;
     }
     r.min += 0.0; /* no minus before a zero */
@@ -127,7 +127,11 @@ static void print_outputs(const cli_env *env, const sb_model *model,
         cli_table_add(t, "%s", type);
         const double v[] = {r.min, r.max, r.mean};
         for (size_t k = 0; k < CLI_COUNT(v); k++)
-            cli_table_add(t, r.known ? "%.6g" : "-", v[k]);
+            cli_table_add(t,
+                          !r.known      ? "-"
+                          : isnan(v[k]) ? "nan"
+                                        : "%.6g",
+                          v[k]);
     }
     if (!env->common.quiet)
         cli_table_print(t, "");

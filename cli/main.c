@@ -2,9 +2,12 @@
  * it, and makes sure that what was printed really got out. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -18,14 +21,44 @@ static const cli_cmd *const commands[] = {
 #undef CLI_CMD
 };
 
-/* A signal handler has nothing but a global to go by. */
-static sb_ctx *volatile running;
-
-static void on_signal(int number)
+/* Waits for Ctrl-C in a thread of its own: the first one asks the work to
+ * stop, the second one ends the program.  A handler would run on the stack of
+ * a computing thread, and oneDNN's kernels use the stack pointer for other
+ * things: the signal frame would be written into the middle of the heap. */
+static void *watch_signals(void *arg)
 {
-    (void)number;
-    if (running)
-        sb_ctx_interrupt(running);
+    sigset_t set;
+    int number;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    if (sigwait(&set, &number) == 0)
+        sb_ctx_interrupt(arg);
+    /* Some senders signal the process and its group: two at once are one. */
+    (void)nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0)
+        continue;
+    if (sigwait(&set, &number) == 0)
+        _exit(CLI_FAILED);
+    return NULL;
+}
+
+/* Called before there are other threads: they inherit what is blocked. */
+static void catch_signals(sb_ctx *ctx)
+{
+    pthread_t thread;
+    sigset_t set;
+
+    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write */
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    if (pthread_create(&thread, NULL, watch_signals, ctx) == 0)
+        (void)pthread_detach(thread);
+    else
+        (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
 const cli_cmd *cli_command(size_t i)
@@ -62,31 +95,15 @@ static void on_log(void *user, const char *line)
         (void)cli_error("%s", line);
 }
 
-/* The first Ctrl-C asks the work to stop, the second one kills. */
-static void catch_signals(void)
-{
-    struct sigaction action;
-
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    action.sa_flags = (int)SA_RESETHAND;
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write */
-}
-
 static int run_command(const cli_cmd *cmd, cli_env *env, const void *args)
 {
     if (sb_ctx_create(NULL, &env->ctx) != SB_OK)
         return cli_error("out of memory");
-    running = env->ctx;
-    catch_signals();
+    catch_signals(env->ctx);
     sb_ctx_set_log(env->ctx, on_log, env);
     sb_ctx_set_threads(env->ctx, (int)(env->common.threads & 0xffff));
-    int rc = cmd->run(env, args);
-    running = NULL;
-    sb_ctx_free(env->ctx);
-    return rc;
+    /* The context stays: a late Ctrl-C may still be told to it. */
+    return cmd->run(env, args);
 }
 
 static int dispatch(int argc, char **argv)

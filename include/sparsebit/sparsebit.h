@@ -62,7 +62,8 @@ SB_API const char *sb_status_text(sb_status status);
 
 /* ---- context ------------------------------------------------------------- */
 
-/** Memory hooks.  `resize` is realloc (NULL pointer: malloc), `free` is free. */
+/** Memory hooks.  `resize` is realloc (NULL pointer: malloc), `free` is free.
+ */
 typedef struct sb_allocator {
     void *user;
     void *(*resize)(void *user, void *ptr, size_t size);
@@ -83,7 +84,10 @@ SB_API void sb_ctx_set_log(sb_ctx *ctx, sb_log_fn log, void *user);
 /** Threads to use; 0 means one per core.  Results do not depend on it. */
 SB_API void sb_ctx_set_threads(sb_ctx *ctx, int n_threads);
 SB_API int sb_ctx_threads(const sb_ctx *ctx);
-/** Makes the running call (and later ones) return SB_INTERRUPTED soon. */
+/** Makes the running call (and later ones) return SB_INTERRUPTED soon.
+ *  Signal handlers need a stack of their own (SA_ONSTACK) on threads that
+ *  compute, or better a thread that waits for signals: oneDNN's kernels do not
+ *  keep the stack pointer where a handler could use it. */
 SB_API void sb_ctx_interrupt(sb_ctx *ctx);
 /** "0.1.0" */
 SB_API const char *sb_version(void);
@@ -147,10 +151,9 @@ SB_API SB_MUST_USE sb_status sb_tensor_save(sb_ctx *ctx, const char *path,
  *  integers 0 or 1. */
 SB_API void sb_tensor_fill_random(sb_tensor *tensor, uint64_t seed);
 /** Writes several tensors as one .npz archive. */
-SB_API SB_MUST_USE sb_status sb_tensors_save_npz(sb_ctx *ctx, const char *path,
-                                                 const char *const *names,
-                                                 const sb_tensor *const *tensors,
-                                                 size_t n);
+SB_API SB_MUST_USE sb_status
+sb_tensors_save_npz(sb_ctx *ctx, const char *path, const char *const *names,
+                    const sb_tensor *const *tensors, size_t n);
 
 /* ---- models -------------------------------------------------------------- */
 
@@ -171,7 +174,8 @@ SB_API SB_MUST_USE sb_status sb_model_save(sb_ctx *ctx, const sb_model *model,
                                            const char *path);
 SB_API void sb_model_free(sb_model *model);
 
-/** An empty model to build in C, and from the text form of `sparsebit graph`. */
+/** An empty model to build in C, and from the text form of `sparsebit graph`.
+ */
 SB_API SB_MUST_USE sb_status sb_model_create(sb_ctx *ctx, const char *name,
                                              sb_model **out);
 SB_API SB_MUST_USE sb_status sb_model_parse(sb_ctx *ctx, const char *text,
@@ -183,8 +187,7 @@ SB_API SB_MUST_USE sb_status sb_model_add_input(sb_ctx *ctx, sb_model *model,
                                                 sb_dtype dtype, int rank,
                                                 const int64_t *dims);
 /** Copies the elements. */
-SB_API SB_MUST_USE sb_status sb_model_add_constant(sb_ctx *ctx,
-                                                   sb_model *model,
+SB_API SB_MUST_USE sb_status sb_model_add_constant(sb_ctx *ctx, sb_model *model,
                                                    const char *name,
                                                    const sb_tensor *tensor);
 /** @param inputs  value names separated by spaces; `_` for an absent one
@@ -229,8 +232,8 @@ typedef struct sb_count {
 typedef struct sb_model_info {
     const char *name, *producer, *doc;
     int64_t ir_version;
-    int64_t opset;       /**< in the file */
-    size_t nodes;        /**< sub-graphs included */
+    int64_t opset;  /**< in the file */
+    size_t nodes;   /**< sub-graphs included */
     int64_t params; /**< elements of all weights (int64, bool: not counted) */
     uint64_t weight_bytes;
     uint64_t file_bytes; /**< model file; 0 if it came from memory */
@@ -256,7 +259,8 @@ SB_API SB_MUST_USE sb_status sb_model_print(sb_ctx *ctx, const sb_model *model,
                                             sb_graph_format format, char **out);
 SB_API void sb_text_free(sb_ctx *ctx, char *text);
 
-/* ---- passes --------------------------------------------------------------- */
+/* ---- passes ---------------------------------------------------------------
+ */
 
 typedef struct sb_pass_result {
     const char *name;
@@ -272,9 +276,9 @@ typedef struct sb_simplify_options {
     const char *input_shapes;
 } sb_simplify_options;
 
-#define SB_SIMPLIFY_OPTIONS_INIT                                               \
-    {                                                                          \
-        sizeof(sb_simplify_options), "simplify", NULL, NULL                    \
+#define SB_SIMPLIFY_OPTIONS_INIT                            \
+    {                                                       \
+        sizeof(sb_simplify_options), "simplify", NULL, NULL \
     }
 
 /** Runs graph passes in place until nothing changes.
@@ -285,7 +289,8 @@ SB_API SB_MUST_USE sb_status sb_model_simplify(sb_ctx *ctx, sb_model *model,
                                                const sb_pass_result **results,
                                                size_t *n_results);
 
-/* ---- running -------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------
+ */
 
 /** Called for every tensor that a node made, in order of execution. */
 typedef sb_status (*sb_dump_fn)(void *user, const char *value_name,
@@ -297,9 +302,9 @@ typedef struct sb_session_options {
     void *dump_user;
 } sb_session_options;
 
-#define SB_SESSION_OPTIONS_INIT                                                \
-    {                                                                          \
-        sizeof(sb_session_options), NULL, NULL                                 \
+#define SB_SESSION_OPTIONS_INIT                \
+    {                                          \
+        sizeof(sb_session_options), NULL, NULL \
     }
 
 /** Makes a model ready to run.  The model must outlive the session and must
@@ -320,7 +325,8 @@ SB_API SB_MUST_USE sb_status sb_session_run(sb_session *session,
 /** Bytes of workspace (activations) of the plan of the last run. */
 SB_API size_t sb_session_workspace(const sb_session *session);
 
-/* ---- registries ------------------------------------------------------------ */
+/* ---- registries ------------------------------------------------------------
+ */
 
 typedef struct sb_listing {
     const char *name;
