@@ -170,12 +170,21 @@ static sb_value_id input_of(const sb_node *node, uint32_t i)
     return node->inputs[i];
 }
 
+/* Runtimes fuse quantized operators by pairs around each one; pairs that look
+ * the same are there on purpose. */
+static bool is_quantizer(const sb_node *node)
+{
+    return sb_node_is(node, "QuantizeLinear") ||
+           sb_node_is(node, "DequantizeLinear");
+}
+
 static bool node_mergeable(const sb_node *node)
 {
     const sb_op_def *op = sb_op_of(node);
 
-    return !node->dead && op && !(op->flags & SB_OP_IMPURE) &&
-           node->n_implicit == 0 && node->n_out > 0 && attrs_simple(node);
+    return !node->dead && op && !is_quantizer(node) &&
+           !(op->flags & SB_OP_IMPURE) && node->n_implicit == 0 &&
+           node->n_out > 0 && attrs_simple(node);
 }
 
 static uint64_t hash_node(const sb_node *node)

@@ -10,7 +10,7 @@
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
-enum { ALWAYS_BYTES = 64 * 1024, MAX_IN = 64 };
+enum { ALWAYS_BYTES = 64 * 1024, MAX_IN = 64, MAX_OUT = 16 };
 
 static bool kept(const sb_node *node)
 {
@@ -35,12 +35,13 @@ static uint64_t type_bytes(const sb_type *type)
     return bytes;
 }
 
-/* The type of the result, found anew since inputs may have become constant a
- * moment ago.  UINT64_MAX if the node is wrong. */
+/* Bytes of all results, by types found anew since inputs may have become
+ * constant a moment ago.  UINT64_MAX if the node is wrong. */
 static uint64_t result_bytes(const sb_graph *g, const sb_node *node)
 {
-    sb_fact facts[MAX_IN], out;
+    sb_fact facts[MAX_IN], out[MAX_OUT];
     const sb_fact *in[MAX_IN];
+    uint64_t sum = 0;
 
     for (uint32_t i = 0; i < node->n_in; i++) {
         in[i] = NULL;
@@ -49,9 +50,13 @@ static uint64_t result_bytes(const sb_graph *g, const sb_node *node)
         facts[i] = sb_fact_of(&sb_graph_value(g, node->inputs[i])->constant);
         in[i] = &facts[i];
     }
-    if (sb_op_infer(g->ctx, g, node, in, &out) != SB_OK)
+    if (sb_op_infer(g->ctx, g, node, in, out) != SB_OK)
         return UINT64_MAX;
-    return type_bytes(&out.type);
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        uint64_t bytes = type_bytes(&out[i].type);
+        sum = bytes > UINT64_MAX - sum ? UINT64_MAX : sum + bytes;
+    }
+    return sum;
 }
 
 /* A constant that others use too stays, so it frees nothing. */
@@ -69,14 +74,25 @@ static uint64_t freed_bytes(const sb_graph *g, const sb_node *node)
     return sum;
 }
 
+/* One result, or several none of which has to be made by a node. */
+static bool results_free(const sb_graph *g, const sb_node *node)
+{
+    if (node->n_out == 0 || node->n_out > MAX_OUT)
+        return false;
+    for (uint32_t i = 0; i < node->n_out; i++)
+        if (node->outputs[i] == SB_NONE ||
+            (node->n_out > 1 && sb_graph_value(g, node->outputs[i])->is_output))
+            return false;
+    return true;
+}
+
 static bool foldable(const sb_graph *g, const sb_node *node)
 {
     const sb_op_def *op = sb_op_of(node);
 
     if (node->dead || !op || !op->forward || (op->flags & SB_OP_IMPURE) ||
         kept(node) || node->n_implicit > 0 || sb_node_has_graphs(node) ||
-        node->n_in == 0 || node->n_in > MAX_IN || node->n_out != 1 ||
-        node->outputs[0] == SB_NONE)
+        node->n_in == 0 || node->n_in > MAX_IN || !results_free(g, node))
         return false;
     for (uint32_t i = 0; i < node->n_in; i++)
         if (node->inputs[i] != SB_NONE && !sb_is_const(g, node->inputs[i]))
@@ -92,25 +108,43 @@ static bool settled(const sb_graph *g, const sb_node *node)
            sb_graph_value(g, node->outputs[0])->is_output;
 }
 
+static sb_status set_results(sb_graph *g, sb_node_id id, const sb_tensor *out)
+{
+    const sb_node old = *sb_graph_node(g, id);
+
+    if (old.n_out == 1)
+        return sb_rewrite_constant(g, id, &out[0]);
+    sb_graph_remove_node(g, id);
+    for (uint32_t i = 0; i < old.n_out; i++)
+        SB_TRY(sb_graph_set_constant(g, old.outputs[i], &out[i]));
+    return SB_OK;
+}
+
 static sb_status fold_node(sb_graph *g, sb_node_id id, size_t *changes)
 {
     const sb_node *node = sb_graph_node(g, id);
+    uint32_t n_out = node->n_out;
     const sb_tensor *in[MAX_IN];
-    sb_tensor out = {.dtype = SB_DTYPE_NONE};
+    sb_tensor out[MAX_OUT] = {{.dtype = SB_DTYPE_NONE}};
+    bool complete = true;
 
     for (uint32_t i = 0; i < node->n_in; i++)
         in[i] = node->inputs[i] == SB_NONE
                     ? NULL
                     : &sb_graph_value(g, node->inputs[i])->constant;
-    sb_status status = sb_exec_eval(g->ctx, g, node, in, &out);
+    sb_status status = sb_exec_eval(g->ctx, g, node, in, out);
     if (status == SB_NO_MEMORY || status == SB_INTERRUPTED)
         return status;
     /* What we cannot compute may still be right elsewhere: leave it. */
     if (status != SB_OK)
         return SB_OK;
-    status = out.data ? sb_rewrite_constant(g, id, &out) : SB_OK;
-    *changes += out.data != NULL && status == SB_OK;
-    sb_tensor_drop(&out);
+    for (uint32_t i = 0; i < n_out; i++)
+        complete = complete && out[i].data && out[i].buf;
+    if (complete)
+        status = set_results(g, id, out);
+    *changes += complete && status == SB_OK;
+    for (uint32_t i = 0; i < n_out; i++)
+        sb_tensor_drop(&out[i]);
     return status;
 }
 

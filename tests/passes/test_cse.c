@@ -80,6 +80,22 @@ static const pass_case cases[] = {
      "z = Exp(x)\n"
      "y = Neg(z)\n",
      false},
+    {"quantizers stay in pairs",
+     TEST_GRAPH("x: f32[2,4]", "y: f32[2,4]",
+                "s: f32[] = 0.5\n"
+                "a = QuantizeLinear(x, s)\n"
+                "b = DequantizeLinear(a, s)\n"
+                "c = DequantizeLinear(a, s)\n"
+                "y = Sub(b, c)\n"),
+     NULL, false},
+    {"parameters that are equal before training stay apart",
+     TEST_GRAPH("x: f32[2,4]", "y: f32[2,4]",
+                "p: f32[4] = [0, 0, 0, 0]\n"
+                "q: f32[4] = [0, 0, 0, 0]\n"
+                "a = Add(x, p)\n"
+                "b = Exp(a)\n"
+                "y = Add(b, q)\n"),
+     NULL, false},
     {"unknown operators may have a memory",
      TEST_GRAPH("x: f32[2,4]", "y: f32[2,4]",
                 "a = com.example::Foo(x)\n"

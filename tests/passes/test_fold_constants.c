@@ -50,6 +50,17 @@ static const pass_case cases[] = {
                 "y = MatMul(x, t)\n"
                 "z = Gather(w, i)\n"),
      NULL, false},
+    {"several results",
+     TEST_GRAPH("x: f32[2,4]", "y: f32[2,4]",
+                "w: f32[2,4] = [1, 2, 3, 4, 5, 6, 7, 8]\n"
+                "a, b = Split(w) {axis=0, num_outputs=2}\n"
+                "c = Mul(x, a)\n"
+                "y = Add(c, b)\n"),
+     "a: f32[1,4] = [1, 2, 3, 4]\n"
+     "b: f32[1,4] = [5, 6, 7, 8]\n"
+     "c = Mul(x, a)\n"
+     "y = Add(c, b)\n",
+     false},
     {"an unknown operator stays",
      TEST_GRAPH("x: f32[2,4]", "y: f32[2,4]",
                 "a: f32[] = 2\n"
