@@ -38,6 +38,8 @@ typedef enum sb_dnn_post_kind {
     SB_DNN_SIGMOID, /* 1 / (1 + exp(-x)) */
     SB_DNN_TANH,
     SB_DNN_HARDSWISH, /* x * clip(x + 3, 0, 6) / 6 */
+    SB_DNN_GELU_ERF,  /* x * (1 + erf(x / sqrt 2)) / 2 */
+    SB_DNN_GELU_TANH, /* its approximation by tanh */
     SB_DNN_SUM,       /* x + alpha * (what dst held before) */
 } sb_dnn_post_kind;
 
@@ -45,6 +47,9 @@ typedef struct sb_dnn_post {
     sb_dnn_post_kind kind;
     float alpha, beta;
 } sb_dnn_post;
+
+/* The function itself, for loops that do without oneDNN; not of SUM. */
+float sb_dnn_post_value(const sb_dnn_post *post, float x);
 
 enum { SB_DNN_MAX_POSTS = 4, SB_DNN_MAX_SPATIAL = 3 };
 
@@ -95,8 +100,9 @@ typedef struct sb_dnn_gemm_desc {
     int64_t b_row, b_col;
     int64_t c_row;
     bool has_bias;
-    bool accumulate; /* c += instead of c = */
-    const float *b;  /* constant: packed at once; else NULL */
+    const float *b; /* constant: packed at once; else NULL */
+    size_t n_posts; /* SUM at the front adds to what c holds: c += a b */
+    sb_dnn_post posts[SB_DNN_MAX_POSTS];
 } sb_dnn_gemm_desc;
 
 typedef struct sb_dnn_gemm_args {

@@ -66,10 +66,15 @@ static float dot(const float *a, int64_t a_step, const float *b, int64_t b_step,
            ((part[2] + part[6]) + (part[3] + part[7]));
 }
 
+static bool accumulates(const sb_dnn_gemm_desc *d)
+{
+    return d->n_posts > 0 && d->posts[0].kind == SB_DNN_SUM;
+}
+
 static void loop_row(const sb_dnn_gemm_desc *d, const float *a, const float *b,
                      const float *bias, float *c)
 {
-    if (!d->accumulate)
+    if (!accumulates(d))
         for (int64_t j = 0; j < d->n; j++)
             c[j] = bias ? bias[j] : 0;
     else if (bias)
@@ -78,14 +83,17 @@ static void loop_row(const sb_dnn_gemm_desc *d, const float *a, const float *b,
     if (d->b_col != 1) {
         for (int64_t j = 0; j < d->n; j++)
             c[j] += dot(a, d->a_col, b + j * d->b_col, d->b_row, d->k);
-        return;
+    } else {
+        for (int64_t l = 0; l < d->k; l++) {
+            const float *row = b + l * d->b_row;
+            float f = a[l * d->a_col];
+            for (int64_t j = 0; j < d->n; j++)
+                c[j] += f * row[j];
+        }
     }
-    for (int64_t l = 0; l < d->k; l++) {
-        const float *row = b + l * d->b_row;
-        float f = a[l * d->a_col];
+    for (size_t p = accumulates(d) ? 1 : 0; p < d->n_posts; p++)
         for (int64_t j = 0; j < d->n; j++)
-            c[j] += f * row[j];
-    }
+            c[j] = sb_dnn_post_value(&d->posts[p], c[j]);
 }
 
 static void run_loops(void *arg, size_t begin, size_t end)
@@ -271,11 +279,10 @@ static sb_status make_packed(sb_dnn_gemm *g, const dnnl_memory_desc_t *packed)
 
 static sb_status make_tiles(sb_dnn_gemm *g)
 {
-    static const sb_dnn_post add[] = {{SB_DNN_SUM, 1.0f, 0.0f}};
     dnnl_memory_desc_t packed[2] = {{0}};
     dnnl_primitive_attr_t attr = NULL;
     sb_status status =
-        sb_dnn_attr(g->ctx, g->what, add, g->desc.accumulate ? 1 : 0, &attr);
+        sb_dnn_attr(g->ctx, g->what, g->desc.posts, g->desc.n_posts, &attr);
 
     if (status == SB_OK) {
         g->n_lanes = (size_t)g->ctx->n_threads;

@@ -213,6 +213,8 @@ static dnnl_status_t append_post(dnnl_post_ops_t ops, const sb_dnn_post *p)
         [SB_DNN_SIGMOID] = dnnl_eltwise_logistic,
         [SB_DNN_TANH] = dnnl_eltwise_tanh,
         [SB_DNN_HARDSWISH] = dnnl_eltwise_hardswish,
+        [SB_DNN_GELU_ERF] = dnnl_eltwise_gelu_erf,
+        [SB_DNN_GELU_TANH] = dnnl_eltwise_gelu_tanh,
     };
 
     if (p->kind == SB_DNN_SUM)

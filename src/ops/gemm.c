@@ -111,7 +111,8 @@ static sb_status gemm_prepare(sb_kernel *k)
         .b_col = s->mm.b_col,
         .c_row = s->mm.n,
         .has_bias = s->how == C_BIAS,
-        .accumulate = s->how == C_BEFORE,
+        .n_posts = s->how == C_BEFORE ? 1 : 0,
+        .posts = {{SB_DNN_SUM, 1, 0}},
         .b = w->data,
     };
     SB_TRY(sb_dnn_gemm_create(k->ctx, &d, &s->gemm));

@@ -114,7 +114,7 @@ static sb_status plan_batch(sb_kernel *k, const sb_shape *a, const sb_shape *b,
     return SB_OK;
 }
 
-static sb_status plan_gemm(sb_kernel *k, sb_matmul *mm)
+static sb_status plan_gemm(sb_kernel *k, const sb_posts *posts, sb_matmul *mm)
 {
     sb_dnn_gemm_desc d = {
         .what = sb_node_label(k->graph, k->node),
@@ -129,6 +129,12 @@ static sb_status plan_gemm(sb_kernel *k, sb_matmul *mm)
         .b = mm->n_batch == 1 ? k->in[1]->data : NULL,
     };
 
+    if (posts) {
+        d.has_bias = sb_kernel_in(k, 2) != NULL;
+        d.n_posts = posts->n;
+        for (size_t i = 0; i < posts->n; i++)
+            d.posts[i] = posts->post[i];
+    }
     SB_TRY(sb_dnn_gemm_create(k->ctx, &d, &mm->gemm));
     k->scratch_size += sb_dnn_gemm_scratch(mm->gemm);
     if (sb_dnn_gemm_packed(mm->gemm))
@@ -136,8 +142,8 @@ static sb_status plan_gemm(sb_kernel *k, sb_matmul *mm)
     return SB_OK;
 }
 
-sb_status sb_matmul_plan(sb_kernel *k, bool trans_a, bool trans_b,
-                         sb_matmul *out)
+static sb_status plan(sb_kernel *k, bool trans_a, bool trans_b,
+                      const sb_posts *posts, sb_matmul *out)
 {
     sb_shape a = sb_shape_of(k->in[0]), b = sb_shape_of(k->in[1]);
     sb_matmul *mm = out;
@@ -157,7 +163,19 @@ sb_status sb_matmul_plan(sb_kernel *k, bool trans_a, bool trans_b,
     mm->b_row = trans_b ? 1 : mm->n;
     mm->b_col = trans_b ? mm->k : 1;
     SB_TRY(plan_batch(k, &a, &b, trans_a, mm));
-    return k->in[0]->dtype == SB_DTYPE_F32 ? plan_gemm(k, mm) : SB_OK;
+    return k->in[0]->dtype == SB_DTYPE_F32 ? plan_gemm(k, posts, mm) : SB_OK;
+}
+
+sb_status sb_matmul_plan(sb_kernel *k, bool trans_a, bool trans_b,
+                         sb_matmul *out)
+{
+    return plan(k, trans_a, trans_b, NULL, out);
+}
+
+sb_status sb_matmul_plan_fused(sb_kernel *k, bool trans_b,
+                               const sb_posts *posts, sb_matmul *out)
+{
+    return plan(k, false, trans_b, posts, out);
 }
 
 void sb_matmul_free(sb_kernel *k, sb_matmul *mm)
@@ -227,6 +245,7 @@ sb_status sb_matmul_run(sb_kernel *k, const sb_matmul *mm)
         .a = k->in[0]->data,
         .b = k->in[1]->data,
         .c = k->out[0]->data,
+        .bias = sb_kernel_in(k, 2) ? k->in[2]->data : NULL,
         .n_batch = mm->n_batch,
         .a_at = mm->at,
         .b_at = mm->at ? mm->at + mm->n_batch : NULL,

@@ -4,6 +4,7 @@
 
 #include "dnn/dnn.h"
 #include "ops/infer_util.h"
+#include "ops/post.h"
 
 /* Infers a [..., M, K] x b [..., K, N] = [..., M, N]; a vector counts as one
  * row or one column, which the result then lacks.  A matrix may be read
@@ -24,6 +25,11 @@ typedef struct sb_matmul {
  * `k->scratch_size`.  Free in any case. */
 SB_MUST_USE sb_status sb_matmul_plan(sb_kernel *k, bool trans_a, bool trans_b,
                                      sb_matmul *out);
+/* The same with a bias in input 2 (if there) and work behind it; floats only.
+ * The addend of a sum is what output 0 holds. */
+SB_MUST_USE sb_status sb_matmul_plan_fused(sb_kernel *k, bool trans_b,
+                                           const sb_posts *posts,
+                                           sb_matmul *out);
 SB_MUST_USE sb_status sb_matmul_run(sb_kernel *k, const sb_matmul *mm);
 void sb_matmul_free(sb_kernel *k, sb_matmul *mm);
 

@@ -19,6 +19,8 @@ static const struct {
     {"Sigmoid", SB_DNN_SIGMOID, 0, 0},
     {"Tanh", SB_DNN_TANH, 0, 0},
     {"HardSwish", SB_DNN_HARDSWISH, 0, 0},
+    {"Gelu", SB_DNN_GELU_ERF, 0, 0},
+    {"FastGelu", SB_DNN_GELU_TANH, 0, 0},
 };
 
 static bool find(const sb_post_attrs *a, sb_dnn_post *out)
@@ -60,26 +62,6 @@ typedef struct posts_job {
     const float *z;
 } posts_job;
 
-static float activate(const sb_dnn_post *p, float x)
-{
-    switch (p->kind) {
-    case SB_DNN_RELU:
-        return x < 0 ? p->alpha * x : x;
-    case SB_DNN_CLIP:
-        return fminf(fmaxf(x, p->alpha), p->beta);
-    case SB_DNN_SWISH:
-        return x / (1 + expf(-p->alpha * x));
-    case SB_DNN_SIGMOID:
-        return 1 / (1 + expf(-x));
-    case SB_DNN_TANH:
-        return tanhf(x);
-    case SB_DNN_HARDSWISH:
-        return x * fminf(fmaxf(x / 6 + 0.5f, 0), 1);
-    default:
-        return x;
-    }
-}
-
 static void posts_range(void *arg, size_t begin, size_t end)
 {
     const posts_job *job = arg;
@@ -87,8 +69,9 @@ static void posts_range(void *arg, size_t begin, size_t end)
     for (size_t p = 0; p < job->posts->n; p++) {
         const sb_dnn_post *post = &job->posts->post[p];
         for (size_t i = begin; i < end; i++)
-            job->y[i] = post->kind == SB_DNN_SUM ? job->y[i] + job->z[i]
-                                                 : activate(post, job->y[i]);
+            job->y[i] = post->kind == SB_DNN_SUM
+                            ? job->y[i] + job->z[i]
+                            : sb_dnn_post_value(post, job->y[i]);
     }
 }
 

@@ -1,0 +1,28 @@
+/* fuse_post.h - what passes share that put an activation or a sum behind a
+ * convolution or a matrix product. */
+#ifndef SB_PASSES_FUSE_POST_H
+#define SB_PASSES_FUSE_POST_H
+
+#include "graph/op.h"
+
+/* An activation that fused operators know. */
+typedef struct sb_fused_act {
+    const char *name;
+    float params[2];
+    size_t n_params;
+} sb_fused_act;
+
+/* Is the node such an activation, with constant parameters? */
+bool sb_fused_act_of(const sb_graph *g, const sb_node *node, sb_fused_act *out);
+/* Writes it into the attributes of a fused node. */
+SB_MUST_USE sb_status sb_fused_act_set(sb_graph *g, sb_node_id node,
+                                       const sb_fused_act *act);
+/* If the node adds to `y` another f32 tensor of exactly its shape that is not a
+ * constant: that tensor, else SB_NONE. */
+sb_value_id sb_fused_addend(const sb_graph *g, const sb_node *node,
+                            sb_value_id y);
+/* The only consumer of the node's only result, where nobody else sees it and
+ * it is f32; SB_NONE otherwise. */
+sb_node_id sb_fused_next(const sb_graph *g, const sb_node *node);
+
+#endif
