@@ -4,51 +4,53 @@
  * Rows fold in 8 lanes, which the compiler turns into vectors. */
 #include <math.h>
 
+#include "base/simd.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
+#include "ops/vec_math.h"
 
 enum { LANES = 8 };
 
 /* Row and column functions that fold `map` of elements of type T, held in
  * member `m` of a cell (type A), with `join` of cells a and b. */
-#define FOLD(id, T, A, m, first, map, join)                        \
-    static inline A id##_map(T x)                                  \
-    {                                                              \
-        return map;                                                \
-    }                                                              \
-    static inline A id##_join(A a, A b)                            \
-    {                                                              \
-        return join;                                               \
-    }                                                              \
-    static void id##_row(const void *data, size_t n, sb_cell *acc, \
-                         sb_cell *acc2)                            \
-    {                                                              \
-        const T *x = data;                                         \
-        A lane[LANES];                                             \
-        size_t i = 0;                                              \
-        (void)acc2;                                                \
-        for (size_t l = 0; l < LANES; l++)                         \
-            lane[l] = first;                                       \
-        for (; i + LANES <= n; i += LANES) {                       \
-            SB_SIMD                                                \
-            for (size_t l = 0; l < LANES; l++)                     \
-                lane[l] = id##_join(lane[l], id##_map(x[i + l]));  \
-        }                                                          \
-        for (size_t l = 0; i < n; i++, l++)                        \
-            lane[l] = id##_join(lane[l], id##_map(x[i]));          \
-        for (size_t half = LANES / 2; half; half /= 2)             \
-            for (size_t l = 0; l < half; l++)                      \
-                lane[l] = id##_join(lane[l], lane[l + half]);      \
-        acc->m = id##_join(acc->m, lane[0]);                       \
-    }                                                              \
-    static void id##_col(const void *data, size_t n, sb_cell *acc, \
-                         sb_cell *acc2)                            \
-    {                                                              \
-        const T *x = data;                                         \
-        (void)acc2;                                                \
-        SB_SIMD                                                    \
-        for (size_t j = 0; j < n; j++)                             \
-            acc[j].m = id##_join(acc[j].m, id##_map(x[j]));        \
+#define FOLD(id, T, A, m, first, map, join)                               \
+    SB_VEC_INLINE A id##_map(T x)                                         \
+    {                                                                     \
+        return map;                                                       \
+    }                                                                     \
+    SB_VEC_INLINE A id##_join(A a, A b)                                   \
+    {                                                                     \
+        return join;                                                      \
+    }                                                                     \
+    SB_HOT static void id##_row(const void *data, size_t n, sb_cell *acc, \
+                                sb_cell *acc2)                            \
+    {                                                                     \
+        const T *x = data;                                                \
+        A lane[LANES];                                                    \
+        size_t i = 0;                                                     \
+        (void)acc2;                                                       \
+        for (size_t l = 0; l < LANES; l++)                                \
+            lane[l] = first;                                              \
+        for (; i + LANES <= n; i += LANES) {                              \
+            SB_SIMD                                                       \
+            for (size_t l = 0; l < LANES; l++)                            \
+                lane[l] = id##_join(lane[l], id##_map(x[i + l]));         \
+        }                                                                 \
+        for (size_t l = 0; i < n; i++, l++)                               \
+            lane[l] = id##_join(lane[l], id##_map(x[i]));                 \
+        for (size_t half = LANES / 2; half; half /= 2)                    \
+            for (size_t l = 0; l < half; l++)                             \
+                lane[l] = id##_join(lane[l], lane[l + half]);             \
+        acc->m = id##_join(acc->m, lane[0]);                              \
+    }                                                                     \
+    SB_HOT static void id##_col(const void *data, size_t n, sb_cell *acc, \
+                                sb_cell *acc2)                            \
+    {                                                                     \
+        const T *x = data;                                                \
+        (void)acc2;                                                       \
+        SB_SIMD                                                           \
+        for (size_t j = 0; j < n; j++)                                    \
+            acc[j].m = id##_join(acc[j].m, id##_map(x[j]));               \
     }
 
 /* The float and double versions of one fold. */
@@ -100,24 +102,24 @@ static void lse_add(double m, double s, double *acc_m, double *acc_s)
     }
 }
 
-#define LSE(id, T)                                                   \
-    static void id##_row(const void *data, size_t n, sb_cell *acc,   \
-                         sb_cell *acc2)                              \
-    {                                                                \
-        const T *x = data;                                           \
-        double m = -(double)INFINITY, s = 0;                         \
-        for (size_t i = 0; i < n; i++)                               \
-            m = (double)x[i] > m || x[i] != x[i] ? (double)x[i] : m; \
-        for (size_t i = 0; i < n && !isinf(m); i++)                  \
-            s += exp((double)x[i] - m);                              \
-        lse_add(m, s, &acc->f, &acc2->f);                            \
-    }                                                                \
-    static void id##_col(const void *data, size_t n, sb_cell *acc,   \
-                         sb_cell *acc2)                              \
-    {                                                                \
-        const T *x = data;                                           \
-        for (size_t j = 0; j < n; j++)                               \
-            lse_add((double)x[j], 1, &acc[j].f, &acc2[j].f);         \
+#define LSE(id, T)                                                        \
+    SB_HOT static void id##_row(const void *data, size_t n, sb_cell *acc, \
+                                sb_cell *acc2)                            \
+    {                                                                     \
+        const T *x = data;                                                \
+        double m = -(double)INFINITY, s = 0;                              \
+        for (size_t i = 0; i < n; i++)                                    \
+            m = (double)x[i] > m || x[i] != x[i] ? (double)x[i] : m;      \
+        for (size_t i = 0; i < n && !isinf(m); i++)                       \
+            s += exp((double)x[i] - m);                                   \
+        lse_add(m, s, &acc->f, &acc2->f);                                 \
+    }                                                                     \
+    SB_HOT static void id##_col(const void *data, size_t n, sb_cell *acc, \
+                                sb_cell *acc2)                            \
+    {                                                                     \
+        const T *x = data;                                                \
+        for (size_t j = 0; j < n; j++)                                    \
+            lse_add((double)x[j], 1, &acc[j].f, &acc2[j].f);              \
     }
 
 LSE(lse_f32, float)

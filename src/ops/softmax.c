@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/simd.h"
 #include "ops/axis_walk.h"
 #include "ops/elementwise.h"
 #include "ops/vec_math.h"
@@ -33,8 +34,8 @@ typedef struct softmax_job {
 /* ---- one block of columns ----------------------------------------------- */
 
 /* max[j] over the axis of `width` columns; NaN wins. */
-static void block_max(const softmax_job *job, const float *x, size_t width,
-                      float *max)
+SB_VEC_INLINE void block_max(const softmax_job *job, const float *x,
+                             size_t width, float *max)
 {
     memcpy(max, x, width * sizeof *max);
     for (size_t i = 1; i < job->walk.n; i++) {
@@ -47,7 +48,7 @@ static void block_max(const softmax_job *job, const float *x, size_t width,
 
 /* Adds up exp(x - max), and writes it to y if `store`, which is a constant
  * wherever this is inlined. */
-static inline void block_exp(const softmax_job *job, const float *x, float *y,
+SB_VEC_INLINE void block_exp(const softmax_job *job, const float *x, float *y,
                              size_t width, const float *max, float *sum,
                              bool store)
 {
@@ -65,8 +66,8 @@ static inline void block_exp(const softmax_job *job, const float *x, float *y,
     }
 }
 
-static void softmax_block(const softmax_job *job, const float *x, float *y,
-                          size_t width)
+SB_HOT static void softmax_block(const softmax_job *job, const float *x,
+                                 float *y, size_t width)
 {
     float max[SB_AXIS_BLOCK], sum[SB_AXIS_BLOCK];
 
@@ -82,8 +83,8 @@ static void softmax_block(const softmax_job *job, const float *x, float *y,
     }
 }
 
-static void log_softmax_block(const softmax_job *job, const float *x, float *y,
-                              size_t width)
+SB_HOT static void log_softmax_block(const softmax_job *job, const float *x,
+                                     float *y, size_t width)
 {
     float max[SB_AXIS_BLOCK], sum[SB_AXIS_BLOCK];
 
@@ -119,7 +120,7 @@ static void hardmax_block(const softmax_job *job, const float *x, float *y,
  * exact that way. */
 enum { LANES = 8 };
 
-static float row_max(const float *x, size_t n)
+SB_VEC_INLINE float row_max(const float *x, size_t n)
 {
     float lane[LANES], max;
     size_t i = 0;
@@ -139,14 +140,14 @@ static float row_max(const float *x, size_t n)
     return max;
 }
 
-static float add_lanes(const float lane[LANES])
+SB_VEC_INLINE float add_lanes(const float lane[LANES])
 {
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
            ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
 /* Adds up exp(x - max), and writes it to y unless that is NULL. */
-static float row_exp(const float *x, float *y, size_t n, float max)
+SB_VEC_INLINE float row_exp(const float *x, float *y, size_t n, float max)
 {
     float lane[LANES] = {0}, e[SB_AXIS_BLOCK] = {0};
 
@@ -169,7 +170,7 @@ static float row_exp(const float *x, float *y, size_t n, float max)
     return add_lanes(lane);
 }
 
-static void softmax_row(const float *x, float *y, size_t n)
+SB_HOT static void softmax_row(const float *x, float *y, size_t n)
 {
     float scale = 1.0f / row_exp(x, y, n, row_max(x, n));
 
@@ -178,7 +179,7 @@ static void softmax_row(const float *x, float *y, size_t n)
         y[i] *= scale;
 }
 
-static void log_softmax_row(const float *x, float *y, size_t n)
+SB_HOT static void log_softmax_row(const float *x, float *y, size_t n)
 {
     float max = row_max(x, n);
     float shift = logf(row_exp(x, NULL, n, max));
