@@ -261,8 +261,9 @@ static size_t fetch(const sb_tensor *t, int64_t i, void *out)
 int64_t sb_tensor_get_i64(const sb_tensor *t, int64_t i)
 {
     int64_t v[4] = {0}, bytes[2];
+    if (sb_dtype_get(t->dtype)->cls == SB_CLASS_OTHER)
+        return 0;
     size_t within = fetch(t, i, bytes);
-
     sb_convert(t->dtype, bytes, SB_DTYPE_I64, v, within + 1);
     return v[within];
 }
@@ -271,8 +272,9 @@ double sb_tensor_get_f64(const sb_tensor *t, int64_t i)
 {
     double v[4] = {0};
     int64_t bytes[2];
+    if (sb_dtype_get(t->dtype)->cls == SB_CLASS_OTHER)
+        return 0;
     size_t within = fetch(t, i, bytes);
-
     sb_convert(t->dtype, bytes, SB_DTYPE_F64, v, within + 1);
     return v[within];
 }

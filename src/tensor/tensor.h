@@ -113,7 +113,8 @@ SB_MUST_USE sb_status sb_tensor_alloc(sb_ctx *ctx, sb_tensor *t);
 void sb_tensor_drop(sb_tensor *t);
 /* Same elements, one more reference. */
 sb_tensor sb_tensor_share(const sb_tensor *t);
-/* Element i of an integral or float tensor as int64 / double. */
+/* Element i of an integral or float tensor as int64 / double; 0 of others,
+ * since files may put them where an index belongs. */
 int64_t sb_tensor_get_i64(const sb_tensor *t, int64_t i);
 double sb_tensor_get_f64(const sb_tensor *t, int64_t i);
 /* "f32[2,3,4]" into `out`, always terminated; returns out. */
