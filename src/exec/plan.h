@@ -26,6 +26,9 @@ struct slot {
     size_t bytes, offset; /* in the workspace, if STATIC and its own root */
     sb_buf *store;        /* memory of a DYNAMIC slot: grows, never shrinks */
     slot *other;          /* the same value in the other layout, if made */
+    uint32_t writes;      /* how often the memory of a root was given to the
+                             next value in place */
+    uint32_t version;     /* the root's `writes` when this value is in it */
     slot *next;           /* all slots of the plan */
 };
 

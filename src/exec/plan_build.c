@@ -227,6 +227,25 @@ static bool only_this_input(const step *st, const slot *x)
     return true;
 }
 
+static bool is_view(const step *st, const slot *x, const slot *y)
+{
+    if (st->k.op->is_view)
+        return st->k.op->is_view(&st->k);
+    return (st->k.op->flags & SB_OP_VIEW) && x->t.layout == y->t.layout;
+}
+
+/* `y` lies where `x` lies, for as long as it lives. */
+static void lie_at(slot *y, const slot *x)
+{
+    slot *root = x->root;
+
+    y->root = root;
+    y->version = x->version;
+    y->t.data = x->t.data; /* of a constant; NULL otherwise */
+    if (root->kind == SLOT_STATIC && root->last < y->last)
+        root->last = y->last;
+}
+
 /* Lets output 0 lie where an input lies: a view always, a result in place when
  * nobody reads the input any more. */
 static void share_memory(builder *b, step *st)
@@ -235,23 +254,20 @@ static void share_memory(builder *b, step *st)
     uint32_t from = flags & SB_OP_INPLACE_SUM ? 3 : 0;
     slot *x = from < st->k.n_in ? st->in[from] : NULL, *y = st->out[0];
 
-    if (!(flags & (SB_OP_VIEW | SB_OP_INPLACE | SB_OP_INPLACE_SUM)) || !x ||
-        !y || st->dynamic || x->kind == SLOT_DYNAMIC ||
-        step_converts(st->k.op, x->t.dtype) || x->t.layout != y->t.layout ||
+    if (!x || !y || st->dynamic || x->kind == SLOT_DYNAMIC ||
+        step_converts(st->k.op, x->t.dtype) ||
         sb_tensor_bytes(&x->t) != sb_tensor_bytes(&y->t))
         return;
     slot *root = x->root;
-    if (flags & SB_OP_VIEW) {
+    if (is_view(st, x, y)) {
+        lie_at(y, x);
+    } else if ((flags & (SB_OP_INPLACE | SB_OP_INPLACE_SUM)) &&
+               x->t.layout == y->t.layout && root->kind == SLOT_STATIC &&
+               root->last == b->position && only_this_input(st, x)) {
+        root->writes++; /* nobody may take what lies there for the old value */
         y->root = root;
-        y->t.data = x->t.data; /* of a constant; NULL otherwise */
-        if (root->kind == SLOT_STATIC && root->last < y->last)
-            root->last = y->last;
-    } else if (root->kind == SLOT_STATIC && root->last == b->position &&
-               only_this_input(st, x)) {
-        y->root = root;
+        y->version = root->writes;
         root->last = y->last;
-        if (x->other) /* overwritten: nobody may take it for the value */
-            x->other->other = NULL;
     }
 }
 
@@ -276,7 +292,7 @@ static sb_status in_layout(builder *b, slot *s, sb_layout layout,
     *out = s;
     if (s->t.layout == layout)
         return SB_OK;
-    if (to) {
+    if (to && to->version == to->root->writes) {
         to->root->last =
             to->root->last < b->position ? b->position : to->root->last;
         *out = to;
@@ -286,10 +302,7 @@ static sb_status in_layout(builder *b, slot *s, sb_layout layout,
     like.layout = layout;
     SB_TRY(new_slot(b, SLOT_STATIC, &like, b->position, b->position, &to));
     if (sb_tensor_same_order(&like)) {
-        to->root = s->root;
-        to->t.data = s->t.data; /* of a constant; NULL otherwise */
-        if (to->root->kind == SLOT_STATIC && to->root->last < b->position)
-            to->root->last = b->position;
+        lie_at(to, s);
     } else if (s->kind == SLOT_CONST) {
         to->kind = SLOT_CONST;
         SB_TRY(reorder_constant(b, s, to));
@@ -317,13 +330,18 @@ static sb_status settle_layouts(builder *b, const sb_node *node, step *st)
         st->k_in[i] = st->in[i] ? &st->in[i]->t : NULL;
     for (uint32_t i = 0; i < node->n_out; i++)
         st->k_out[i] = st->out[i] ? &st->out[i]->t : NULL;
-    bool f32 = st->in[0] && st->in[0]->t.dtype == SB_DTYPE_F32;
-    if (!st->dynamic && !b->exec->opt.dump && f32)
+    /* Elementwise rows know their strides, the others only those of floats. */
+    bool able = (st->k.op->flags & SB_OP_ELEMENTWISE) ||
+                (st->in[0] && st->in[0]->t.dtype == SB_DTYPE_F32);
+    if (!st->dynamic && !b->exec->opt.dump && able)
         plan_layouts(st, wish, wish + n);
-    for (uint32_t i = 0; i < n && status == SB_OK; i++)
-        if (st->in[i] && st->in[i]->kind != SLOT_DYNAMIC)
-            status = in_layout(b, st->in[i], wish[i], st->before, &st->n_before,
-                               &st->in[i]);
+    for (uint32_t i = 0; i < n && status == SB_OK; i++) {
+        if (!st->in[i] || st->in[i]->kind == SLOT_DYNAMIC)
+            continue;
+        status = in_layout(b, st->in[i], wish[i], st->before, &st->n_before,
+                           &st->in[i]);
+        st->k_in[i] = &st->in[i]->t;
+    }
     for (uint32_t i = 0; i < node->n_out; i++)
         if (st->out[i])
             st->out[i]->t.layout = wish[n + i];

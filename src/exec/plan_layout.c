@@ -26,24 +26,37 @@ static bool same_dims(const sb_tensor *a, const sb_tensor *b)
     return same;
 }
 
-/* Channels last if some input of full size lies so and the others can. */
+/* Elements that a reorder can move: whole, and not too long. */
+static bool can_move(const sb_tensor *t)
+{
+    size_t size = sb_dtype_size(t->dtype);
+
+    return size > 0 && size <= 8;
+}
+
+/* Channels last if at least half of the inputs of full size that are computed
+ * lie so and the others can. */
 static void follow_inputs(const sb_kernel *k, sb_layout *in, sb_layout *out)
 {
     const sb_tensor *y = k->out[0];
-    bool wanted = false;
+    int last = 0, plain = 0;
 
-    if (!y || y->rank < 3)
+    if (!y || y->rank < 3 || !can_move(y))
         return;
     for (uint32_t i = 0; i < k->n_in; i++) {
         const sb_tensor *x = k->in[i];
         if (!x)
             continue;
-        if (same_dims(x, y))
-            wanted |= x->layout == SB_LAYOUT_CHANNELS_LAST;
-        else if (!broadcasts_either_way(x, y))
-            return;
+        if (!same_dims(x, y)) {
+            if (!broadcasts_either_way(x, y))
+                return;
+        } else if (x->layout == SB_LAYOUT_CHANNELS_LAST) {
+            last++;
+        } else if (!x->data) { /* a constant is brought into order once */
+            plain++;
+        }
     }
-    if (!wanted)
+    if (last == 0 || last < plain)
         return;
     for (uint32_t i = 0; i < k->n_in; i++)
         if (k->in[i] && same_dims(k->in[i], y))

@@ -162,6 +162,10 @@ struct sb_op_def {
      * inputs into the layout asked for.  Without it: plain throughout, but
      * ELEMENTWISE rows follow their inputs. */
     void (*layout)(const sb_kernel *k, sb_layout *in, sb_layout *out);
+    /* (optional) For rows that are views in some layouts only (Transpose),
+     * asked when layouts are settled: does output 0 lie in memory as input 0
+     * does?  Without it: as SB_OP_VIEW says. */
+    bool (*is_view)(const sb_kernel *k);
     sb_status (*prepare)(sb_kernel *k); /* (optional) nothing to prepare */
     sb_status (*forward)(sb_kernel *k); /* (optional) known but cannot run */
     void (*release)(sb_kernel *k);      /* (optional) sb_free(state) */

@@ -42,5 +42,6 @@ const sb_op_def sb_op_flatten = {
     .attrs_size = sizeof(flatten_attrs),
     .attrs = attrs,
     .infer = flatten_infer,
+    .layout = sb_view_layout,
     .forward = sb_view_forward,
 };

@@ -2,7 +2,7 @@
  * training, with a mask that keeps everything. */
 #include <string.h>
 
-#include "ops/infer_util.h"
+#include "ops/move_util.h"
 
 static sb_status identity_infer(sb_infer *in)
 {
@@ -27,6 +27,7 @@ const sb_op_def sb_op_identity = {
     .out_max = 1,
     .flags = SB_OP_VIEW,
     .infer = identity_infer,
+    .layout = sb_move_layout,
     .forward = identity_forward,
 };
 
@@ -63,5 +64,6 @@ const sb_op_def sb_op_dropout = {
     .out_max = 2,
     .flags = SB_OP_VIEW,
     .infer = dropout_infer,
+    .layout = sb_move_layout,
     .forward = dropout_forward,
 };

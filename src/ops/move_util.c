@@ -142,3 +142,13 @@ void sb_move_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
     for (uint32_t i = 0; i < k->n_out; i++)
         out[i] = SB_LAYOUT_CHANNELS_LAST;
 }
+
+void sb_view_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    const sb_tensor *x = k->in[0], *y = k->out[0];
+
+    if (!y || x->rank < 3 || y->rank < 3 || x->dims[0] != y->dims[0] ||
+        x->dims[1] != y->dims[1])
+        return;
+    sb_move_layout(k, in, out);
+}

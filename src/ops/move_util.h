@@ -44,6 +44,9 @@ void sb_strides_of(int rank, const int64_t *dims, int64_t *strides);
 /* Writes `count` copies of one element of `elem` bytes. */
 void sb_fill(void *dst, size_t elem, const void *value, int64_t count);
 
+/* The layout hook of views: both sides channels last if the input lies so and
+ * the output has the same images and channels. */
+void sb_view_layout(const sb_kernel *k, sb_layout *in, sb_layout *out);
 /* The layout hook of operators that move elements of input 0 by strides: both
  * sides channels last if the input lies so. */
 void sb_move_layout(const sb_kernel *k, sb_layout *in, sb_layout *out);

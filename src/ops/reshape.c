@@ -178,5 +178,6 @@ const sb_op_def sb_op_reshape = {
     .attrs_size = sizeof(reshape_attrs),
     .attrs = attrs,
     .infer = reshape_infer,
+    .layout = sb_view_layout,
     .forward = sb_view_forward,
 };

@@ -66,5 +66,6 @@ const sb_op_def sb_op_squeeze = {
     .out_max = 1,
     .flags = SB_OP_VIEW,
     .infer = squeeze_infer,
+    .layout = sb_view_layout,
     .forward = sb_view_forward,
 };

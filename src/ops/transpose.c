@@ -50,18 +50,51 @@ static sb_status transpose_infer(sb_infer *in)
     return SB_OK;
 }
 
+/* Would the output lie as the input does, with these layouts? */
+static bool lies_alike(const sb_kernel *k, sb_layout in, sb_layout out)
+{
+    sb_tensor x = *k->in[0], y = *k->out[0];
+    int64_t from[SB_MAX_RANK], to[SB_MAX_RANK];
+
+    x.layout = in;
+    y.layout = out;
+    sb_tensor_strides(&x, from);
+    sb_tensor_strides(&y, to);
+    for (int i = 0; i < y.rank; i++)
+        if (y.dims[i] != 1 && to[i] != from[perm_of(k->attrs, y.rank, i)])
+            return false;
+    return true;
+}
+
+static bool transpose_is_view(const sb_kernel *k)
+{
+    return lies_alike(k, k->in[0]->layout, k->out[0]->layout);
+}
+
+/* Takes the input as it lies.  From [N, H, W, C] to [N, C, H, W] in channels
+ * last, and from there back, nothing moves at all. */
+static void transpose_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    in[0] = k->in[0]->layout;
+    if (k->out[0]->rank >= 3 && !lies_alike(k, in[0], SB_LAYOUT_PLAIN) &&
+        lies_alike(k, in[0], SB_LAYOUT_CHANNELS_LAST))
+        out[0] = SB_LAYOUT_CHANNELS_LAST;
+}
+
 static sb_status transpose_forward(sb_kernel *k)
 {
     const transpose_attrs *a = k->attrs;
-    const sb_tensor *x = k->in[0];
+    const sb_tensor *x = k->in[0], *y = k->out[0];
     int64_t strides[SB_MAX_RANK];
-    sb_strided c =
-        sb_strided_to(sb_dtype_size(x->dtype), x->rank, k->out[0]->dims);
 
-    sb_strides_of(x->rank, x->dims, strides);
-    for (int i = 0; i < x->rank; i++)
-        c.src_stride[i] = strides[perm_of(a, x->rank, i)];
-    sb_strided_copy(k->ctx, &c, k->out[0]->data, x->data);
+    if (y->data == x->data)
+        return SB_OK;
+    sb_strided c = sb_strided_between(y, y, y->dims);
+    sb_tensor_strides(x, strides);
+    for (int at = 0; at < y->rank; at++)
+        c.src_stride[at] =
+            strides[perm_of(a, x->rank, sb_tensor_dim_at(y, at))];
+    sb_strided_copy(k->ctx, &c, y->data, x->data);
     return SB_OK;
 }
 
@@ -75,6 +108,8 @@ const sb_op_def sb_op_transpose = {
     .attrs_size = sizeof(transpose_attrs),
     .attrs = attrs,
     .infer = transpose_infer,
+    .layout = transpose_layout,
+    .is_view = transpose_is_view,
     .prepare = sb_move_prepare,
     .forward = transpose_forward,
 };

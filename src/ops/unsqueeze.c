@@ -45,5 +45,6 @@ const sb_op_def sb_op_unsqueeze = {
     .out_max = 1,
     .flags = SB_OP_VIEW,
     .infer = unsqueeze_infer,
+    .layout = sb_view_layout,
     .forward = sb_view_forward,
 };

@@ -102,6 +102,11 @@ sb_tensor sb_tensor_make(sb_dtype dtype, int rank, const int64_t *dims);
 void sb_tensor_strides(const sb_tensor *t, int64_t stride[SB_MAX_RANK]);
 /* The dimension that comes `at`-th, from the outermost, as `t` lies. */
 int sb_tensor_dim_at(const sb_tensor *t, int at);
+/* The opposite: how many dimensions lie outside of dimension `dim`. */
+int sb_tensor_place(const sb_tensor *t, int dim);
+/* The same memory as a plain tensor, dimensions in the order in which they
+ * lie; borrows. */
+sb_tensor sb_tensor_as_lies(const sb_tensor *t);
 /* Copies the elements of `from` into `to`, which has the same type and
  * dimensions but may have another layout; threaded. */
 void sb_tensor_reorder(sb_ctx *ctx, const sb_tensor *from, sb_tensor *to);

@@ -58,6 +58,32 @@ static const struct {
     {"softmax over channels", "m = Softmax(c) {axis=1}"},
     {"transpose and back", "t = Transpose(c) {perm=[0,2,3,1]}\n n = Neg(t)\n"
                            "m = Transpose(n) {perm=[0,3,1,2]}"},
+    {"transpose of a pixel and back",
+     "t = Transpose(c) {perm=[0,3,2,1]}\n n = Neg(t)\n"
+     "m = Transpose(n) {perm=[0,3,2,1]}"},
+    {"transpose of images", "m = Transpose(c) {perm=[1,0,2,3]}"},
+    {"rows of pixels",
+     "s: i64[3] = [0,0,-1]\n r = Reshape(c, s)\n n = Neg(r)\n"
+     "t = Transpose(n) {perm=[0,2,1]}\n w2: f32[6,4] = random(21)\n"
+     "p = MatMul(t, w2)\n q = Transpose(p) {perm=[0,2,1]}\n"
+     "u: i64[4] = [2,4,5,7]\n z = Reshape(q, u)\n"
+     "w3: f32[2,4,3,3] = random(22)\n m = Conv(z, w3)"},
+    {"reshape over channels", "s: i64[3] = [2,3,70]\n m = Reshape(c, s)"},
+    {"flatten", "m = Flatten(c)"},
+    {"squeeze a side",
+     "a: i64[1] = [0]\n b: i64[1] = [1]\n x2: i64[1] = [2]\n"
+     "s = Slice(c, a, b, x2)\n q = Squeeze(s, x2)\n n = Neg(q)\n"
+     "m = Unsqueeze(n, x2)"},
+    {"plain copy read again after a view was overwritten",
+     "s: i64[3] = [2,3,70]\n r = Reshape(c, s)\n p = Neg(r)\n"
+     "q = Exp(p)\n r2 = Reshape(c, s)\n m = Add(q, r2)"},
+    {"view of a view read by others",
+     "t = Transpose(c) {perm=[0,2,3,1]}\n e = Exp(c)\n f = Exp(t)\n"
+     "g = Transpose(f) {perm=[0,3,1,2]}\n m = Sub(e, g)"},
+    {"comparison and choice by place",
+     "k: f32[1,1,5,7] = random(4)\n n = Neg(c)\n q = Less(c, k)\n"
+     "m = Where(q, n, c)"},
+    {"cast there and back", "i = Cast(c) {to=7}\n m = Cast(i) {to=1}"},
     {"shuffle", "s: i64[5] = [2,2,3,5,7]\n r = Reshape(c, s)\n"
                 "t = Transpose(r) {perm=[0,2,1,3,4]}\n"
                 "u: i64[4] = [2,6,5,7]\n m = Reshape(t, u)"},
@@ -120,8 +146,11 @@ static void test_channels_last_gives_the_plain_result(void **state)
 
 static void test_reorder_there_and_back(void **state)
 {
-    static const char *const shapes[] = {"1x1x1x1",  "2x3x5x7", "1x17x33x2",
-                                         "3x64x1x1", "2x5x3",   "1x3x2x3x4"};
+    static const char *const shapes[] = {
+        "1x1x1x1",   "2x3x5x7", "1x17x33x2", "3x64x1x1", "2x5x3",
+        "1x3x2x3x4", "2x9x3x3", "1x8x4x4",   "2x31x5x5", "1x32x1x3",
+        "1x2x5x5",   "3x5x2x2", "1x4x7x1",   "2x47x3x5", "1x16x16x1",
+    };
     (void)state;
     for (size_t i = 0; i < SB_COUNT(shapes); i++) {
         sb_tensor *x = test_random(SB_DTYPE_F32, shapes[i], i);
