@@ -11,7 +11,7 @@
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
-enum { HASH_WHOLE = 4096, HASH_SAMPLES = 64, HASH_SAMPLE = 64 };
+enum { HASH_WHOLE = 4096, HASH_SAMPLES = 8, HASH_SAMPLE = 64 };
 
 static uint64_t hash_mix(uint64_t h, uint64_t x)
 {

@@ -2,15 +2,15 @@
  *
  * Not folded: what is random; what has sub-graphs; DequantizeLinear and
  * QuantizeLinear, whose constants are the point of a quantized model; and
- * results that would make the file bigger than the constants they replace,
- * beyond a size that nobody minds. */
+ * results that would make the file noticeably bigger: beyond ALWAYS_BYTES each,
+ * and GROWTH of all constants together. */
 #include <string.h>
 
 #include "exec/exec.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
-enum { ALWAYS_BYTES = 64 * 1024, MAX_IN = 64, MAX_OUT = 16 };
+enum { ALWAYS_BYTES = 64 * 1024, GROWTH = 32, MAX_IN = 64, MAX_OUT = 16 };
 
 static bool kept(const sb_node *node)
 {
@@ -86,7 +86,8 @@ static bool results_free(const sb_graph *g, const sb_node *node)
     return true;
 }
 
-static bool foldable(const sb_graph *g, const sb_node *node)
+/* `budget`: bytes by which the file may still grow through big results. */
+static bool foldable(const sb_graph *g, const sb_node *node, uint64_t *budget)
 {
     const sb_op_def *op = sb_op_of(node);
 
@@ -98,13 +99,32 @@ static bool foldable(const sb_graph *g, const sb_node *node)
         if (node->inputs[i] != SB_NONE && !sb_is_const(g, node->inputs[i]))
             return false;
     uint64_t bytes = result_bytes(g, node);
-    return bytes <= ALWAYS_BYTES || bytes <= freed_bytes(g, node);
+    if (bytes <= ALWAYS_BYTES)
+        return true;
+    uint64_t freed = freed_bytes(g, node);
+    uint64_t growth = bytes > freed ? bytes - freed : 0;
+    if (growth > *budget)
+        return false;
+    *budget -= growth;
+    return true;
+}
+
+static uint64_t constant_bytes(const sb_graph *g)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < g->n_values; i++) {
+        const sb_value *v = sb_graph_value(g, (sb_value_id)i);
+        if (v->is_constant && v->n_uses > 0)
+            sum += sb_tensor_bytes(&v->constant);
+    }
+    return sum;
 }
 
 /* An Identity of a constant that keeps the name of an output is done. */
 static bool settled(const sb_graph *g, const sb_node *node)
 {
-    return sb_node_is(node, "Identity") &&
+    return sb_node_is(node, "Identity") && node->n_out > 0 &&
            sb_graph_value(g, node->outputs[0])->is_output;
 }
 
@@ -154,10 +174,11 @@ static sb_status fold_constants_run(sb_graph *g, size_t *changes)
     size_t n = 0;
 
     SB_TRY(sb_graph_order(g, &order, &n));
+    uint64_t budget = constant_bytes(g) / GROWTH;
     sb_status status = SB_OK;
     for (size_t i = 0; i < n && status == SB_OK; i++) {
         const sb_node *node = sb_graph_node(g, order[i]);
-        if (foldable(g, node) && !settled(g, node))
+        if (!settled(g, node) && foldable(g, node, &budget))
             status = fold_node(g, order[i], changes);
     }
     sb_free(g->ctx, order);
