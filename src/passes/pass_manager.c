@@ -45,7 +45,8 @@ static const char *const simplify_passes[] = {
 
 /* What makes a graph faster to run but unreadable for other programs. */
 static const char *const lower_passes[] = {
-    "simplify", "fuse_bn", "fuse_conv", "fuse_linear", "remove_dead", NULL,
+    "simplify",    "fuse_bn", "fuse_attention", "fuse_conv", "fuse_linear",
+    "remove_dead", NULL,
 };
 
 static const char *const no_passes[] = {NULL};
