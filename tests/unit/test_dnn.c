@@ -1,0 +1,211 @@
+/* src/dnn: layouts, reorders, fused activations, and every allocation failing.
+ * Convolution and products as such are tested through their operators. */
+#include "sbtest_node.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "dnn/dnn.h"
+
+/* [2, 20, 5, 7] plain -> blocked -> plain is the identity, and channel c of a
+ * pixel lies at place c % block of block c / block. */
+static void test_reorder(void **state)
+{
+    (void)state;
+    enum { N = 2, C = 20, H = 5, W = 7 };
+    static const sb_dnn_layout layouts[] = {8, 16, C};
+    const int64_t dims[] = {N, C, H, W};
+    sb_rng rng;
+
+    sb_rng_init(&rng, 1);
+    sb_tensor *x = test_floats(&rng, 4, dims);
+    const float *plain = x->data;
+    for (size_t i = 0; i < SB_COUNT(layouts); i++) {
+        int64_t b = layouts[i], blocks = (C + b - 1) / b;
+        int64_t room = N * blocks * b * H * W;
+        sb_tensor *mid = test_floats(&rng, 1, &room);
+        sb_tensor *back = test_floats(&rng, 4, dims);
+        const float *m = mid->data;
+        sb_dnn_reorder *to = NULL, *from = NULL;
+        char pad[4096];
+
+        assert_ok(
+            sb_dnn_reorder_create(test_ctx(), 4, dims, SB_DNN_PLAIN, b, &to));
+        assert_ok(
+            sb_dnn_reorder_create(test_ctx(), 4, dims, b, SB_DNN_PLAIN, &from));
+        assert_true(sb_dnn_reorder_scratch(to) <= sizeof pad);
+        assert_ok(sb_dnn_reorder_run(to, plain, mid->data, pad));
+        assert_ok(sb_dnn_reorder_run(from, mid->data, back->data, pad));
+        assert_memory_equal(plain, back->data, sb_tensor_bytes(x));
+        for (int64_t e = 0; e < N * C * H * W; e++) {
+            int64_t n = e / (C * H * W), c = e / (H * W) % C, p = e % (H * W);
+            float got = m[((n * blocks + c / b) * H * W + p) * b + c % b];
+            assert_true(got >= plain[e] && got <= plain[e]);
+        }
+        sb_dnn_reorder_free(to);
+        sb_dnn_reorder_free(from);
+    }
+}
+
+static sb_dnn_conv_desc small_conv(const float *w)
+{
+    return (sb_dnn_conv_desc){
+        .what = "test",
+        .n_spatial = 2,
+        .n_batch = 1,
+        .in_channels = 32,
+        .out_channels = 48,
+        .groups = 1,
+        .in = {9, 9},
+        .out = {9, 9},
+        .kernel = {3, 3},
+        .stride = {1, 1},
+        .dilation = {1, 1},
+        .pad_lo = {1, 1},
+        .has_bias = true,
+        .weights = w,
+    };
+}
+
+/* The same convolution asked for plain and for ANY must agree once the blocked
+ * result is reordered. */
+static void test_conv_layouts(void **state)
+{
+    (void)state;
+    enum { ROOM = 1 << 20 };
+    sb_rng rng;
+
+    sb_rng_init(&rng, 2);
+    sb_tensor *x = test_floats(&rng, 4, (int64_t[]){1, 32, 9, 9});
+    sb_tensor *w = test_floats(&rng, 4, (int64_t[]){48, 32, 3, 3});
+    sb_tensor *b = test_floats(&rng, 1, (int64_t[]){48});
+    sb_tensor *plain = test_floats(&rng, 4, (int64_t[]){1, 48, 9, 9});
+    sb_tensor *blocked_x = test_floats(&rng, 1, (int64_t[]){ROOM / 4});
+    sb_tensor *blocked_y = test_floats(&rng, 1, (int64_t[]){ROOM / 4});
+    sb_tensor *back = test_floats(&rng, 4, (int64_t[]){1, 48, 9, 9});
+    sb_tensor *scratch = test_floats(&rng, 1, (int64_t[]){ROOM});
+    sb_dnn_conv_desc desc = small_conv(w->data);
+    sb_dnn_conv *conv = NULL;
+    sb_dnn_reorder *in = NULL, *out = NULL;
+    sb_dnn_layout src, dst;
+
+    assert_ok(sb_dnn_conv_create(test_ctx(), &desc, &conv));
+    sb_dnn_conv_layouts(conv, &src, &dst);
+    assert_true(src == SB_DNN_PLAIN && dst == SB_DNN_PLAIN);
+    assert_true(sb_dnn_conv_scratch(conv) <= ROOM * sizeof(float));
+    assert_ok(sb_dnn_conv_run(conv, x->data, w->data, b->data, plain->data,
+                              scratch->data));
+    sb_dnn_conv_free(conv);
+    desc.src_layout = desc.dst_layout = SB_DNN_ANY;
+    assert_ok(sb_dnn_conv_create(test_ctx(), &desc, &conv));
+    sb_dnn_conv_layouts(conv, &src, &dst);
+    assert_true(src != SB_DNN_ANY && dst != SB_DNN_ANY);
+    assert_ok(
+        sb_dnn_reorder_create(test_ctx(), 4, x->dims, SB_DNN_PLAIN, src, &in));
+    assert_ok(sb_dnn_reorder_create(test_ctx(), 4, back->dims, dst,
+                                    SB_DNN_PLAIN, &out));
+    assert_ok(sb_dnn_reorder_run(in, x->data, blocked_x->data, scratch->data));
+    assert_ok(sb_dnn_conv_run(conv, blocked_x->data, w->data, b->data,
+                              blocked_y->data, scratch->data));
+    assert_ok(
+        sb_dnn_reorder_run(out, blocked_y->data, back->data, scratch->data));
+    assert_memory_equal(plain->data, back->data, sb_tensor_bytes(plain));
+    sb_dnn_reorder_free(in);
+    sb_dnn_reorder_free(out);
+    sb_dnn_conv_free(conv);
+}
+
+/* Activations behind the convolution, and the sum with what dst held. */
+static void test_conv_posts(void **state)
+{
+    (void)state;
+    static const sb_dnn_post posts[] = {
+        {SB_DNN_RELU, 0.1f, 0},  {SB_DNN_CLIP, -0.5f, 0.75f},
+        {SB_DNN_SWISH, 1.0f, 0}, {SB_DNN_SIGMOID, 0, 0},
+        {SB_DNN_TANH, 0, 0},     {SB_DNN_HARDSWISH, 0, 0},
+        {SB_DNN_SUM, 0.5f, 0},
+    };
+    enum { COUNT = 48 * 81 };
+    sb_rng rng;
+
+    sb_rng_init(&rng, 3);
+    sb_tensor *x = test_floats(&rng, 4, (int64_t[]){1, 32, 9, 9});
+    sb_tensor *w = test_floats(&rng, 4, (int64_t[]){48, 32, 3, 3});
+    sb_tensor *b = test_floats(&rng, 1, (int64_t[]){48});
+    sb_tensor *scratch = test_floats(&rng, 1, (int64_t[]){1 << 20});
+    float plain[COUNT], y[COUNT], old[COUNT];
+    for (size_t i = 0; i <= SB_COUNT(posts); i++) {
+        sb_dnn_conv_desc desc = small_conv(w->data);
+        sb_dnn_conv *conv = NULL;
+
+        desc.n_posts = i ? 1 : 0;
+        desc.posts[0] = posts[i ? i - 1 : 0];
+        for (int e = 0; e < COUNT; e++)
+            y[e] = old[e] = (float)e / COUNT;
+        assert_ok(sb_dnn_conv_create(test_ctx(), &desc, &conv));
+        assert_ok(
+            sb_dnn_conv_run(conv, x->data, w->data, b->data, y, scratch->data));
+        sb_dnn_conv_free(conv);
+        if (i == 0)
+            memcpy(plain, y, sizeof y);
+        for (int e = 0; i && e < COUNT; e++) {
+            double v = (double)plain[e], s = 1 / (1 + exp(-v));
+            double want[] = {v > 0 ? v : 0.1 * v,
+                             fmin(fmax(v, -0.5), 0.75),
+                             v * s,
+                             s,
+                             tanh(v),
+                             v * fmin(fmax(v + 3, 0), 6) / 6,
+                             v + 0.5 * (double)old[e]};
+            assert_close("activation", y[e], want[i - 1], 1e-4);
+        }
+    }
+}
+
+static sb_status scenario(sb_ctx *ctx)
+{
+    static float a[32 * 64], w[48 * 32 * 9], c[32 * 300], b[64 * 300];
+    static float scratch[1 << 20];
+    sb_dnn_conv_desc conv_desc = small_conv(w);
+    sb_dnn_gemm_desc gemm_desc = {.what = "test",
+                                  .m = 32,
+                                  .n = 300,
+                                  .k = 64,
+                                  .a_row = 64,
+                                  .a_col = 1,
+                                  .b_row = 300,
+                                  .b_col = 1,
+                                  .c_row = 300,
+                                  .b = b};
+    sb_dnn_conv *conv = NULL;
+    sb_dnn_gemm *gemm = NULL;
+
+    SB_TRY(sb_dnn_conv_create(ctx, &conv_desc, &conv));
+    sb_status status = sb_dnn_gemm_create(ctx, &gemm_desc, &gemm);
+    if (status == SB_OK) {
+        sb_dnn_gemm_args args = {.a = a, .b = b, .c = c, .scratch = scratch};
+        status = sb_dnn_gemm_run(gemm, &args);
+    }
+    sb_dnn_gemm_free(gemm);
+    sb_dnn_conv_free(conv);
+    return status;
+}
+
+static void test_allocations(void **state)
+{
+    (void)state;
+    test_every_allocation("dnn", scenario);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reorder),
+        cmocka_unit_test(test_conv_layouts),
+        cmocka_unit_test(test_conv_posts),
+        cmocka_unit_test(test_allocations),
+    };
+    int rc = test_every_isa(argc, argv);
+
+    return rc >= 0 ? rc : cmocka_run_group_tests_name("dnn", tests, NULL, NULL);
+}
