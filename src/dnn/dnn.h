@@ -34,6 +34,7 @@ typedef int64_t sb_dnn_layout;
 typedef enum sb_dnn_post_kind {
     SB_DNN_RELU,    /* x < 0 ? alpha * x : x */
     SB_DNN_CLIP,    /* min(max(x, alpha), beta) */
+    SB_DNN_LINEAR,  /* alpha * x + beta */
     SB_DNN_SWISH,   /* x * sigmoid(alpha * x) */
     SB_DNN_SIGMOID, /* 1 / (1 + exp(-x)) */
     SB_DNN_TANH,

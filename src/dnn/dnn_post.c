@@ -10,6 +10,8 @@ float sb_dnn_post_value(const sb_dnn_post *post, float x)
         return x < 0 ? post->alpha * x : x;
     case SB_DNN_CLIP:
         return fminf(fmaxf(x, post->alpha), post->beta);
+    case SB_DNN_LINEAR:
+        return post->alpha * x + post->beta;
     case SB_DNN_SWISH:
         return x / (1 + expf(-post->alpha * x));
     case SB_DNN_SIGMOID:

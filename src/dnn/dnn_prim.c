@@ -209,6 +209,7 @@ static dnnl_status_t append_post(dnnl_post_ops_t ops, const sb_dnn_post *p)
     static const dnnl_alg_kind_t alg[] = {
         [SB_DNN_RELU] = dnnl_eltwise_relu,
         [SB_DNN_CLIP] = dnnl_eltwise_clip,
+        [SB_DNN_LINEAR] = dnnl_eltwise_linear,
         [SB_DNN_SWISH] = dnnl_eltwise_swish,
         [SB_DNN_SIGMOID] = dnnl_eltwise_logistic,
         [SB_DNN_TANH] = dnnl_eltwise_tanh,

@@ -3,7 +3,10 @@
  *
  * A row vector c is added by the matrix product itself; any other c is laid
  * into y first and the product added to it, or added afterwards if alpha is
- * not 1.  Integers are computed by loops. */
+ * not 1.  Integers are computed by loops.
+ * FusedGemm (com.microsoft): the same with an activation behind. */
+#include <string.h>
+
 #include "ops/matmul_util.h"
 
 #include "base/threads.h"
@@ -11,13 +14,30 @@
 typedef struct {
     float alpha, beta;
     int64_t trans_a, trans_b;
+    const char *activation;
+    float activation_alpha, activation_beta;
 } gemm_attrs;
 
+/* clang-format off */
+#define GEMM_ATTRS                                                             \
+    {"alpha", SB_ATTR_FLOAT, offsetof(gemm_attrs, alpha), .f = 1.0f},          \
+    {"beta", SB_ATTR_FLOAT, offsetof(gemm_attrs, beta), .f = 1.0f},            \
+    {"transA", SB_ATTR_INT, offsetof(gemm_attrs, trans_a), .i = 0},            \
+    {"transB", SB_ATTR_INT, offsetof(gemm_attrs, trans_b), .i = 0}
+/* clang-format on */
+
 static const sb_attr_def attrs[] = {
-    {"alpha", SB_ATTR_FLOAT, offsetof(gemm_attrs, alpha), .f = 1.0f},
-    {"beta", SB_ATTR_FLOAT, offsetof(gemm_attrs, beta), .f = 1.0f},
-    {"transA", SB_ATTR_INT, offsetof(gemm_attrs, trans_a), .i = 0},
-    {"transB", SB_ATTR_INT, offsetof(gemm_attrs, trans_b), .i = 0},
+    GEMM_ATTRS,
+    {0},
+};
+
+static const sb_attr_def fused_attrs[] = {
+    GEMM_ATTRS,
+    {"activation", SB_ATTR_STRING, offsetof(gemm_attrs, activation), .s = ""},
+    {"activation_alpha", SB_ATTR_FLOAT, offsetof(gemm_attrs, activation_alpha),
+     .f = 0.01f},
+    {"activation_beta", SB_ATTR_FLOAT, offsetof(gemm_attrs, activation_beta),
+     .f = 0},
     {0},
 };
 
@@ -215,6 +235,24 @@ static sb_status gemm_forward(sb_kernel *k)
     return SB_OK;
 }
 
+static sb_status fused_forward(sb_kernel *k)
+{
+    const gemm_attrs *a = k->attrs;
+    const float params[] = {a->activation_alpha, a->activation_beta};
+    bool slope = strcmp(a->activation, "LeakyRelu") == 0;
+    sb_post_attrs post = {a->activation, {params, slope ? 1 : 0}, 0};
+    sb_posts posts;
+
+    if (k->out[0]->dtype != SB_DTYPE_F32)
+        return sb_kernel_fail(k, SB_UNSUPPORTED, "type %s",
+                              sb_dtype_name(k->out[0]->dtype));
+    SB_TRY(sb_posts_make(k, &post, false, &posts));
+    SB_TRY(gemm_forward(k));
+    sb_posts_apply(k->ctx, &posts, k->out[0]->data, NULL,
+                   (size_t)sb_tensor_count(k->out[0]));
+    return SB_OK;
+}
+
 static void gemm_release(sb_kernel *k)
 {
     gemm_state *s = k->state;
@@ -249,6 +287,24 @@ const sb_op_def sb_op_gemm = {
     .infer = gemm_infer,
     .prepare = gemm_prepare,
     .forward = gemm_forward,
+    .release = gemm_release,
+    .macs = gemm_macs,
+};
+
+const sb_op_def sb_op_ms_fused_gemm = {
+    .name = "FusedGemm",
+    .domain = "com.microsoft",
+    .since = 1,
+    .in_min = 2,
+    .in_max = 3,
+    .out_min = 1,
+    .out_max = 1,
+    .flags = SB_OP_F32,
+    .attrs_size = sizeof(gemm_attrs),
+    .attrs = fused_attrs,
+    .infer = gemm_infer,
+    .prepare = gemm_prepare,
+    .forward = fused_forward,
     .release = gemm_release,
     .macs = gemm_macs,
 };

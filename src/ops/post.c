@@ -15,6 +15,7 @@ static const struct {
     {"Relu", SB_DNN_RELU, 0, 0},
     {"LeakyRelu", SB_DNN_RELU, 0.01f, 0},
     {"Clip", SB_DNN_CLIP, -INFINITY, INFINITY},
+    {"HardSigmoid", SB_DNN_LINEAR, 0.2f, 0.5f}, /* then clipped to [0, 1] */
     {"Swish", SB_DNN_SWISH, 1, 0},
     {"Sigmoid", SB_DNN_SIGMOID, 0, 0},
     {"Tanh", SB_DNN_TANH, 0, 0},
@@ -51,6 +52,8 @@ sb_status sb_posts_make(const sb_kernel *k, const sb_post_attrs *a,
         out->post[out->n++] = sum;
     if (has_act)
         out->post[out->n++] = act;
+    if (has_act && act.kind == SB_DNN_LINEAR)
+        out->post[out->n++] = (sb_dnn_post){SB_DNN_CLIP, 0, 1};
     if (has_sum && a->sum_last)
         out->post[out->n++] = sum;
     return SB_OK;

@@ -24,7 +24,7 @@ typedef struct sb_post_attrs {
 
 typedef struct sb_posts {
     size_t n;
-    sb_dnn_post post[2];
+    sb_dnn_post post[3]; /* HardSigmoid takes two */
 } sb_posts;
 
 /* The list of steps; fails if the activation is not one of those known. */

@@ -383,7 +383,7 @@ class Maker:
 
     def fused_conv(self):
         case = self.conv()
-        case.op, case.domain = "FusedConv", MS
+        case.op, case.domain, case.tol = "FusedConv", MS, 1e-4
         act = self.pick("Relu", "Tanh", "Sigmoid", "LeakyRelu", "Clip",
                         "HardSigmoid")
         case.attrs["activation"] = act
