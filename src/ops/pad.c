@@ -9,7 +9,6 @@
 
 #include "base/threads.h"
 #include "ops/move_util.h"
-#include "ops/strided_copy.h"
 
 typedef struct {
     const char *mode;
@@ -154,43 +153,13 @@ static sb_status pad_value(const sb_kernel *k, void *value)
     return SB_OK;
 }
 
-/* Fills, then copies the part of x that is inside y. */
-static sb_status pad_constant(sb_kernel *k, const int64_t *begin)
-{
-    const sb_tensor *x = k->in[0];
-    sb_tensor *y = k->out[0];
-    size_t elem = sb_dtype_size(x->dtype);
-    unsigned char value[16];
-    sb_strided c = {.rank = x->rank, .elem = elem};
-    int64_t dst = 0, src = 0;
-
-    SB_TRY(pad_value(k, value));
-    sb_strides_of(x->rank, x->dims, c.src_stride);
-    sb_strides_of(y->rank, y->dims, c.dst_stride);
-    for (int i = 0; i < x->rank; i++) {
-        int64_t from = begin[i] < 0 ? -begin[i] : 0;
-        int64_t to = begin[i] > 0 ? begin[i] : 0;
-        int64_t left = x->dims[i] - from, room = y->dims[i] - to;
-        c.dims[i] = left < room ? left : room;
-        if (c.dims[i] < 0)
-            c.dims[i] = 0;
-        src += from * c.src_stride[i];
-        dst += to * c.dst_stride[i];
-    }
-    int64_t inside = sb_dims_product(c.dims, 0, x->rank);
-    if (inside < sb_tensor_count(y))
-        sb_fill(y->data, elem, value, sb_tensor_count(y));
-    if (inside)
-        sb_strided_copy(k->ctx, &c, (char *)y->data + (size_t)dst * elem,
-                        (const char *)x->data + (size_t)src * elem);
-    return SB_OK;
-}
-
-/* Where position i of an axis with n elements comes from. */
+/* Where position i of an axis with n elements comes from; -1: a constant. */
 static int64_t pad_source(pad_mode mode, int64_t i, int64_t n)
 {
     if (i >= 0 && i < n)
         return i;
+    if (mode == PAD_CONSTANT)
+        return -1;
     if (mode == PAD_EDGE || n == 1)
         return i < 0 ? 0 : n - 1;
     int64_t period = mode == PAD_WRAP ? n : 2 * (n - 1);
@@ -204,8 +173,25 @@ typedef struct {
     char *dst;
     size_t elem;
     const sb_tensor *y;
-    const int64_t *table[SB_MAX_RANK]; /* offsets in x, in elements */
+    const int64_t *table[SB_MAX_RANK]; /* offsets in x, in elements; or -1 */
+    int64_t lead, inside; /* of the last axis: pads before x, elements of x */
+    unsigned char value[16];
 } pad_job;
+
+/* Elements [from, to) of a row, outside x. */
+static void pad_edge(const pad_job *job, const char *src, char *dst,
+                     int64_t from, int64_t to)
+{
+    const int64_t *table = job->table[job->y->rank - 1];
+    size_t elem = job->elem;
+
+    if (from < to && table[from] < 0) {
+        sb_fill(dst + (size_t)from * elem, elem, job->value, to - from);
+        return;
+    }
+    for (int64_t j = from; j < to; j++)
+        memcpy(dst + (size_t)j * elem, src + (size_t)table[j] * elem, elem);
+}
 
 static void pad_rows(void *arg, size_t begin, size_t end)
 {
@@ -214,23 +200,28 @@ static void pad_rows(void *arg, size_t begin, size_t end)
     int last = y->rank - 1;
     int64_t n = y->dims[last];
     const int64_t *table = job->table[last];
+    size_t elem = job->elem;
 
     for (size_t row = begin; row < end; row++) {
         int64_t rest = (int64_t)row, at = 0;
+        bool outside = false;
         for (int i = last - 1; i >= 0; i--) {
-            at += job->table[i][rest % y->dims[i]];
+            int64_t from = job->table[i][rest % y->dims[i]];
+            outside = outside || from < 0;
+            at += from;
             rest /= y->dims[i];
         }
-        const char *src = job->src + (size_t)at * job->elem;
-        char *dst = job->dst + row * (size_t)n * job->elem;
-        for (int64_t j = 0; j < n;) {
-            int64_t run = 1;
-            while (j + run < n && table[j + run] == table[j] + run)
-                run++;
-            memcpy(dst + (size_t)j * job->elem,
-                   src + (size_t)table[j] * job->elem, (size_t)run * job->elem);
-            j += run;
+        char *dst = job->dst + row * (size_t)n * elem;
+        if (outside || job->inside == 0) {
+            sb_fill(dst, elem, job->value, n);
+            continue;
         }
+        const char *src = job->src + (size_t)at * elem;
+        pad_edge(job, src, dst, 0, job->lead);
+        memcpy(dst + (size_t)job->lead * elem,
+               src + (size_t)table[job->lead] * elem,
+               (size_t)job->inside * elem);
+        pad_edge(job, src, dst, job->lead + job->inside, n);
     }
 }
 
@@ -249,17 +240,22 @@ static sb_status pad_forward(sb_kernel *k)
 
     if (sb_tensor_count(y) == 0)
         return SB_OK;
+    if (x->rank == 0)
+        return sb_view_forward(k);
+    SB_TRY(pad_value(k, job.value));
     pad_read(k, begin, end);
-    if (mode == PAD_CONSTANT || x->rank == 0)
-        return pad_constant(k, begin);
     sb_strides_of(x->rank, x->dims, stride);
     for (int i = 0; i < x->rank; i++) {
         int64_t cut = begin[i] < 0 ? -begin[i] : 0;
         int64_t n = x->dims[i] - cut + (end[i] < 0 ? end[i] : 0);
         int64_t lead = begin[i] > 0 ? begin[i] : 0;
         job.table[i] = table;
-        for (int64_t j = 0; j < y->dims[i]; j++)
-            *table++ = (pad_source(mode, j - lead, n) + cut) * stride[i];
+        for (int64_t j = 0; j < y->dims[i]; j++) {
+            int64_t from = pad_source(mode, j - lead, n);
+            *table++ = from < 0 ? -1 : (from + cut) * stride[i];
+        }
+        job.lead = lead;
+        job.inside = n > 0 ? n : 0;
     }
     int64_t row = y->dims[y->rank - 1];
     sb_parallel_for(k->ctx, (size_t)(sb_tensor_count(y) / row),

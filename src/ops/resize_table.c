@@ -185,6 +185,7 @@ void sb_resize_fill(const sb_resize_config *c, sb_resize_axis *a)
     bool crop = c->coord == SB_COORD_TF_CROP_AND_RESIZE;
 
     a->identity = a->n_in == a->n_out;
+    a->doubled = c->mode == SB_RESIZE_NEAREST && a->n_out == 2 * a->n_in;
     a->any_outside = false;
     for (int64_t o = 0; o < a->n_out; o++) {
         float x = original(c->coord, a, (float)o);
@@ -196,6 +197,7 @@ void sb_resize_fill(const sb_resize_config *c, sb_resize_axis *a)
             index[0] = clamp(nearest(c->round, x), a->n_in);
         else
             fill_weights(c, a, x, index, a->weight + o * a->taps);
+        a->doubled = a->doubled && index[0] == o / 2;
         a->identity =
             a->identity && !out &&
             (c->mode == SB_RESIZE_NEAREST ? index[0] == o : x == (float)o);

@@ -49,6 +49,7 @@ typedef struct sb_resize_axis {
     float *weight;    /* [n_out, taps]; not used by nearest */
     uint8_t *outside; /* [n_out]: beyond the input, extrapolate */
     bool identity;    /* output equals input along this axis */
+    bool doubled;     /* output o is input o / 2 (nearest) */
     bool any_outside;
 } sb_resize_axis;
 

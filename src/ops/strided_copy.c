@@ -7,19 +7,25 @@
  *   run   both strides of the last dimension are 1: memcpy
  *   tile  the last dimension is contiguous in dst, another one in src: a
  *         transposition, done in square tiles through a small buffer, so that
- *         both sides are touched in whole cache lines
+ *         both sides are touched in whole cache lines; long and narrow ones
+ *         (pixels of three colours) go in strips that stay in the cache
  *   line  anything else: one element at a time
  *
  * Work is cut into pieces of fixed size, independent of the thread count. */
 #include "ops/strided_copy.h"
 
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "base/threads.h"
 
 enum {
-    TILE = 32,            /* elements; a tile of 16-byte ones is 16 KB */
-    PIECE_BYTES = 1 << 16 /* of the innermost run that one item copies */
+    TILE = 32,             /* elements; a tile of 16-byte ones is 16 KB */
+    NARROW = 8,            /* fewer rows or columns make a strip */
+    STRIP = 256,           /* elements of a strip at a time */
+    PIECE_BYTES = 1 << 16, /* of the innermost run that one item copies */
 };
 
 typedef struct {
@@ -31,7 +37,8 @@ typedef struct {
     sb_strided c;      /* outer dimensions in [0, rank - inner) */
     int64_t n_outer;   /* product of outer dimensions */
     int64_t n_piece;   /* pieces of the inner dimension(s) */
-    int64_t piece_len; /* elements of the last dimension in a piece */
+    int64_t piece_len; /* elements of dimension `cut` in a piece */
+    int cut;           /* the inner dimension that is cut into pieces */
     char *dst;
     const char *src;
     void (*inner)(const struct sb_strided *c, char *dst, const char *src,
@@ -80,51 +87,164 @@ static void inner_run(const sb_strided *c, char *dst, const char *src,
     memcpy(dst + at, src + at, (size_t)(end - begin) * c->elem);
 }
 
+/* One tile of a transposition: dst[a * dst_step + b] = src[a + b * src_step],
+ * steps in bytes. */
+typedef struct {
+    char *dst;
+    const char *src;
+    ptrdiff_t dst_step, src_step;
+    int64_t rows, cols;
+} tile;
+
 /* memcpy of a constant size is one move, and free of aliasing trouble. */
-#define DEFINE_INNER(name, type)                                             \
-    static void line_##name(const sb_strided *c, char *dst, const char *src, \
-                            int64_t begin, int64_t end)                      \
-    {                                                                        \
-        const ptrdiff_t size = (ptrdiff_t)sizeof(type);                      \
-        ptrdiff_t ds = c->dst_stride[c->rank - 1] * size;                    \
-        ptrdiff_t ss = c->src_stride[c->rank - 1] * size;                    \
-                                                                             \
-        for (int64_t i = begin; i < end; i++)                                \
-            memcpy(dst + i * ds, src + i * ss, sizeof(type));                \
-    }                                                                        \
-                                                                             \
-    /* rows: dimension rank-2, contiguous in src; columns: rank-1 */         \
-    static void tile_##name(const sb_strided *c, char *dst, const char *src, \
-                            int64_t begin, int64_t end)                      \
-    {                                                                        \
-        const ptrdiff_t size = (ptrdiff_t)sizeof(type);                      \
-        type buf[TILE][TILE];                                                \
-        int64_t rows = c->dims[c->rank - 2];                                 \
-        ptrdiff_t ds = c->dst_stride[c->rank - 2] * size;                    \
-        ptrdiff_t ss = c->src_stride[c->rank - 1] * size;                    \
-                                                                             \
-        for (int64_t j = begin; j < end; j += TILE) {                        \
-            int64_t nj = end - j < TILE ? end - j : TILE;                    \
-            for (int64_t i = 0; i < rows; i += TILE) {                       \
-                int64_t ni = rows - i < TILE ? rows - i : TILE;              \
-                for (int64_t b = 0; b < nj; b++) {                           \
-                    const char *from = src + (j + b) * ss + i * size;        \
-                    for (int64_t a = 0; a < ni; a++)                         \
-                        memcpy(&buf[a][b], from + a * size, sizeof(type));   \
-                }                                                            \
-                for (int64_t a = 0; a < ni; a++)                             \
-                    memcpy(dst + (i + a) * ds + j * size, buf[a],            \
-                           (size_t)(nj * size));                             \
-            }                                                                \
-        }                                                                    \
+#define DEFINE_LINE(name, type)                                               \
+    static void line_##name(const sb_strided *c, char *dst, const char *src,  \
+                            int64_t begin, int64_t end)                       \
+    {                                                                         \
+        const ptrdiff_t size = (ptrdiff_t)sizeof(type);                       \
+        ptrdiff_t ds = c->dst_stride[c->rank - 1] * size;                     \
+        ptrdiff_t ss = c->src_stride[c->rank - 1] * size;                     \
+                                                                              \
+        for (int64_t i = begin; i < end; i++)                                 \
+            memcpy(dst + i * ds, src + i * ss, sizeof(type));                 \
+    }                                                                         \
+                                                                              \
+    static void strip_##name(const tile *t)                                   \
+    {                                                                         \
+        const ptrdiff_t size = (ptrdiff_t)sizeof(type);                       \
+        bool wide = t->rows < t->cols; /* the longer one is the inner loop */ \
+        int64_t n = wide ? t->rows : t->cols, m = wide ? t->cols : t->rows;   \
+        ptrdiff_t dst_n = wide ? t->dst_step : size;                          \
+        ptrdiff_t dst_m = wide ? size : t->dst_step;                          \
+        ptrdiff_t src_n = wide ? size : t->src_step;                          \
+        ptrdiff_t src_m = wide ? t->src_step : size;                          \
+                                                                              \
+        for (int64_t i = 0; i < n; i++)                                       \
+            for (int64_t j = 0; j < m; j++)                                   \
+                memcpy(t->dst + i * dst_n + j * dst_m,                        \
+                       t->src + i * src_n + j * src_m, sizeof(type));         \
     }
 
-DEFINE_INNER(1, uint8_t)
-DEFINE_INNER(2, uint16_t)
-DEFINE_INNER(4, uint32_t)
-DEFINE_INNER(8, uint64_t)
-DEFINE_INNER(16, elem16)
-#undef DEFINE_INNER
+#define DEFINE_SQUARE(name, type)                                  \
+    static void square_##name(const tile *t)                       \
+    {                                                              \
+        const ptrdiff_t size = (ptrdiff_t)sizeof(type);            \
+        type buf[TILE][TILE];                                      \
+                                                                   \
+        for (int64_t b = 0; b < t->cols; b++) {                    \
+            const char *from = t->src + b * t->src_step;           \
+            for (int64_t a = 0; a < t->rows; a++)                  \
+                memcpy(&buf[a][b], from + a * size, sizeof(type)); \
+        }                                                          \
+        for (int64_t a = 0; a < t->rows; a++)                      \
+            memcpy(t->dst + a * t->dst_step, buf[a],               \
+                   (size_t)(t->cols * size));                      \
+    }
+
+DEFINE_LINE(1, uint8_t)
+DEFINE_LINE(2, uint16_t)
+DEFINE_LINE(4, uint32_t)
+DEFINE_LINE(8, uint64_t)
+DEFINE_LINE(16, elem16)
+DEFINE_SQUARE(1, uint8_t)
+DEFINE_SQUARE(2, uint16_t)
+DEFINE_SQUARE(8, uint64_t)
+DEFINE_SQUARE(16, elem16)
+
+#ifdef __SSE2__
+/* Four by four words in registers. */
+static void transpose_4x4(char *d, ptrdiff_t ds, const char *s, ptrdiff_t ss)
+{
+    __m128i r0 = _mm_loadu_si128((const void *)s);
+    __m128i r1 = _mm_loadu_si128((const void *)(s + ss));
+    __m128i r2 = _mm_loadu_si128((const void *)(s + 2 * ss));
+    __m128i r3 = _mm_loadu_si128((const void *)(s + 3 * ss));
+    __m128i p = _mm_unpacklo_epi32(r0, r1), q = _mm_unpacklo_epi32(r2, r3);
+    __m128i u = _mm_unpackhi_epi32(r0, r1), v = _mm_unpackhi_epi32(r2, r3);
+
+    _mm_storeu_si128((void *)d, _mm_unpacklo_epi64(p, q));
+    _mm_storeu_si128((void *)(d + ds), _mm_unpackhi_epi64(p, q));
+    _mm_storeu_si128((void *)(d + 2 * ds), _mm_unpacklo_epi64(u, v));
+    _mm_storeu_si128((void *)(d + 3 * ds), _mm_unpackhi_epi64(u, v));
+}
+
+/* The side with the larger step, whose lines may fall on each other in the
+ * cache, is worked on four lines at a time. */
+static void square_4(const tile *t)
+{
+    int64_t rows = t->rows / 4 * 4, cols = t->cols / 4 * 4;
+    tile rest = *t;
+
+    if (t->dst_step > t->src_step)
+        for (int64_t a = 0; a < rows; a += 4)
+            for (int64_t b = 0; b < cols; b += 4)
+                transpose_4x4(t->dst + a * t->dst_step + b * 4, t->dst_step,
+                              t->src + b * t->src_step + a * 4, t->src_step);
+    else
+        for (int64_t b = 0; b < cols; b += 4)
+            for (int64_t a = 0; a < rows; a += 4)
+                transpose_4x4(t->dst + a * t->dst_step + b * 4, t->dst_step,
+                              t->src + b * t->src_step + a * 4, t->src_step);
+    rest.rows = t->rows - rows; /* below the whole blocks */
+    rest.cols = cols;
+    rest.dst = t->dst + rows * t->dst_step;
+    rest.src = t->src + rows * 4;
+    strip_4(&rest);
+    rest = *t; /* right of them */
+    rest.cols = t->cols - cols;
+    rest.dst = t->dst + cols * 4;
+    rest.src = t->src + cols * t->src_step;
+    strip_4(&rest);
+}
+#else
+DEFINE_SQUARE(4, uint32_t)
+#endif
+
+typedef struct {
+    void (*line)(const sb_strided *c, char *dst, const char *src, int64_t begin,
+                 int64_t end);
+    void (*strip)(const tile *t);
+    void (*square)(const tile *t);
+} inner_set;
+
+static const inner_set *inner_of(size_t elem)
+{
+    static const inner_set sets[] = {
+        {line_1, strip_1, square_1},    {line_2, strip_2, square_2},
+        {line_4, strip_4, square_4},    {line_8, strip_8, square_8},
+        {line_16, strip_16, square_16},
+    };
+    int i = elem == 1 ? 0 : elem == 2 ? 1 : elem == 4 ? 2 : elem == 8 ? 3 : 4;
+
+    return &sets[i];
+}
+
+/* The last two dimensions: rows, contiguous in src, and columns, contiguous in
+ * dst, of which [begin, end). */
+static void inner_tiles(const sb_strided *c, char *dst, const char *src,
+                        int64_t begin, int64_t end)
+{
+    const inner_set *set = inner_of(c->elem);
+    const ptrdiff_t size = (ptrdiff_t)c->elem;
+    int64_t rows = c->dims[c->rank - 2];
+    bool narrow = rows < NARROW || end - begin < NARROW;
+    int64_t step_a = narrow && rows >= NARROW ? STRIP : TILE;
+    int64_t step_b = narrow && rows < NARROW ? STRIP : TILE;
+    tile t = {.dst_step = c->dst_stride[c->rank - 2] * size,
+              .src_step = c->src_stride[c->rank - 1] * size};
+
+    for (int64_t b = begin; b < end; b += step_b)
+        for (int64_t a = 0; a < rows; a += step_a) {
+            t.rows = rows - a < step_a ? rows - a : step_a;
+            t.cols = end - b < step_b ? end - b : step_b;
+            t.dst = dst + a * t.dst_step + b * size;
+            t.src = src + b * t.src_step + a * size;
+            if (narrow)
+                set->strip(&t);
+            else
+                set->square(&t);
+        }
+}
 
 /* ---- shortest form --------------------------------------------------------
  */
@@ -179,33 +299,19 @@ static void choose_inner(copy_job *job)
     bool to_run = c->dst_stride[last] == 1;
 
     job->n_inner = 1;
+    job->cut = last;
     if (to_run && c->src_stride[last] == 1) {
         job->inner = inner_run;
         return;
     }
-    for (int i = 0; to_run && i < last && c->dims[last] > 3; i++) {
+    job->inner = inner_of(c->elem)->line;
+    for (int i = 0; to_run && i < last; i++) {
         if (c->src_stride[i] != 1)
             continue;
         swap_dims(c, i, last - 1);
+        job->inner = inner_tiles;
         job->n_inner = 2;
-        break;
-    }
-    bool tile = job->n_inner == 2;
-    switch (c->elem) {
-    case 1:
-        job->inner = tile ? tile_1 : line_1;
-        break;
-    case 2:
-        job->inner = tile ? tile_2 : line_2;
-        break;
-    case 4:
-        job->inner = tile ? tile_4 : line_4;
-        break;
-    case 8:
-        job->inner = tile ? tile_8 : line_8;
-        break;
-    default:
-        job->inner = tile ? tile_16 : line_16;
+        job->cut = c->dims[last - 1] > c->dims[last] ? last - 1 : last;
         break;
     }
 }
@@ -213,12 +319,31 @@ static void choose_inner(copy_job *job)
 /* ---- the loop over outer dimensions ---------------------------------------
  */
 
+/* Part [from, to) of one inner block at these offsets. */
+static void copy_piece(const copy_job *job, int64_t dst, int64_t src,
+                       int64_t from, int64_t to)
+{
+    const sb_strided *c = &job->c;
+    const ptrdiff_t size = (ptrdiff_t)c->elem;
+
+    if (job->cut == c->rank - 1) {
+        job->inner(c, job->dst + dst * size, job->src + src * size, from, to);
+        return;
+    }
+    sb_strided part = *c;
+    part.dims[job->cut] = to - from;
+    dst += from * c->dst_stride[job->cut];
+    src += from * c->src_stride[job->cut];
+    job->inner(&part, job->dst + dst * size, job->src + src * size, 0,
+               c->dims[c->rank - 1]);
+}
+
 static void copy_range(void *arg, size_t begin, size_t end)
 {
     const copy_job *job = arg;
     const sb_strided *c = &job->c;
     int n_outer = c->rank - job->n_inner;
-    int64_t len = c->dims[c->rank - 1];
+    int64_t len = c->dims[job->cut];
     int64_t x[SB_MAX_RANK] = {0};
     int64_t piece = (int64_t)begin % job->n_piece;
     int64_t rest = (int64_t)begin / job->n_piece;
@@ -233,8 +358,7 @@ static void copy_range(void *arg, size_t begin, size_t end)
     for (size_t item = begin; item < end; item++) {
         int64_t from = piece * job->piece_len;
         int64_t to = from + job->piece_len < len ? from + job->piece_len : len;
-        job->inner(c, job->dst + dst * (ptrdiff_t)c->elem,
-                   job->src + src * (ptrdiff_t)c->elem, from, to);
+        copy_piece(job, dst, src, from, to);
         if (++piece < job->n_piece)
             continue;
         piece = 0;
@@ -259,20 +383,18 @@ void sb_strided_copy(sb_ctx *ctx, const sb_strided *c, void *dst,
         return;
     choose_inner(&job);
     int last = job.c.rank - 1;
-    int64_t row = (int64_t)job.c.elem; /* bytes per step of the last dim */
+    int64_t row = (int64_t)job.c.elem; /* bytes per step of the cut dim */
     if (job.n_inner == 2)
-        row *= job.c.dims[last - 1];
-    job.piece_len = PIECE_BYTES / row;
-    if (job.n_inner == 2)
-        job.piece_len = job.piece_len / TILE * TILE;
-    if (job.piece_len < TILE)
+        row *= job.c.dims[job.cut == last ? last - 1 : last];
+    job.piece_len = PIECE_BYTES / row / STRIP * STRIP;
+    if (job.piece_len == 0)
         job.piece_len = TILE;
-    job.n_piece = (job.c.dims[last] + job.piece_len - 1) / job.piece_len;
+    int64_t n = job.c.dims[job.cut];
+    job.n_piece = (n + job.piece_len - 1) / job.piece_len;
     for (int i = 0; i <= last - job.n_inner; i++)
         job.n_outer *= job.c.dims[i];
 
-    int64_t len =
-        job.c.dims[last] < job.piece_len ? job.c.dims[last] : job.piece_len;
+    int64_t len = n < job.piece_len ? n : job.piece_len;
     int64_t grain = PIECE_BYTES / (len * row) + 1;
     sb_parallel_for(ctx, (size_t)(job.n_outer * job.n_piece), (size_t)grain,
                     copy_range, &job);

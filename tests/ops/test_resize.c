@@ -126,6 +126,17 @@ static void test_rounding_of_ties(void **state)
     }
 }
 
+/* Twice as long, but not every element twice. */
+static void test_almost_doubled(void **state)
+{
+    (void)state;
+    assert_tensor("ceil(o / 2.3)",
+                  resize(test_f32("1x1x1x3", 0, 1, 2), "1, 2.3",
+                         "nearest_mode=\"ceil\", "
+                         "coordinate_transformation_mode=\"asymmetric\""),
+                  test_f32("1x1x1x6", 0, 1, 1, 2, 2, 2), 0);
+}
+
 static void test_crop(void **state)
 {
     (void)state;
@@ -197,6 +208,7 @@ int main(void)
         cmocka_unit_test(test_parabola),
         cmocka_unit_test(test_antialias),
         cmocka_unit_test(test_rounding_of_ties),
+        cmocka_unit_test(test_almost_doubled),
         cmocka_unit_test(test_crop),
         cmocka_unit_test(test_aspect_ratio),
         cmocka_unit_test(test_other_types),
