@@ -4,29 +4,23 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/simd.h"
 #include "base/threads.h"
+#include "ops/softmax.h"
 
 /* Scores of one chunk, in floats. */
 enum { CHUNK_MOST = 4 << 20 };
 
 void sb_softmax_row(float *row, int64_t n)
 {
-    float most = -INFINITY, sum = 0;
+    int64_t i = 0;
 
-    for (int64_t i = 0; i < n; i++)
-        most = row[i] > most ? row[i] : most;
-    if (most == -INFINITY) {
-        for (int64_t i = 0; i < n; i++)
-            row[i] = isnan(row[i]) ? row[i] : 0;
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        row[i] = expf(row[i] - most);
-        sum += row[i];
-    }
-    float inv = 1 / sum;
-    for (int64_t i = 0; i < n; i++)
-        row[i] *= inv;
+    while (i < n && row[i] == -INFINITY)
+        i++;
+    if (i < n)
+        sb_softmax_f32(row, row, (size_t)n);
+    else
+        memset(row, 0, (size_t)n * sizeof *row);
 }
 
 /* ---- planning
@@ -111,6 +105,13 @@ typedef struct score_job {
     int64_t first; /* (batch, head) of the chunk */
 } score_job;
 
+SB_HOT static void scale_row(float *row, int64_t n, float by)
+{
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        row[i] *= by;
+}
+
 static void score_row(const score_job *job, int64_t item)
 {
     const sb_attention *a = job->a;
@@ -122,8 +123,7 @@ static void score_row(const score_job *job, int64_t item)
         args->show ? args->show + (head * a->q_len + query) * n : NULL;
     size_t bytes = (size_t)n * sizeof *row;
 
-    for (int64_t i = 0; i < n; i++)
-        row[i] *= a->scale;
+    scale_row(row, n, a->scale);
     if (show && args->what == SB_SHOW_SCORES)
         memcpy(show, row, bytes);
     if (a->softcap > 0)

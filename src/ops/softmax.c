@@ -13,6 +13,7 @@
 #include "base/simd.h"
 #include "ops/axis_walk.h"
 #include "ops/elementwise.h"
+#include "ops/softmax.h"
 #include "ops/vec_math.h"
 
 typedef struct {
@@ -177,6 +178,11 @@ SB_HOT static void softmax_row(const float *x, float *y, size_t n)
     SB_SIMD
     for (size_t i = 0; i < n; i++)
         y[i] *= scale;
+}
+
+void sb_softmax_f32(const float *x, float *y, size_t n)
+{
+    softmax_row(x, y, n);
 }
 
 SB_HOT static void log_softmax_row(const float *x, float *y, size_t n)

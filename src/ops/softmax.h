@@ -1,0 +1,10 @@
+/* softmax.h - one row of softmax, for operators that contain it. */
+#ifndef SB_OPS_SOFTMAX_H
+#define SB_OPS_SOFTMAX_H
+
+#include <stddef.h>
+
+/* y = exp(x - max(x)) / sum; n at least 1, y may be x. */
+void sb_softmax_f32(const float *x, float *y, size_t n);
+
+#endif
