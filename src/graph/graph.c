@@ -20,6 +20,7 @@ static void init_empty(sb_graph *g, sb_ctx *ctx)
 {
     g->ctx = ctx;
     sb_map_init(&g->names, ctx);
+    sb_map_init(&g->sub_names, ctx);
     sb_map_init(&g->symbol_ids, ctx);
     g->name = "";
     g->producer_name = g->producer_version = "";
@@ -32,6 +33,7 @@ static void free_arrays(sb_graph *g)
     for (size_t i = 0; i < g->n_values; i++)
         sb_tensor_drop(&g->values[i].constant);
     sb_map_free(&g->names);
+    sb_map_free(&g->sub_names);
     sb_map_free(&g->symbol_ids);
     sb_free(g->ctx, g->values);
     sb_free(g->ctx, g->nodes);
@@ -143,12 +145,15 @@ sb_node *sb_graph_producer(const sb_graph *g, sb_value_id value)
 
 static bool taken_anywhere(const sb_graph *root, const char *name)
 {
-    if (sb_graph_find_value(root, name) != SB_NONE)
-        return true;
-    for (size_t i = 0; i < root->n_subs; i++)
-        if (sb_graph_find_value(root->subs[i], name) != SB_NONE)
-            return true;
-    return false;
+    return sb_graph_find_value(root, name) != SB_NONE ||
+           sb_map_get(&root->sub_names, name) != SB_MAP_NONE;
+}
+
+sb_status sb_graph_put_name(sb_graph *g, const char *name, sb_value_id id)
+{
+    if (g->parent)
+        SB_TRY(sb_map_put(&sb_graph_root(g)->sub_names, name, 0));
+    return sb_map_put(&g->names, name, id);
 }
 
 /* Fresh names are unique over all sub-graphs, since ONNX forbids a sub-graph
@@ -182,7 +187,7 @@ static sb_status add_named(sb_graph *g, const char *name, sb_value_id *out)
                        g->name);
     SB_TRY(sb_grow(g->ctx, &g->values, &g->cap_values, g->n_values + 1,
                    sizeof *g->values));
-    SB_TRY(sb_map_put(&g->names, name, (uint32_t)g->n_values));
+    SB_TRY(sb_graph_put_name(g, name, (uint32_t)g->n_values));
     sb_value *v = &g->values[g->n_values];
     *v = (sb_value){.name = name, .producer = SB_NONE};
     v->type.shape.rank = -1;

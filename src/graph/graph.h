@@ -97,6 +97,9 @@ typedef struct sb_value {
     sb_extra extra;
     sb_extra const_extra; /* of the initializer, apart from the value info */
     sb_bytes opaque_type; /* TypeProto bytes if the value is not a tensor */
+    /* TypeProto bytes of a tensor that carries denotations, which tell what an
+     * axis means: only to be written again. */
+    sb_bytes denoted_type;
 } sb_value;
 
 typedef struct sb_node {
@@ -142,6 +145,7 @@ struct sb_graph {
     size_t n_symbols, cap_symbols;
     sb_map symbol_ids;    /* symbol name -> index; in the root only */
     sb_map names;         /* value name -> ID; may hold names given up */
+    sb_map sub_names;     /* root: every name that a sub-graph has or had */
     uint64_t next_name;   /* for fresh names; in the root only */
     uint64_t last_position;
     sb_graph **subs; /* root: every sub-graph at any depth, to be freed */

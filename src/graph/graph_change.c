@@ -194,7 +194,7 @@ static sb_status spread_name(sb_graph *g, sb_value_id id)
 /* `name` is in the arena and free in `g`. */
 static sb_status rename_free(sb_graph *g, sb_value_id id, const char *name)
 {
-    SB_TRY(sb_map_put(&g->names, name, id));
+    SB_TRY(sb_graph_put_name(g, name, id));
     g->values[id].name = name;
     return spread_name(g, id);
 }
@@ -296,9 +296,9 @@ static sb_status take_output(sb_graph *g, sb_value_id from, sb_value_id to)
 
     if (!fresh)
         return SB_NO_MEMORY;
-    SB_TRY(sb_map_put(&g->names, fresh, from));
+    SB_TRY(sb_graph_put_name(g, fresh, from));
     g->values[from].name = fresh;
-    SB_TRY(sb_map_put(&g->names, name, to));
+    SB_TRY(sb_graph_put_name(g, name, to));
     g->values[to].name = name;
     replace_output(g, from, to);
     merge_type(&g->values[to].type, &g->values[from].type);

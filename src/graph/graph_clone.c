@@ -158,6 +158,7 @@ static sb_status clone_value(cloner *c, sb_value_id id)
     }
     SB_TRY(copy_extra(c->to, &from->extra, &v->extra));
     SB_TRY(copy_extra(c->to, &from->const_extra, &v->const_extra));
+    SB_TRY(copy_bytes(c->to, from->denoted_type, &v->denoted_type));
     return copy_bytes(c->to, from->opaque_type, &v->opaque_type);
 }
 

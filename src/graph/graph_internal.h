@@ -9,6 +9,9 @@ sb_graph *sb_graph_root(const sb_graph *g);
 /* A name in the arena that no value of the whole tree has; NULL when memory is
  * out. */
 char *sb_graph_fresh_name(sb_graph *g, const char *stem);
+/* Records that `name`, a string in the arena, belongs to value `id`. */
+SB_MUST_USE sb_status sb_graph_put_name(sb_graph *g, const char *name,
+                                        sb_value_id id);
 /* Makes room for `more` uses, so that adding them cannot fail. */
 SB_MUST_USE sb_status sb_graph_reserve_uses(sb_graph *g, sb_value_id value,
                                             uint32_t more);

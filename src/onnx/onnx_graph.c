@@ -34,6 +34,23 @@ void sb_onnx_scope_free(sb_onnx_scope *scope)
     sb_map_free(&scope->names);
 }
 
+sb_status sb_onnx_prefixed(sb_onnx_scope *scope, const char *name,
+                           const char **out)
+{
+    sb_onnx_loader *loader = scope->loader;
+
+    *out = name;
+    if (!scope->prefix)
+        return SB_OK;
+    loader->n_names += strlen(scope->prefix) + strlen(name) + 2;
+    if (loader->n_names > SB_ONNX_MAX_NAMES)
+        return sb_fail(loader->ctx, SB_UNSUPPORTED,
+                       "%s: inlining functions makes names of more than %d MB",
+                       loader->source.what, SB_ONNX_MAX_NAMES >> 20);
+    *out = sb_arena_printf(&loader->scratch, "%s/%s", scope->prefix, name);
+    return *out ? SB_OK : SB_NO_MEMORY;
+}
+
 static bool name_taken(const sb_graph *g, const char *name)
 {
     for (; g; g = g->parent)
@@ -49,12 +66,7 @@ static sb_status add_value(sb_onnx_scope *scope, const char *name,
 {
     sb_graph *g = scope->graph;
 
-    if (scope->prefix) {
-        name = sb_arena_printf(&scope->loader->scratch, "%s/%s", scope->prefix,
-                               name);
-        if (!name)
-            return SB_NO_MEMORY;
-    }
+    SB_TRY(sb_onnx_prefixed(scope, name, &name));
     if (name_taken(g, name))
         return sb_graph_add_value_like(g, name, out);
     return sb_graph_add_value(g, name, out);
@@ -159,6 +171,18 @@ static sb_status read_dim(sb_onnx_scope *scope, const char *value,
     return SB_OK;
 }
 
+static bool has_denotation(const Pb__Type *type)
+{
+    const Pb__Shape *shape = type->tensor_type->shape;
+
+    if (type->denotation)
+        return true;
+    for (size_t i = 0; shape && i < shape->n_dim; i++)
+        if (shape->dim[i]->denotation)
+            return true;
+    return false;
+}
+
 /* Sets the type of a value; one that is not a tensor is kept as bytes. */
 static sb_status read_type(sb_onnx_scope *scope, const char *name,
                            const Pb__Type *type, sb_value *value)
@@ -182,6 +206,9 @@ static sb_status read_type(sb_onnx_scope *scope, const char *name,
                             &read.shape.dim[i]));
     }
     value->type = read;
+    if (has_denotation(type))
+        return sb_wire_pack(scope->graph->arena, &type->base,
+                            &value->denoted_type);
     return SB_OK;
 }
 

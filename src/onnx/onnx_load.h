@@ -16,7 +16,8 @@
 enum {
     /* Nested calls of functions multiply; no honest model comes near. */
     SB_ONNX_MAX_INLINED = 2000000,
-    SB_ONNX_MAX_CALLS = 64
+    SB_ONNX_MAX_CALLS = 64,
+    SB_ONNX_MAX_NAMES = 1 << 26 /* bytes */
 };
 
 typedef struct sb_onnx_loader {
@@ -27,6 +28,7 @@ typedef struct sb_onnx_loader {
     sb_graph *root;
     sb_map functions; /* "domain name overload" -> index in the model */
     size_t n_inlined; /* nodes that came out of functions so far */
+    size_t n_names;   /* bytes of the names that were made for them */
 } sb_onnx_loader;
 
 /* Names as the text of one graph or function body sees them.  The body of a
@@ -73,6 +75,10 @@ SB_MUST_USE sb_status sb_onnx_read_extra(sb_graph *graph, const char *doc,
 SB_MUST_USE sb_status sb_onnx_read_props(sb_graph *graph,
                                          Pb__Prop *const *props, size_t n,
                                          const sb_prop **out);
+
+/* `name` behind the prefix of an inlined function, if there is one. */
+SB_MUST_USE sb_status sb_onnx_prefixed(sb_onnx_scope *scope, const char *name,
+                                       const char **out);
 
 /* ---- onnx_node.c --------------------------------------------------------- */
 SB_MUST_USE sb_status sb_onnx_read_node(sb_onnx_scope *scope,

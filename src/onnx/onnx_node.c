@@ -237,12 +237,8 @@ sb_status sb_onnx_read_node(sb_onnx_scope *scope, const Pb__Node *node)
     d.op = node->op_type;
     d.domain = sb_onnx_domain(node->domain);
     d.name = node->name ? node->name : "";
-    if (scope->prefix && d.name[0]) {
-        d.name = sb_arena_printf(&scope->loader->scratch, "%s/%s",
-                                 scope->prefix, d.name);
-        if (!d.name)
-            return SB_NO_MEMORY;
-    }
+    if (d.name[0])
+        SB_TRY(sb_onnx_prefixed(scope, d.name, &d.name));
     sb_status status = read_draft(scope, node, &d);
     sb_draft_free(&d);
     return status;

@@ -129,6 +129,26 @@ static sb_status write_shape(save_scope *scope, const sb_shape *from,
     return SB_OK;
 }
 
+/* Denotations of the type that the file gave, as far as the rank still fits. */
+static sb_status write_denotations(sb_onnx_saver *s, const sb_value *v,
+                                   Pb__Type *type)
+{
+    const ProtobufCMessage *msg = NULL;
+
+    if (v->denoted_type.len == 0)
+        return SB_OK;
+    SB_TRY(sb_wire_unpack(&s->arena, v->name, &pb__type__descriptor,
+                          v->denoted_type.data, v->denoted_type.len, &msg));
+    const Pb__Type *from = (const Pb__Type *)msg;
+    const Pb__Shape *old = from->tensor_type ? from->tensor_type->shape : NULL;
+    Pb__Shape *now = type->tensor_type->shape;
+    type->denotation = from->denotation;
+    for (size_t i = 0; old && now && old->n_dim == now->n_dim && i < old->n_dim;
+         i++)
+        now->dim[i]->denotation = old->dim[i]->denotation;
+    return SB_OK;
+}
+
 /* *out stays NULL if nothing is known. */
 static sb_status write_type(save_scope *scope, const sb_value *v,
                             Pb__Type **out)
@@ -151,7 +171,7 @@ static sb_status write_type(save_scope *scope, const sb_value *v,
     if (v->type.shape.rank >= 0)
         SB_TRY(write_shape(scope, &v->type.shape, &type->tensor_type->shape));
     *out = type;
-    return SB_OK;
+    return write_denotations(s, v, type);
 }
 
 static sb_status write_info(save_scope *scope, sb_value_id id,

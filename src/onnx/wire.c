@@ -32,6 +32,7 @@ typedef struct wire_walk {
     const uint8_t *base; /* offsets count from here */
     uint8_t *out;
     size_t n_out, cap_out;
+    size_t n_messages;
 } wire_walk;
 
 static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
@@ -252,6 +253,10 @@ static sb_status walk(wire_walk *w, const ProtobufCMessageDescriptor *desc,
         SB_TRY(copy_field(w, top, &f, &inner));
         if (!inner)
             continue;
+        if (++w->n_messages > SB_WIRE_MAX_MESSAGES)
+            return sb_fail(w->ctx, SB_UNSUPPORTED,
+                           "%s: more than %d nodes, values and the like",
+                           w->what, SB_WIRE_MAX_MESSAGES);
         if (++depth == SB_WIRE_MAX_DEPTH)
             return sb_fail(w->ctx, SB_BAD_MODEL,
                            "%s: messages are nested deeper than %d", w->what,

@@ -21,6 +21,8 @@ enum { SB_WIRE_FLOAT_DATA = 4, SB_WIRE_RAW_DATA = 9, SB_WIRE_DOUBLE_DATA = 10 };
 
 enum {
     SB_WIRE_MAX_DEPTH = 64, /* messages inside messages */
+    /* An empty message takes 2 bytes in the file and 200 in memory. */
+    SB_WIRE_MAX_MESSAGES = 8000000,
     SB_WIRE_MAPPED_MIN = 65 /* payloads of fewer bytes are copied */
 };
 

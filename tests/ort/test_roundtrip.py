@@ -42,6 +42,8 @@ def rich_model():
     """Everything that has no effect and must survive."""
     x, y = value("x", ["N", 3, None]), value("y", ["N", 3, None])
     x.doc_string, y.doc_string = "the input", "the output"
+    x.type.denotation = "TENSOR"
+    x.type.tensor_type.shape.dim[0].denotation = "DATA_BATCH"
     node = helper.make_node("Relu", ["x"], ["y"], name="n", doc_string="a node")
     node.metadata_props.add(key="node key", value="node value")
     m = model([node], [x], [y], producer_name="me", producer_version="7",
