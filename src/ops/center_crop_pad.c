@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "ops/move_util.h"
-#include "ops/strided_copy.h"
 
 typedef struct {
     sb_ints axes;

@@ -1,6 +1,5 @@
 /* Concat: joins tensors along one axis. */
 #include "ops/move_util.h"
-#include "ops/strided_copy.h"
 
 typedef struct {
     int64_t axis;

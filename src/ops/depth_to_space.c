@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "ops/move_util.h"
-#include "ops/strided_copy.h"
 
 typedef struct {
     int64_t blocksize;

@@ -1,7 +1,6 @@
 /* Expand: broadcasts the input with a shape; unlike torch's expand a 1 in the
  * shape keeps the input's dimension. */
 #include "ops/move_util.h"
-#include "ops/strided_copy.h"
 
 static sb_status expand_infer(sb_infer *in)
 {

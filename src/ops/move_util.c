@@ -114,26 +114,6 @@ void sb_strides_of(int rank, const int64_t *dims, int64_t *strides)
     }
 }
 
-void sb_fill(void *dst, size_t elem, const void *value, int64_t count)
-{
-    char *d = dst;
-    size_t total = (size_t)count * elem;
-
-    if (total == 0)
-        return;
-    if (elem == 1) {
-        memset(d, *(const unsigned char *)value, total);
-        return;
-    }
-    /* Doubling keeps memcpy busy with long runs for any element size. */
-    memcpy(d, value, elem);
-    for (size_t have = elem; have < total;) {
-        size_t more = have < total - have ? have : total - have;
-        memcpy(d + have, d, more);
-        have += more;
-    }
-}
-
 void sb_move_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
 {
     if (k->in[0]->rank < 3 || k->in[0]->layout != SB_LAYOUT_CHANNELS_LAST)

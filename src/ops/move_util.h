@@ -3,6 +3,7 @@
 #define SB_OPS_MOVE_UTIL_H
 
 #include "ops/infer_util.h"
+#include "ops/strided_copy.h"
 
 /* ---- inference ----------------------------------------------------------- */
 
@@ -41,8 +42,6 @@ SB_MUST_USE sb_status sb_index_check(const sb_kernel *k, int64_t index,
                                      int64_t n, int64_t *out);
 /* Strides in elements of a row-major tensor. */
 void sb_strides_of(int rank, const int64_t *dims, int64_t *strides);
-/* Writes `count` copies of one element of `elem` bytes. */
-void sb_fill(void *dst, size_t elem, const void *value, int64_t count);
 
 /* The layout hook of views: both sides channels last if the input lies so and
  * the output has the same images and channels. */

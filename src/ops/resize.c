@@ -36,6 +36,9 @@ static const sb_attr_def attrs[] = {
 };
 #undef AT
 
+/* Dimensions beyond this are nonsense, and unsafe to convert. */
+#define SIZE_MOST 1e15f
+
 /* Wrong names are reported by infer(), which always comes first. */
 static bool config_of(const resize_attrs *a, sb_resize_config *c)
 {
@@ -102,9 +105,10 @@ static void plan_by_sizes(const resize_args *r, resize_plan *p)
     for (int i = 0; i < axis_count(r); i++) {
         int axis = axis_at(r, i);
         sb_dim n = r->dims[axis], m = r->sizes.dim[i];
-        if (!stretch)
-            m = common > 0 ? (int64_t)floorf(common * (float)n + 0.5f)
-                           : SB_DIM_UNKNOWN;
+        if (!stretch) {
+            float size = floorf(common * (float)n + 0.5f);
+            m = common > 0 && size < SIZE_MOST ? (int64_t)size : SB_DIM_UNKNOWN;
+        }
         p->out[axis] = m;
         p->scale[axis] = !stretch ? common
                          : sb_dim_known(n) && sb_dim_known(m) && n > 0
@@ -125,7 +129,7 @@ static void plan_by_scales(const resize_args *r, resize_plan *p)
             continue;
         p->out[axis] = SB_DIM_UNKNOWN;
         float m = (float)n * s;
-        if (sb_dim_known(n) && m >= 0 && m < 1e15f && s > 0)
+        if (sb_dim_known(n) && m >= 0 && m < SIZE_MOST && s > 0)
             p->out[axis] = (int64_t)m;
     }
 }
@@ -197,6 +201,20 @@ static sb_status check_axes(const sb_infer *in, const resize_args *r)
     return SB_OK;
 }
 
+static sb_status read_roi(const sb_infer *in, const sb_fact *roi,
+                          resize_args *r)
+{
+    const sb_shape *s = &roi->type.shape;
+    int n = 2 * axis_count(r);
+
+    if ((s->rank >= 0 && s->rank != 1) ||
+        (s->rank == 1 && sb_dim_known(s->dim[0]) && s->dim[0] != n) ||
+        (roi->type.dtype && !sb_dtype_is_float(roi->type.dtype)))
+        return sb_infer_fail(in, "roi is not a list of %d floats", n);
+    r->roi = roi->constant;
+    return SB_OK;
+}
+
 /* Reads roi, scales, sizes and checks their lengths. */
 static sb_status read_args(const sb_infer *in, resize_args *r)
 {
@@ -207,14 +225,8 @@ static sb_status read_args(const sb_infer *in, resize_args *r)
     r->has_sizes = is_given(in, 3);
     if (r->has_scales == r->has_sizes)
         return sb_infer_fail(in, "want either scales or sizes");
-    if (is_given(in, 1) && roi->constant && is_real(roi->constant) &&
-        strcmp(r->a->coord, "tf_crop_and_resize") == 0) {
-        if (sb_tensor_count(roi->constant) != 2 * n)
-            return sb_infer_fail(in, "roi has %lld elements, want %d",
-                                 (long long)sb_tensor_count(roi->constant),
-                                 2 * n);
-        r->roi = roi->constant;
-    }
+    if (is_given(in, 1) && strcmp(r->a->coord, "tf_crop_and_resize") == 0)
+        SB_TRY(read_roi(in, roi, r));
     if (r->has_scales && scales->constant) {
         if (!is_real(scales->constant) ||
             sb_tensor_count(scales->constant) != n)

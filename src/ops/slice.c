@@ -1,7 +1,6 @@
 /* Slice: x[start:end:step] along some axes, with almost NumPy's rules: negative
  * positions count from the end, all are clamped, a negative step walks back. */
 #include "ops/move_util.h"
-#include "ops/strided_copy.h"
 
 /* Elements that a range takes from an axis of n; *start becomes the first. */
 static int64_t range_count(int64_t n, int64_t *start, int64_t end, int64_t step)
@@ -71,6 +70,8 @@ static sb_status slice_infer(sb_infer *in)
     in->out[0].type.dtype = x->type.dtype;
     if (out.rank < 0)
         return SB_OK;
+    if (out.rank == 0)
+        return sb_infer_fail(in, "a scalar cannot be sliced");
     sb_infer_set_rank(in, 0, out.rank);
     if (!sb_infer_content(in, 1, &starts) || !sb_infer_content(in, 2, &ends))
         return SB_OK;

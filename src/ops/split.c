@@ -1,7 +1,6 @@
 /* Split: cuts a tensor along one axis, at the sizes in `split`, or into
  * num_outputs equal parts of which the last may be smaller. */
 #include "ops/move_util.h"
-#include "ops/strided_copy.h"
 
 typedef struct {
     int64_t axis;
@@ -60,11 +59,12 @@ static sb_status split_sizes(const sb_infer *in, sb_dim whole, uint32_t i,
 static void split_content(sb_infer *in, uint32_t i, sb_dim at, sb_dim part)
 {
     const sb_shape *c = &in->in[0]->content;
-    sb_shape piece = {.rank = (int)part};
+    sb_shape piece = {0};
 
     if (in->in[0]->type.shape.rank != 1 || c->rank < 0 || !sb_dim_known(at) ||
-        !sb_dim_known(part) || at + part > c->rank)
+        !sb_dim_known(part) || part > c->rank || at > c->rank - part)
         return;
+    piece.rank = (int)part;
     for (int j = 0; j < piece.rank; j++)
         piece.dim[j] = c->dim[at + j];
     sb_infer_set_content(in, i, &piece);

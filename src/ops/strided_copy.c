@@ -1,10 +1,11 @@
 /* Copying N-d blocks of elements between two layouts.
  *
  * First the description is brought to its shortest form: dimensions of size 1
- * go, neighbours that are one run in both layouts merge.  Then one of three
+ * go, neighbours that are one run in both layouts merge.  Then one of four
  * inner loops is chosen:
  *
  *   run   both strides of the last dimension are 1: memcpy
+ *   fill  the last dimension repeats one element
  *   tile  the last dimension is contiguous in dst, another one in src: a
  *         transposition, done in square tiles through a small buffer, so that
  *         both sides are touched in whole cache lines; long and narrow ones
@@ -76,6 +77,26 @@ sb_strided sb_strided_between(const sb_tensor *dst, const sb_tensor *src,
     return c;
 }
 
+void sb_fill(void *dst, size_t elem, const void *value, int64_t count)
+{
+    char *d = dst;
+    size_t total = (size_t)count * elem;
+
+    if (total == 0)
+        return;
+    if (elem == 1) {
+        memset(d, *(const unsigned char *)value, total);
+        return;
+    }
+    /* Doubling keeps memcpy busy with long runs for any element size. */
+    memcpy(d, value, elem);
+    for (size_t have = elem; have < total;) {
+        size_t more = have < total - have ? have : total - have;
+        memcpy(d + have, d, more);
+        have += more;
+    }
+}
+
 /* ---- inner loops ----------------------------------------------------------
  */
 
@@ -85,6 +106,13 @@ static void inner_run(const sb_strided *c, char *dst, const char *src,
     size_t at = (size_t)begin * c->elem;
 
     memcpy(dst + at, src + at, (size_t)(end - begin) * c->elem);
+}
+
+/* One element again and again. */
+static void inner_fill(const sb_strided *c, char *dst, const char *src,
+                       int64_t begin, int64_t end)
+{
+    sb_fill(dst + (size_t)begin * c->elem, c->elem, src, end - begin);
 }
 
 /* One tile of a transposition: dst[a * dst_step + b] = src[a + b * src_step],
@@ -302,6 +330,10 @@ static void choose_inner(copy_job *job)
     job->cut = last;
     if (to_run && c->src_stride[last] == 1) {
         job->inner = inner_run;
+        return;
+    }
+    if (to_run && c->src_stride[last] == 0) {
+        job->inner = inner_fill;
         return;
     }
     job->inner = inner_of(c->elem)->line;

@@ -33,4 +33,7 @@ sb_strided sb_strided_between(const sb_tensor *dst, const sb_tensor *src,
 void sb_strided_copy(sb_ctx *ctx, const sb_strided *c, void *dst,
                      const void *src);
 
+/* Writes `count` copies of one element of `elem` bytes. */
+void sb_fill(void *dst, size_t elem, const void *value, int64_t count);
+
 #endif

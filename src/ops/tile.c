@@ -1,6 +1,5 @@
 /* Tile: the input repeated repeats[i] times along each axis i. */
 #include "ops/move_util.h"
-#include "ops/strided_copy.h"
 
 static sb_status tile_infer(sb_infer *in)
 {

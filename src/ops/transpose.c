@@ -1,7 +1,6 @@
 /* Transpose: y[i_perm(0), i_perm(1), ...] = x[i_0, i_1, ...]; without `perm`
  * the axes are reversed. */
 #include "ops/move_util.h"
-#include "ops/strided_copy.h"
 
 typedef struct {
     sb_ints perm;
