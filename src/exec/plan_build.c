@@ -330,10 +330,7 @@ static sb_status settle_layouts(builder *b, const sb_node *node, step *st)
         st->k_in[i] = st->in[i] ? &st->in[i]->t : NULL;
     for (uint32_t i = 0; i < node->n_out; i++)
         st->k_out[i] = st->out[i] ? &st->out[i]->t : NULL;
-    /* Elementwise rows know their strides, the others only those of floats. */
-    bool able = (st->k.op->flags & SB_OP_ELEMENTWISE) ||
-                (st->in[0] && st->in[0]->t.dtype == SB_DTYPE_F32);
-    if (!st->dynamic && !b->exec->opt.dump && able)
+    if (!st->dynamic && !b->exec->opt.dump)
         plan_layouts(st, wish, wish + n);
     for (uint32_t i = 0; i < n && status == SB_OK; i++) {
         if (!st->in[i] || st->in[i]->kind == SLOT_DYNAMIC)

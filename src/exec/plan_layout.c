@@ -41,7 +41,7 @@ static void follow_inputs(const sb_kernel *k, sb_layout *in, sb_layout *out)
     const sb_tensor *y = k->out[0];
     int last = 0, plain = 0;
 
-    if (!y || y->rank < 3 || !can_move(y))
+    if (!y || y->rank < 3)
         return;
     for (uint32_t i = 0; i < k->n_in; i++) {
         const sb_tensor *x = k->in[i];
@@ -67,10 +67,18 @@ static void follow_inputs(const sb_kernel *k, sb_layout *in, sb_layout *out)
 
 void plan_layouts(const step *st, sb_layout *in, sb_layout *out)
 {
-    const sb_op_def *op = st->k.op;
+    const sb_kernel *k = &st->k;
+    bool movable = true;
 
-    if (op->layout)
-        op->layout(&st->k, in, out);
-    else if (op->flags & SB_OP_ELEMENTWISE)
-        follow_inputs(&st->k, in, out);
+    if (k->op->layout)
+        k->op->layout(k, in, out);
+    else if (k->op->flags & SB_OP_ELEMENTWISE)
+        follow_inputs(k, in, out);
+    for (uint32_t i = 0; i < k->n_out; i++)
+        if (k->out[i] && out[i] != SB_LAYOUT_PLAIN)
+            movable = movable && can_move(k->out[i]);
+    for (uint32_t i = 0; i < k->n_in && !movable; i++)
+        in[i] = SB_LAYOUT_PLAIN;
+    for (uint32_t i = 0; i < k->n_out && !movable; i++)
+        out[i] = SB_LAYOUT_PLAIN;
 }

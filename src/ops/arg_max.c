@@ -4,6 +4,7 @@
  * All types are compared exactly: floats as double, integers as 64 bits. */
 #include "ops/axis_walk.h"
 #include "ops/elementwise.h"
+#include "ops/move_util.h"
 
 typedef struct {
     int64_t axis, keepdims, last;
@@ -154,11 +155,26 @@ static sb_status arg_min_forward(sb_kernel *k)
     return arg_run(k, true);
 }
 
+/* Without its channels a tensor in channels-last order is a plain one. */
+static void arg_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    const arg_attrs *a = k->attrs;
+    const sb_tensor *x = k->in[0];
+    int axis = sb_axis_norm(a->axis, x->rank);
+
+    if (axis == 0)
+        return;
+    sb_move_layout(k, in, out);
+    if (axis == 1 || k->out[0]->rank < 3)
+        out[0] = SB_LAYOUT_PLAIN;
+}
+
 #define ARG_ROW(name_, forward_)                                            \
     {                                                                       \
         .name = name_, .since = 12, .in_min = 1, .in_max = 1, .out_min = 1, \
         .out_max = 1, .attrs_size = sizeof(arg_attrs), .attrs = attrs,      \
-        .infer = arg_infer, .prepare = arg_prepare, .forward = forward_,    \
+        .infer = arg_infer, .layout = arg_layout, .prepare = arg_prepare,   \
+        .forward = forward_,                                                \
     }
 
 const sb_op_def sb_op_arg_max = ARG_ROW("ArgMax", arg_max_forward);

@@ -10,11 +10,12 @@ sb_axis_walk sb_axis_walk_make(const sb_tensor *t, int64_t axis)
     sb_axis_walk w = {1, 1, 1, 1};
 
     if (t->rank > 0) {
-        int d = sb_axis_norm(axis, t->rank);
+        sb_tensor lies = sb_tensor_as_lies(t);
+        int d = sb_tensor_place(t, sb_axis_norm(axis, t->rank));
 
-        w.outer = (size_t)sb_dims_product(t->dims, 0, d);
-        w.n = (size_t)t->dims[d];
-        w.inner = (size_t)sb_dims_product(t->dims, d + 1, t->rank);
+        w.outer = (size_t)sb_dims_product(lies.dims, 0, d);
+        w.n = (size_t)lies.dims[d];
+        w.inner = (size_t)sb_dims_product(lies.dims, d + 1, t->rank);
     }
     w.blocks = (w.inner + SB_AXIS_BLOCK - 1) / SB_AXIS_BLOCK;
     return w;

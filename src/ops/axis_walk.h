@@ -1,4 +1,5 @@
-/* axis_walk.h - a tensor seen as [outer, n, inner] around one axis, and cut
+/* axis_walk.h - a tensor seen as [outer, n, inner] around one axis, as it lies
+ * in memory, and cut
  * into blocks of neighbouring columns: what CumSum, ArgMax, LpNormalization
  * and the like share. */
 #ifndef SB_OPS_AXIS_WALK_H

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "base/simd.h"
 #include "base/threads.h"
 
 typedef struct {
@@ -143,11 +144,46 @@ static void batch_norm_planes(void *arg, size_t begin, size_t end)
     }
 }
 
+/* Channels last: items are places, each a row of all channels. */
+SB_HOT static void batch_norm_row(const float *x, const float *factor,
+                                  const float *shift, float *y, int64_t n)
+{
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * factor[i] + shift[i];
+}
+
+static void batch_norm_places(void *arg, size_t begin, size_t end)
+{
+    const sb_kernel *k = arg;
+    int64_t c = sizes_of(k).c;
+    const float *factor = k->scratch, *shift = factor + c;
+
+    for (size_t i = begin; i < end; i++)
+        batch_norm_row((const float *)k->in[0]->data + (int64_t)i * c, factor,
+                       shift, (float *)k->out[0]->data + (int64_t)i * c, c);
+}
+
+static void batch_norm_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    const batch_norm_attrs *a = k->attrs;
+
+    if (k->in[0]->rank < 3 || a->training_mode ||
+        k->in[0]->layout != SB_LAYOUT_CHANNELS_LAST)
+        return;
+    in[0] = out[0] = SB_LAYOUT_CHANNELS_LAST;
+}
+
 static sb_status batch_norm_forward(sb_kernel *k)
 {
     batch_norm_sizes s = sizes_of(k);
 
     sb_parallel_for(k->ctx, (size_t)s.c, 64, batch_norm_channels, k);
+    if (k->in[0]->layout == SB_LAYOUT_CHANNELS_LAST) {
+        sb_parallel_for(k->ctx, (size_t)(s.n * s.size),
+                        (size_t)(65536 / (s.c + 1) + 1), batch_norm_places, k);
+        return SB_OK;
+    }
     sb_parallel_for(k->ctx, (size_t)(s.n * s.c),
                     (size_t)(65536 / (s.size + 1) + 1), batch_norm_planes, k);
     return SB_OK;
@@ -164,6 +200,7 @@ const sb_op_def sb_op_batch_normalization = {
     .attrs_size = sizeof(batch_norm_attrs),
     .attrs = attrs,
     .infer = batch_norm_infer,
+    .layout = batch_norm_layout,
     .prepare = batch_norm_prepare,
     .forward = batch_norm_forward,
 };

@@ -155,6 +155,7 @@ const sb_op_def sb_op_conv_transpose = {
     .attrs_size = sizeof(conv_transpose_attrs),
     .attrs = attrs,
     .infer = conv_transpose_infer,
+    .layout = sb_conv_layout,
     .prepare = conv_transpose_prepare,
     .forward = sb_conv_forward,
     .release = sb_conv_release,

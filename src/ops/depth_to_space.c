@@ -75,32 +75,41 @@ static sb_status to_depth_infer(sb_infer *in)
     return block_infer(in, false);
 }
 
-/* The copy with the axes in the order [N, C', H, by, W, bx]; `space` and
- * `depth` receive the strides of the two tensors. */
+/* The copy between `deep` and `wide`, the side with more pixels, walks the axes
+ * [N, C', H, by, W, bx], or [N, H, by, W, bx, C'] channels last. */
 static void block_strides(const block_attrs *a, const sb_tensor *deep,
-                          int64_t dims[6], int64_t space[6], int64_t depth[6])
+                          const sb_tensor *wide, int64_t dims[6],
+                          int64_t space[6], int64_t depth[6])
 {
-    int64_t b = a->blocksize, h = deep->dims[2], w = deep->dims[3];
-    int64_t c = deep->dims[1] / (b * b);
+    static const int plain[6] = {0, 1, 2, 3, 4, 5};
+    static const int last[6] = {0, 2, 3, 4, 5, 1};
+    const int *order = deep->layout == SB_LAYOUT_PLAIN ? plain : last;
+    int64_t b = a->blocksize, c = wide->dims[1];
+    int64_t from[SB_MAX_RANK], to[SB_MAX_RANK];
     bool dcr = strcmp(a->mode, "DCR") == 0;
-    const int64_t d[6] = {deep->dims[0], c, h, b, w, b};
-    const int64_t to[6] = {deep->dims[1] * h * w,
-                           dcr ? h * w : b * b * h * w,
-                           w,
-                           (dcr ? b * c : b) * h * w,
-                           1,
-                           (dcr ? c : 1) * h * w};
 
-    memcpy(dims, d, sizeof d);
-    memcpy(depth, to, sizeof to);
-    sb_strides_of(6, dims, space);
+    sb_tensor_strides(deep, from);
+    sb_tensor_strides(wide, to);
+    const int64_t d[6] = {deep->dims[0], c, deep->dims[2], b, deep->dims[3], b};
+    const int64_t at_deep[6] = {from[0], from[1] * (dcr ? 1 : b * b),
+                                from[2], from[1] * (dcr ? b * c : b),
+                                from[3], from[1] * (dcr ? c : 1)};
+    const int64_t at_wide[6] = {to[0], to[1],     to[2] * b,
+                                to[2], to[3] * b, to[3]};
+
+    for (int i = 0; i < 6; i++) {
+        dims[i] = d[order[i]];
+        depth[i] = at_deep[order[i]];
+        space[i] = at_wide[order[i]];
+    }
 }
 
 static sb_status to_space_forward(sb_kernel *k)
 {
     sb_strided c = {.rank = 6, .elem = sb_dtype_size(k->in[0]->dtype)};
 
-    block_strides(k->attrs, k->in[0], c.dims, c.dst_stride, c.src_stride);
+    block_strides(k->attrs, k->in[0], k->out[0], c.dims, c.dst_stride,
+                  c.src_stride);
     sb_strided_copy(k->ctx, &c, k->out[0]->data, k->in[0]->data);
     return SB_OK;
 }
@@ -109,7 +118,8 @@ static sb_status to_depth_forward(sb_kernel *k)
 {
     sb_strided c = {.rank = 6, .elem = sb_dtype_size(k->in[0]->dtype)};
 
-    block_strides(k->attrs, k->out[0], c.dims, c.src_stride, c.dst_stride);
+    block_strides(k->attrs, k->out[0], k->in[0], c.dims, c.src_stride,
+                  c.dst_stride);
     sb_strided_copy(k->ctx, &c, k->out[0]->data, k->in[0]->data);
     return SB_OK;
 }
@@ -124,6 +134,7 @@ const sb_op_def sb_op_depth_to_space = {
     .attrs_size = sizeof(block_attrs),
     .attrs = attrs,
     .infer = to_space_infer,
+    .layout = sb_move_layout,
     .prepare = sb_move_prepare,
     .forward = to_space_forward,
 };
@@ -138,6 +149,7 @@ const sb_op_def sb_op_space_to_depth = {
     .attrs_size = sizeof(block_attrs),
     .attrs = attrs,
     .infer = to_depth_infer,
+    .layout = sb_move_layout,
     .prepare = sb_move_prepare,
     .forward = to_depth_forward,
 };

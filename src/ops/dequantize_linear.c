@@ -200,6 +200,13 @@ static sb_status dequantize_forward(sb_kernel *k)
     return SB_OK;
 }
 
+static void dequantize_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    const dequantize_attrs *a = k->attrs;
+
+    sb_qlayout_layout(k, a->block_size, in, out);
+}
+
 const sb_op_def sb_op_dequantize_linear = {
     .name = "DequantizeLinear",
     .since = 13,
@@ -210,6 +217,7 @@ const sb_op_def sb_op_dequantize_linear = {
     .attrs_size = sizeof(dequantize_attrs),
     .attrs = dequantize_attr_defs,
     .infer = dequantize_infer,
+    .layout = dequantize_layout,
     .prepare = dequantize_prepare,
     .forward = dequantize_forward,
 };
@@ -225,6 +233,7 @@ const sb_op_def sb_op_ms_dequantize_linear = {
     .attrs_size = sizeof(dequantize_attrs),
     .attrs = dequantize_attr_defs,
     .infer = dequantize_infer,
+    .layout = dequantize_layout,
     .prepare = dequantize_prepare,
     .forward = dequantize_forward,
 };

@@ -71,11 +71,16 @@ static void gather_range(void *arg, size_t begin, size_t end)
 {
     const gather_job *job = arg;
     size_t n = (size_t)job->n_index, slab = (size_t)job->n_axis * job->run;
+    size_t outer = begin / n, i = begin % n;
 
-    for (size_t item = begin; item < end; item++) {
-        int64_t at = sb_index_at(job->indices, (int64_t)(item % n));
+    for (size_t item = begin; item < end; item++, i++) {
+        if (i == n) {
+            i = 0;
+            outer++;
+        }
+        int64_t at = sb_index_at(job->indices, (int64_t)i);
         at = at < 0 ? at + job->n_axis : at;
-        const char *from = job->src + item / n * slab + (size_t)at * job->run;
+        const char *from = job->src + outer * slab + (size_t)at * job->run;
         char *to = job->dst + item * job->run;
         if (job->run == 4)
             memcpy(to, from, 4);
@@ -89,8 +94,9 @@ static void gather_range(void *arg, size_t begin, size_t end)
 static sb_status gather_forward(sb_kernel *k)
 {
     const gather_attrs *a = k->attrs;
-    const sb_tensor *x = k->in[0], *idx = k->in[1];
-    int axis = sb_axis_norm(a->axis, x->rank);
+    const sb_tensor lies = sb_tensor_as_lies(k->in[0]), *x = &lies;
+    const sb_tensor *idx = k->in[1];
+    int axis = sb_tensor_place(k->in[0], sb_axis_norm(a->axis, x->rank));
     int64_t outer = sb_dims_product(x->dims, 0, axis);
     int64_t inner = sb_dims_product(x->dims, axis + 1, x->rank);
     int64_t ignore = 0;
@@ -109,6 +115,21 @@ static sb_status gather_forward(sb_kernel *k)
     return SB_OK;
 }
 
+/* As many dimensions as before keep their order; one fewer keep it too unless
+ * it was the channels that went. */
+static void gather_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    const gather_attrs *a = k->attrs;
+    const sb_tensor *x = k->in[0];
+    int rank = k->in[1]->rank, axis = sb_axis_norm(a->axis, x->rank);
+
+    if (rank > 1 || (rank == 0 && axis == 0))
+        return;
+    sb_move_layout(k, in, out);
+    if (rank == 0 && (axis == 1 || x->rank < 4))
+        out[0] = SB_LAYOUT_PLAIN;
+}
+
 const sb_op_def sb_op_gather = {
     .name = "Gather",
     .since = 1,
@@ -119,6 +140,7 @@ const sb_op_def sb_op_gather = {
     .attrs_size = sizeof(gather_attrs),
     .attrs = attrs,
     .infer = gather_infer,
+    .layout = gather_layout,
     .prepare = sb_move_prepare,
     .forward = gather_forward,
 };

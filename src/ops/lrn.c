@@ -2,7 +2,7 @@
  *
  * The channels of a pixel are far apart, so each (image, channel) plane sums
  * the squares of its neighbours' planes into y first. */
-#include "ops/infer_util.h"
+#include "ops/move_util.h"
 
 #include <math.h>
 
@@ -58,6 +58,33 @@ static void lrn_plane(const sb_kernel *k, int64_t plane)
         y[i] = in[i] / powf(a->bias + scale * y[i], a->beta);
 }
 
+/* Channels last: the neighbours are side by side. */
+static void lrn_place(const sb_kernel *k, int64_t place)
+{
+    const lrn_attrs *a = k->attrs;
+    int64_t n = k->in[0]->dims[1];
+    int64_t before = (a->size - 1) / 2, after = a->size - 1 - before;
+    const float *x = (const float *)k->in[0]->data + place * n;
+    float *y = (float *)k->out[0]->data + place * n;
+    float scale = a->alpha / (float)a->size;
+
+    before = before < n ? before : n - 1;
+    after = after < n ? after : n - 1;
+    for (int64_t c = 0; c < n; c++)
+        y[c] = 0;
+    for (int64_t by = -before; by <= after; by++)
+        for (int64_t c = by < 0 ? -by : 0; c < n && c + by < n; c++)
+            y[c] += x[c + by] * x[c + by];
+    for (int64_t c = 0; c < n; c++)
+        y[c] = x[c] / powf(a->bias + scale * y[c], a->beta);
+}
+
+static void lrn_places(void *arg, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++)
+        lrn_place(arg, (int64_t)i);
+}
+
 static void lrn_range(void *arg, size_t begin, size_t end)
 {
     for (size_t i = begin; i < end; i++)
@@ -67,7 +94,13 @@ static void lrn_range(void *arg, size_t begin, size_t end)
 static sb_status lrn_forward(sb_kernel *k)
 {
     const sb_tensor *x = k->in[0];
+    int64_t places = x->dims[0] * sb_dims_product(x->dims, 2, x->rank);
 
+    if (x->layout == SB_LAYOUT_CHANNELS_LAST && x->dims[1] > 0) {
+        sb_parallel_for(k->ctx, (size_t)places, (size_t)(1024 / x->dims[1] + 1),
+                        lrn_places, k);
+        return SB_OK;
+    }
     sb_parallel_for(k->ctx, (size_t)(x->dims[0] * x->dims[1]), 1, lrn_range, k);
     return SB_OK;
 }
@@ -83,5 +116,6 @@ const sb_op_def sb_op_lrn = {
     .attrs_size = sizeof(lrn_attrs),
     .attrs = attrs,
     .infer = lrn_infer,
+    .layout = sb_move_layout,
     .forward = lrn_forward,
 };

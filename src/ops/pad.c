@@ -172,7 +172,8 @@ typedef struct {
     const char *src;
     char *dst;
     size_t elem;
-    const sb_tensor *y;
+    int rank;
+    int64_t dims[SB_MAX_RANK];         /* of y, as it lies */
     const int64_t *table[SB_MAX_RANK]; /* offsets in x, in elements; or -1 */
     int64_t lead, inside; /* of the last axis: pads before x, elements of x */
     unsigned char value[16];
@@ -182,7 +183,7 @@ typedef struct {
 static void pad_edge(const pad_job *job, const char *src, char *dst,
                      int64_t from, int64_t to)
 {
-    const int64_t *table = job->table[job->y->rank - 1];
+    const int64_t *table = job->table[job->rank - 1];
     size_t elem = job->elem;
 
     if (from < to && table[from] < 0) {
@@ -196,9 +197,8 @@ static void pad_edge(const pad_job *job, const char *src, char *dst,
 static void pad_rows(void *arg, size_t begin, size_t end)
 {
     const pad_job *job = arg;
-    const sb_tensor *y = job->y;
-    int last = y->rank - 1;
-    int64_t n = y->dims[last];
+    int last = job->rank - 1;
+    int64_t n = job->dims[last];
     const int64_t *table = job->table[last];
     size_t elem = job->elem;
 
@@ -206,10 +206,10 @@ static void pad_rows(void *arg, size_t begin, size_t end)
         int64_t rest = (int64_t)row, at = 0;
         bool outside = false;
         for (int i = last - 1; i >= 0; i--) {
-            int64_t from = job->table[i][rest % y->dims[i]];
+            int64_t from = job->table[i][rest % job->dims[i]];
             outside = outside || from < 0;
             at += from;
-            rest /= y->dims[i];
+            rest /= job->dims[i];
         }
         char *dst = job->dst + row * (size_t)n * elem;
         if (outside || job->inside == 0) {
@@ -236,7 +236,7 @@ static sb_status pad_forward(sb_kernel *k)
     pad_job job = {.src = x->data,
                    .dst = y->data,
                    .elem = sb_dtype_size(x->dtype),
-                   .y = y};
+                   .rank = y->rank};
 
     if (sb_tensor_count(y) == 0)
         return SB_OK;
@@ -244,20 +244,22 @@ static sb_status pad_forward(sb_kernel *k)
         return sb_view_forward(k);
     SB_TRY(pad_value(k, job.value));
     pad_read(k, begin, end);
-    sb_strides_of(x->rank, x->dims, stride);
+    sb_tensor_strides(x, stride);
     for (int i = 0; i < x->rank; i++) {
-        int64_t cut = begin[i] < 0 ? -begin[i] : 0;
-        int64_t n = x->dims[i] - cut + (end[i] < 0 ? end[i] : 0);
-        int64_t lead = begin[i] > 0 ? begin[i] : 0;
+        int d = sb_tensor_dim_at(x, i);
+        int64_t cut = begin[d] < 0 ? -begin[d] : 0;
+        int64_t n = x->dims[d] - cut + (end[d] < 0 ? end[d] : 0);
+        int64_t lead = begin[d] > 0 ? begin[d] : 0;
+        job.dims[i] = y->dims[d];
         job.table[i] = table;
-        for (int64_t j = 0; j < y->dims[i]; j++) {
+        for (int64_t j = 0; j < y->dims[d]; j++) {
             int64_t from = pad_source(mode, j - lead, n);
-            *table++ = from < 0 ? -1 : (from + cut) * stride[i];
+            *table++ = from < 0 ? -1 : (from + cut) * stride[d];
         }
         job.lead = lead;
         job.inside = n > 0 ? n : 0;
     }
-    int64_t row = y->dims[y->rank - 1];
+    int64_t row = job.dims[y->rank - 1];
     sb_parallel_for(k->ctx, (size_t)(sb_tensor_count(y) / row),
                     (size_t)(8192 / row + 1), pad_rows, &job);
     return SB_OK;
@@ -273,6 +275,7 @@ const sb_op_def sb_op_pad = {
     .attrs_size = sizeof(pad_attrs),
     .attrs = attrs,
     .infer = pad_infer,
+    .layout = sb_move_layout,
     .prepare = pad_prepare,
     .forward = pad_forward,
 };

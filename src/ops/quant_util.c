@@ -144,7 +144,9 @@ sb_status sb_qlayout_make(const sb_kernel *k, const sb_tensor *x,
                               (long long)axis, x->rank);
     int a = (int)(axis < 0 ? axis + x->rank : axis);
     l.n_axis = x->dims[a];
-    l.n_inner = sb_dims_product(x->dims, a + 1, x->rank);
+    sb_tensor lies = sb_tensor_as_lies(x);
+    int place = sb_tensor_place(x, a);
+    l.n_inner = sb_dims_product(lies.dims, place + 1, x->rank);
     if (block > 0)
         SB_TRY(layout_blocked(k, x, scale, a, &l));
     else if (scale->rank != 1 || l.n_param != l.n_axis)
@@ -155,6 +157,15 @@ sb_status sb_qlayout_make(const sb_kernel *k, const sb_tensor *x,
                               (long long)l.n_axis);
     *out = l;
     return SB_OK;
+}
+
+/* Blocks are cut in plain order only. */
+void sb_qlayout_layout(const sb_kernel *k, int64_t block, sb_layout *in,
+                       sb_layout *out)
+{
+    if (k->in[0]->rank < 3 || k->in[0]->layout == SB_LAYOUT_PLAIN || block != 0)
+        return;
+    in[0] = out[0] = SB_LAYOUT_CHANNELS_LAST;
 }
 
 static int64_t min_i64(int64_t a, int64_t b)

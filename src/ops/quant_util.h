@@ -80,7 +80,7 @@ void sb_byte_lookup(sb_ctx *ctx, const uint8_t table[256], const uint8_t *x,
 /* ---- which parameter belongs to an element ------------------------------- */
 
 /* Per tensor, per index of an axis, or per block of an axis.  The tensor is
- * seen as [outer, axis, inner]. */
+ * seen as [outer, axis, inner], as it lies. */
 typedef struct sb_qlayout {
     int64_t n_axis, n_inner;
     int64_t n_param; /* parameters in all */
@@ -94,6 +94,10 @@ typedef struct sb_qlayout {
 SB_MUST_USE sb_status sb_qlayout_make(const sb_kernel *k, const sb_tensor *x,
                                       const sb_tensor *scale, int64_t axis,
                                       int64_t block, sb_qlayout *out);
+
+/* For layout hooks: both sides as input 0 lies, unless blocked. */
+void sb_qlayout_layout(const sb_kernel *k, int64_t block, sb_layout *in,
+                       sb_layout *out);
 
 /* A run of elements with one parameter (step 0) or consecutive ones (1). */
 typedef struct sb_qrun {

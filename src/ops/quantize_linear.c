@@ -235,6 +235,13 @@ static sb_status quantize_forward(sb_kernel *k)
     return SB_OK;
 }
 
+static void quantize_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    const quantize_attrs *a = k->attrs;
+
+    sb_qlayout_layout(k, a->block_size, in, out);
+}
+
 const sb_op_def sb_op_quantize_linear = {
     .name = "QuantizeLinear",
     .since = 13,
@@ -245,6 +252,7 @@ const sb_op_def sb_op_quantize_linear = {
     .attrs_size = sizeof(quantize_attrs),
     .attrs = quantize_attr_defs,
     .infer = quantize_infer,
+    .layout = quantize_layout,
     .prepare = quantize_prepare,
     .forward = quantize_forward,
 };
@@ -260,6 +268,7 @@ const sb_op_def sb_op_ms_quantize_linear = {
     .attrs_size = sizeof(quantize_attrs),
     .attrs = quantize_attr_defs,
     .infer = quantize_infer,
+    .layout = quantize_layout,
     .prepare = quantize_prepare,
     .forward = quantize_forward,
 };

@@ -4,7 +4,8 @@
  * the input is seen as alternating groups.  If the innermost group is reduced,
  * each output folds contiguous rows; if it is kept, a block of neighbouring
  * outputs is folded together, row by row, so memory is read in order in both
- * cases.  Each output is computed by one thread in a fixed order. */
+ * cases.  Each output is computed by one thread in a fixed order.  Dimensions
+ * are taken in the order in which they lie in memory. */
 #include "ops/reduce.h"
 
 #include <math.h>
@@ -170,14 +171,15 @@ static size_t group_offset(const reduce_group *groups, int n, size_t i)
 /* Splits the dimensions of x into merged groups, the innermost apart. */
 static void reduce_groups(reduce_walk *w, uint32_t mask)
 {
+    const sb_tensor lies = sb_tensor_as_lies(w->x);
     size_t stride = 1;
     int last = -1; /* kind of the group found before: 1 reduced, 0 kept */
     reduce_group *group = NULL;
 
     w->width = w->run = w->steps = 1;
-    for (int d = w->x->rank - 1; d >= 0; d--) {
-        size_t n = (size_t)w->x->dims[d];
-        int kind = mask >> d & 1;
+    for (int at = w->x->rank - 1; at >= 0; at--) {
+        size_t n = (size_t)lies.dims[at];
+        int kind = mask >> sb_tensor_dim_at(w->x, at) & 1;
 
         if (n == 1)
             continue;
@@ -304,17 +306,45 @@ static void reduce_nothing(const reduce_walk *w)
     sb_fill(w->y->data, w->y_size, &value, sb_tensor_count(w->y));
 }
 
-sb_status sb_reduce_forward(sb_kernel *k)
+/* The mask of a kernel whose axes are known; false if they do not fit. */
+static bool kernel_mask(const sb_kernel *k, uint32_t *mask)
 {
     const sb_reduce_attrs *a = k->attrs;
-    reduce_walk w = {.def = k->op->aux, .x = k->in[0], .y = k->out[0]};
     int64_t axes[SB_MAX_RANK];
     int64_t n =
         sb_kernel_in(k, 1) ? sb_kernel_ints(k, 1, axes, SB_MAX_RANK) : 0;
+
+    return n >= 0 && n <= SB_MAX_RANK &&
+           axes_mask(axes, n, k->in[0]->rank, a->noop != 0, mask);
+}
+
+/* What is left lies in channels-last order if it has channels, and in front of
+ * them the images; without channels it is plain. */
+void sb_reduce_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    const sb_reduce_attrs *a = k->attrs;
+    const sb_tensor *axes = sb_kernel_in(k, 1);
     uint32_t mask;
 
-    if (n < 0 || n > SB_MAX_RANK ||
-        !axes_mask(axes, n, w.x->rank, a->noop != 0, &mask))
+    if (k->in[0]->layout == SB_LAYOUT_PLAIN || (axes && !axes->data) ||
+        !kernel_mask(k, &mask))
+        return;
+    bool images = a->keepdims || !(mask & 1);
+    bool channels = a->keepdims || !(mask & 2);
+    bool places = a->keepdims || k->out[0]->rank > images + channels;
+    if (channels && places && !images)
+        return;
+    in[0] = SB_LAYOUT_CHANNELS_LAST;
+    if (channels && places)
+        out[0] = SB_LAYOUT_CHANNELS_LAST;
+}
+
+sb_status sb_reduce_forward(sb_kernel *k)
+{
+    reduce_walk w = {.def = k->op->aux, .x = k->in[0], .y = k->out[0]};
+    uint32_t mask;
+
+    if (!kernel_mask(k, &mask))
         return sb_kernel_fail(k, SB_BAD_DATA, "axes do not fit rank %d",
                               w.x->rank);
     w.fns = reduce_pick(w.def, w.x->dtype, &w.as);

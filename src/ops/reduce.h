@@ -43,6 +43,7 @@ extern const sb_attr_def sb_reduce_table[];
 
 /* Members of rows whose `aux` is an sb_reduce_def. */
 sb_status sb_reduce_infer(sb_infer *in);
+void sb_reduce_layout(const sb_kernel *k, sb_layout *in, sb_layout *out);
 sb_status sb_reduce_prepare(sb_kernel *k);
 sb_status sb_reduce_forward(sb_kernel *k);
 

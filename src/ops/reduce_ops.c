@@ -224,7 +224,8 @@ static const sb_reduce_def lse_def = {TABLE(lse_fns)};
         .name = name_, .since = since_, .in_min = 1, .in_max = 2,          \
         .out_min = 1, .out_max = 1, .attrs_size = sizeof(sb_reduce_attrs), \
         .attrs = sb_reduce_table, .aux = def_, .infer = sb_reduce_infer,   \
-        .prepare = sb_reduce_prepare, .forward = sb_reduce_forward,        \
+        .layout = sb_reduce_layout, .prepare = sb_reduce_prepare,          \
+        .forward = sb_reduce_forward,                                      \
     }
 
 /* clang-format off */

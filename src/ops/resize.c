@@ -356,6 +356,7 @@ const sb_op_def sb_op_resize = {
     .attrs_size = sizeof(resize_attrs),
     .attrs = attrs,
     .infer = resize_infer,
+    .layout = sb_move_layout,
     .prepare = resize_prepare,
     .forward = resize_forward,
 };

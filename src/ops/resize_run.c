@@ -1,9 +1,14 @@
-/* The loops of Resize, given tables for each axis. */
+/* The loops of Resize, given tables for each axis.
+ *
+ * Axes are kept in the order in which they lie in memory, outermost first, so
+ * the loops are the same for both layouts; channels last, the innermost runs
+ * are the channels of a pixel and are copied or mixed as a whole. */
 #include "ops/resize_run.h"
 
 #include <assert.h>
 #include <string.h>
 
+#include "base/simd.h"
 #include "base/threads.h"
 #include "ops/move_util.h"
 
@@ -12,6 +17,7 @@ struct sb_resize_state {
     float extrapolation;
     int rank;
     sb_resize_axis axis[SB_MAX_RANK];
+    int dim[SB_MAX_RANK];   /* which dimension of the tensor each axis is */
     int order[SB_MAX_RANK]; /* of the passes */
     size_t pass_elems;      /* most elements between two passes */
 };
@@ -108,17 +114,18 @@ sb_status sb_resize_create(sb_kernel *k, const sb_resize_config *c,
 
     for (int i = 0; i < x->rank; i++) {
         sb_resize_axis *a = &made.axis[i];
-        *a = (sb_resize_axis){.n_in = x->dims[i],
-                              .n_out = y->dims[i],
-                              .scale = scale[i],
+        int d = made.dim[i] = sb_tensor_dim_at(x, i);
+        *a = (sb_resize_axis){.n_in = x->dims[d],
+                              .n_out = y->dims[d],
+                              .scale = scale[d],
                               .roi_hi = 1};
         int64_t taps = sb_resize_taps(c, a);
         if (taps < 0)
             return sb_kernel_fail(k, SB_BAD_MODEL, "scale %g of axis %d",
-                                  (double)scale[i], i);
+                                  (double)scale[d], d);
         a->taps = (int)taps;
         if (!table_bytes(a, &bytes))
-            return sb_kernel_fail(k, SB_NO_MEMORY, "axis %d is too long", i);
+            return sb_kernel_fail(k, SB_NO_MEMORY, "axis %d is too long", d);
     }
     SB_TRY(set_scratch(k, &made));
     sb_resize_state *s = sb_alloc(k->ctx, 1, bytes);
@@ -135,8 +142,8 @@ sb_status sb_resize_create(sb_kernel *k, const sb_resize_config *c,
 void sb_resize_set_region(sb_resize_state *s, const float *lo, const float *hi)
 {
     for (int i = 0; i < s->rank; i++) {
-        s->axis[i].roi_lo = lo[i];
-        s->axis[i].roi_hi = hi[i];
+        s->axis[i].roi_lo = lo[s->dim[i]];
+        s->axis[i].roi_hi = hi[s->dim[i]];
         if (s->axis[i].n_in > 0)
             sb_resize_fill(&s->c, &s->axis[i]);
     }
@@ -228,8 +235,9 @@ static void run_nearest(sb_kernel *k, const sb_resize_state *s)
                        .dst = k->out[0]->data,
                        .elem = sb_dtype_size(k->in[0]->dtype)};
     int64_t n = sb_tensor_count(k->out[0]), row = s->axis[s->rank - 1].n_out;
+    sb_tensor x = sb_tensor_as_lies(k->in[0]);
 
-    sb_strides_of(s->rank, k->in[0]->dims, job.stride);
+    sb_tensor_strides(&x, job.stride);
     sb_parallel_for(k->ctx, (size_t)(n / row), (size_t)(GRAIN / row + 1),
                     nearest_rows, &job);
 }
@@ -278,6 +286,23 @@ static void pass_rows(void *arg, size_t begin, size_t end)
     }
 }
 
+/* y = v * p + w * q */
+SB_HOT static void mix(float *restrict y, const float *p, float v,
+                       const float *q, float w, int64_t n)
+{
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = v * p[i] + w * q[i];
+}
+
+/* y += w * p */
+SB_HOT static void mix_in(float *restrict y, const float *p, float w, int64_t n)
+{
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] += w * p[i];
+}
+
 /* inner > 1: an item is one position of the axis, `inner` elements long. */
 static void pass_lines(void *arg, size_t begin, size_t end)
 {
@@ -291,15 +316,10 @@ static void pass_lines(void *arg, size_t begin, size_t end)
         float *dst = job->dst + (int64_t)item * inner;
         const int64_t *index = a->index + o * a->taps;
         const float *weight = a->weight + o * a->taps;
-        const float *p = base + index[0] * inner;
-        const float *q = base + index[1] * inner;
-        for (int64_t i = 0; i < inner; i++)
-            dst[i] = weight[0] * p[i] + weight[1] * q[i];
-        for (int t = 2; t < a->taps; t++) {
-            p = base + index[t] * inner;
-            for (int64_t i = 0; i < inner; i++)
-                dst[i] += weight[t] * p[i];
-        }
+        mix(dst, base + index[0] * inner, weight[0], base + index[1] * inner,
+            weight[1], inner);
+        for (int t = 2; t < a->taps; t++)
+            mix_in(dst, base + index[t] * inner, weight[t], inner);
     }
 }
 
@@ -400,7 +420,7 @@ static void run_passes(sb_kernel *k, const sb_resize_state *s, const float *src,
 /* Overwrites what lies outside the region, along each axis. */
 static void extrapolate(sb_kernel *k, const sb_resize_state *s)
 {
-    sb_tensor *y = k->out[0];
+    const sb_tensor lies = sb_tensor_as_lies(k->out[0]), *y = &lies;
     size_t elem = sb_dtype_size(y->dtype);
     unsigned char value[16];
 

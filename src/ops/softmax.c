@@ -13,6 +13,7 @@
 #include "base/simd.h"
 #include "ops/axis_walk.h"
 #include "ops/elementwise.h"
+#include "ops/move_util.h"
 #include "ops/softmax.h"
 #include "ops/vec_math.h"
 
@@ -259,8 +260,8 @@ static const softmax_family hardmax = {hardmax_block, NULL};
         .name = name_, .since = 13, .in_min = 1, .in_max = 1, .out_min = 1,  \
         .out_max = 1, .flags = SB_OP_F32 | SB_OP_INPLACE,                    \
         .attrs_size = sizeof(softmax_attrs), .attrs = attrs, .aux = family_, \
-        .infer = softmax_infer, .prepare = softmax_prepare,                  \
-        .forward = softmax_forward,                                          \
+        .infer = softmax_infer, .layout = sb_move_layout,                    \
+        .prepare = softmax_prepare, .forward = softmax_forward,              \
     }
 
 const sb_op_def sb_op_hardmax = SOFTMAX_ROW("Hardmax", &hardmax);
