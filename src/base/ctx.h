@@ -51,11 +51,11 @@ void sb_warn(sb_ctx *ctx, const char *fmt, ...) SB_PRINTF(2, 3);
 sb_status sb_ctx_poll(sb_ctx *ctx);
 
 /* Forwards a failure.  The only macro that hides control flow. */
-#define SB_TRY(expr)                                                           \
-    do {                                                                       \
-        sb_status sb_try_status_ = (expr);                                     \
-        if (sb_try_status_ != SB_OK)                                           \
-            return sb_try_status_;                                             \
+#define SB_TRY(expr)                       \
+    do {                                   \
+        sb_status sb_try_status_ = (expr); \
+        if (sb_try_status_ != SB_OK)       \
+            return sb_try_status_;         \
     } while (0)
 
 #endif

@@ -65,7 +65,7 @@ typedef struct sb_prop {
 } sb_prop;
 
 typedef struct sb_extra {
-    const char *doc;    /* doc_string, or NULL */
+    const char *doc;      /* doc_string, or NULL */
     const sb_prop *props; /* metadata_props */
     size_t n_props;
     sb_bytes unknown; /* protobuf fields that we do not know, as bytes */
@@ -143,10 +143,10 @@ struct sb_graph {
     size_t n_captures, cap_captures;
     const char **symbols; /* names of symbolic dimensions; in the root only */
     size_t n_symbols, cap_symbols;
-    sb_map symbol_ids;    /* symbol name -> index; in the root only */
-    sb_map names;         /* value name -> ID; may hold names given up */
-    sb_map sub_names;     /* root: every name that a sub-graph has or had */
-    uint64_t next_name;   /* for fresh names; in the root only */
+    sb_map symbol_ids;  /* symbol name -> index; in the root only */
+    sb_map names;       /* value name -> ID; may hold names given up */
+    sb_map sub_names;   /* root: every name that a sub-graph has or had */
+    uint64_t next_name; /* for fresh names; in the root only */
     uint64_t last_position;
     sb_graph **subs; /* root: every sub-graph at any depth, to be freed */
     size_t n_subs, cap_subs;
@@ -256,8 +256,8 @@ SB_MUST_USE sb_status sb_graph_set_attr(sb_graph *g, sb_node_id node,
 SB_MUST_USE sb_status sb_graph_set_attr_int(sb_graph *g, sb_node_id node,
                                             const char *name, int64_t value);
 SB_MUST_USE sb_status sb_graph_set_attr_ints(sb_graph *g, sb_node_id node,
-                                             const char *name,
-                                             const int64_t *v, size_t n);
+                                             const char *name, const int64_t *v,
+                                             size_t n);
 void sb_graph_remove_attr(sb_graph *g, sb_node_id node, const char *name);
 
 /* Copies `n` tensors into the arena for use in an attribute; the graph takes

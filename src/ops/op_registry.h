@@ -13,15 +13,15 @@ const sb_op_def *const *sb_op_all(size_t *n);
 /* Reads the attributes of `node` by the row's table into `out`, which has
  * row->attrs_size bytes.  Wrong type or missing: SB_BAD_MODEL. */
 SB_MUST_USE sb_status sb_op_read_attrs(sb_ctx *ctx, const sb_graph *graph,
-                                       const sb_node *node,
-                                       const sb_op_def *op, void *out);
+                                       const sb_node *node, const sb_op_def *op,
+                                       void *out);
 
 /* Checks arity, reads attributes, calls row->infer.  `in` has node->n_in
  * entries (NULL: absent), `out` node->n_out.  Unknown operators leave
  * everything unknown and are SB_OK. */
 SB_MUST_USE sb_status sb_op_infer(sb_ctx *ctx, const sb_graph *graph,
-                                  const sb_node *node,
-                                  const sb_fact *const *in, sb_fact *out);
+                                  const sb_node *node, const sb_fact *const *in,
+                                  sb_fact *out);
 
 /* What a tensor with data tells: type, constant, content. */
 sb_fact sb_fact_of(const sb_tensor *t);
