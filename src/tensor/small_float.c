@@ -166,8 +166,8 @@ uint8_t sb_f32_to_small_float(sb_dtype dtype, float f, bool saturate)
     uint8_t code;
 
     if (isnan(f)) {
-        /* float4 has no NaN: the largest value is as wrong as any other. */
-        return (uint8_t)(fmt->nan ? fmt->nan | sign : fmt->max);
+        /* float4 has no NaN: ONNX's own cases give -0. */
+        return (uint8_t)(fmt->nan ? fmt->nan | sign : 0x8);
     }
     if (isinf(f)) {
         code = overflow_code(fmt, saturate);
