@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "base/simd.h"
 #include "base/threads.h"
 
 enum {
@@ -71,8 +72,8 @@ static bool accumulates(const sb_dnn_gemm_desc *d)
     return d->n_posts > 0 && d->posts[0].kind == SB_DNN_SUM;
 }
 
-static void loop_row(const sb_dnn_gemm_desc *d, const float *a, const float *b,
-                     const float *bias, float *c)
+SB_HOT static void loop_row(const sb_dnn_gemm_desc *d, const float *a,
+                            const float *b, const float *bias, float *c)
 {
     if (!accumulates(d))
         for (int64_t j = 0; j < d->n; j++)
@@ -87,6 +88,7 @@ static void loop_row(const sb_dnn_gemm_desc *d, const float *a, const float *b,
         for (int64_t l = 0; l < d->k; l++) {
             const float *row = b + l * d->b_row;
             float f = a[l * d->a_col];
+            SB_SIMD
             for (int64_t j = 0; j < d->n; j++)
                 c[j] += f * row[j];
         }

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/simd.h"
 #include "base/threads.h"
 
 enum { PARTS = 8, ROW_GRAIN = 16384 };
@@ -12,7 +13,7 @@ static double add_parts(const double *p)
     return ((p[0] + p[4]) + (p[1] + p[5])) + ((p[2] + p[6]) + (p[3] + p[7]));
 }
 
-sb_moments sb_moments_of(const float *x, int64_t n)
+SB_HOT sb_moments sb_moments_of(const float *x, int64_t n)
 {
     double part[PARTS] = {0}, square[PARTS] = {0};
     int64_t i = 0;
@@ -20,8 +21,9 @@ sb_moments sb_moments_of(const float *x, int64_t n)
     if (n == 0)
         return (sb_moments){0};
     for (; i + PARTS <= n; i += PARTS)
-        for (int j = 0; j < PARTS; j++)
-            part[j] += (double)x[i + j];
+        SB_SIMD
+    for (int j = 0; j < PARTS; j++)
+        part[j] += (double)x[i + j];
     for (; i < n; i++)
         part[0] += (double)x[i];
     double mean = add_parts(part) / (double)n;
@@ -35,22 +37,24 @@ sb_moments sb_moments_of(const float *x, int64_t n)
     return (sb_moments){mean, add_parts(square) / (double)n};
 }
 
-double sb_mean_square(const float *x, int64_t n)
+SB_HOT double sb_mean_square(const float *x, int64_t n)
 {
     double part[PARTS] = {0};
     int64_t i = 0;
 
     for (; i + PARTS <= n; i += PARTS)
-        for (int j = 0; j < PARTS; j++)
-            part[j] += (double)x[i + j] * (double)x[i + j];
+        SB_SIMD
+    for (int j = 0; j < PARTS; j++)
+        part[j] += (double)x[i + j] * (double)x[i + j];
     for (; i < n; i++)
         part[0] += (double)x[i] * (double)x[i];
     return n ? add_parts(part) / (double)n : 0;
 }
 
-void sb_scale_shift(const float *x, float *y, int64_t n, float factor,
-                    float shift)
+SB_HOT void sb_scale_shift(const float *x, float *y, int64_t n, float factor,
+                           float shift)
 {
+    SB_SIMD
     for (int64_t i = 0; i < n; i++)
         y[i] = x[i] * factor + shift;
 }
@@ -64,6 +68,25 @@ static void add_skip(const sb_row_norm *m, int64_t row, float *to)
     for (int64_t i = 0; i < m->size; i++)
         to[i] =
             x[i] + (skip ? skip[i] : 0) + (m->skip_bias ? m->skip_bias[i] : 0);
+}
+
+/* y = (x - mean) inv scale + bias; scale and bias may be NULL. */
+SB_HOT static void apply_row(const float *x, float *y, int64_t n, float mean,
+                             float inv, const float *scale, const float *bias)
+{
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (x[i] - mean) * inv;
+    if (scale) {
+        SB_SIMD
+        for (int64_t i = 0; i < n; i++)
+            y[i] *= scale[i];
+    }
+    if (bias) {
+        SB_SIMD
+        for (int64_t i = 0; i < n; i++)
+            y[i] += bias[i];
+    }
 }
 
 static void norm_row(const sb_row_norm *m, int64_t row)
@@ -83,14 +106,7 @@ static void norm_row(const sb_row_norm *m, int64_t row)
         s.var = sb_mean_square(x, m->size);
     float mean = (float)s.mean;
     float inv = (float)(1 / sqrt(s.var + (double)m->epsilon));
-    for (int64_t i = 0; i < m->size; i++)
-        y[i] = (x[i] - mean) * inv;
-    if (m->scale)
-        for (int64_t i = 0; i < m->size; i++)
-            y[i] *= m->scale[i];
-    if (m->bias)
-        for (int64_t i = 0; i < m->size; i++)
-            y[i] += m->bias[i];
+    apply_row(x, y, m->size, mean, inv, m->scale, m->bias);
     if (m->mean)
         m->mean[row] = mean;
     if (m->inv_std)

@@ -4,25 +4,29 @@
 #include <math.h>
 #include <strings.h>
 
-#define ACT(name, expr)                                          \
-    static void name(const sb_rnn_act *act, float *v, int64_t n) \
-    {                                                            \
-        float alpha = act->alpha, beta = act->beta;              \
-        (void)alpha;                                             \
-        (void)beta;                                              \
-        for (int64_t i = 0; i < n; i++) {                        \
-            float x = v[i];                                      \
-            v[i] = (expr);                                       \
-        }                                                        \
+#include "base/simd.h"
+#include "ops/vec_math.h"
+
+#define ACT(name, expr)                                                 \
+    SB_HOT static void name(const sb_rnn_act *act, float *v, int64_t n) \
+    {                                                                   \
+        float alpha = act->alpha, beta = act->beta;                     \
+        (void)alpha;                                                    \
+        (void)beta;                                                     \
+        SB_SIMD                                                         \
+        for (int64_t i = 0; i < n; i++) {                               \
+            float x = v[i];                                             \
+            v[i] = (expr);                                              \
+        }                                                               \
     }
 
 ACT(act_relu, x > 0 ? x : 0)
-ACT(act_tanh, tanhf(x))
-ACT(act_sigmoid, 1 / (1 + expf(-x)))
+ACT(act_tanh, sb_vec_tanhf(x))
+ACT(act_sigmoid, sb_vec_sigmoidf(x))
 ACT(act_affine, alpha *x + beta)
 ACT(act_leaky_relu, x >= 0 ? x : alpha * x)
 ACT(act_thresholded_relu, x >= alpha ? x : 0)
-ACT(act_scaled_tanh, alpha *tanhf(beta *x))
+ACT(act_scaled_tanh, alpha *sb_vec_tanhf(beta *x))
 ACT(act_hard_sigmoid, fminf(fmaxf(alpha *x + beta, 0), 1))
 ACT(act_elu, x >= 0 ? x : alpha * expm1f(x))
 ACT(act_softsign, x / (1 + fabsf(x)))

@@ -505,6 +505,9 @@ def main():
                 except Exception:  # pylint: disable=broad-except
                     refused += 1
                     continue
+                if any(not np.all(np.abs(w) < 1e4) for w in want
+                       if w.dtype == np.float32):
+                    continue  # a recurrent net that explodes: all is rounding
                 got, error = run_ours(command, model, case, folder)
                 error = error or compare(got, want, case.tol)
                 if error:
