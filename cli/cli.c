@@ -21,8 +21,7 @@ const cli_opt cli_common_opts[] = {
 };
 /* clang-format on */
 
-/* ---- memory -----------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------- */
 
 void *cli_alloc(size_t count, size_t size)
 {
@@ -58,8 +57,7 @@ char *cli_printf(const char *fmt, ...)
     return text;
 }
 
-/* ---- messages
- * ------------------------------------------------------------------ */
+/* ---- messages ----------------------------------------------------------- */
 
 int cli_error(const char *fmt, ...)
 {
@@ -142,8 +140,7 @@ const char *cli_nearest(const char *word, const char *const *names)
     return best;
 }
 
-/* ---- parsing
- * ---------------------------------------------------------------------- */
+/* ---- parsing ------------------------------------------------------------ */
 
 typedef struct {
     const cli_cmd *cmd;

@@ -23,8 +23,7 @@
 /* Exit codes. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
-/* ---- options ---------------------------------------------------------------
- */
+/* ---- options ------------------------------------------------------------ */
 
 typedef enum cli_kind {
     CLI_END,
@@ -89,8 +88,7 @@ void cli_parse_free(const cli_cmd *cmd, void *args);
 const cli_cmd *cli_command(size_t i);
 const cli_cmd *cli_command_find(const char *name);
 
-/* ---- messages ---------------------------------------------------------------
- */
+/* ---- messages ----------------------------------------------------------- */
 
 /* Prints `sparsebit: SUBJECT: what the context says` (without the subject if
  * the message names it already) and returns CLI_FAILED. */
@@ -111,14 +109,12 @@ void cli_manual_markdown(void);
  * is close. */
 const char *cli_nearest(const char *word, const char *const *names);
 
-/* ---- memory: the command ends when there is none
- * ----------------------------- */
+/* ---- memory: the command ends when there is none ------------------------ */
 
 void *cli_alloc(size_t count, size_t size);
 char *cli_printf(const char *fmt, ...) CLI_PRINTF(1, 2); /* free() it */
 
-/* ---- output
- * ------------------------------------------------------------------ */
+/* ---- output ------------------------------------------------------------- */
 
 /* Rows of text in aligned columns.  `align` has a letter a column: l or r. */
 typedef struct cli_table cli_table;
@@ -144,8 +140,7 @@ void cli_json_bool(cli_json *j, const char *key, bool value);
 const char *cli_si(double value, char *out, size_t size);
 const char *cli_bytes(double bytes, char *out, size_t size);
 
-/* ---- inputs of a model
- * --------------------------------------------------------- */
+/* ---- inputs of a model -------------------------------------------------- */
 
 typedef struct cli_input_spec {
     const cli_list *files;  /* [NAME=]FILE.npy, FILE.npz; or NULL */

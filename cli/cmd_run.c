@@ -37,8 +37,7 @@ static const cli_example examples[] = {
 
 extern const cli_cmd cmd_run;
 
-/* ---- numbers of a tensor
- * ------------------------------------------------------ */
+/* ---- numbers of a tensor ------------------------------------------------ */
 
 static double half_to_double(uint16_t h)
 {
@@ -166,8 +165,7 @@ static void print_json(const sb_model *model, const sb_tensor *const *outputs)
     cli_json_close(&j, '}');
 }
 
-/* ---- files
- * ---------------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------- */
 
 /* Where tensors go.  Two names may become one file name: the later ones get a
  * number. */
@@ -311,8 +309,7 @@ static int write_outputs(cli_env *env, const run_args *args, folder *f,
     return CLI_OK;
 }
 
-/* ---- running
- * ---------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 static int run_model(cli_env *env, const run_args *args, folder *f,
                      const sb_model *model, sb_tensor **inputs)

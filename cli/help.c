@@ -121,8 +121,7 @@ void cli_help_all(void)
            "Exit codes: 0 done, 1 the work failed, 2 wrong usage.\n");
 }
 
-/* ---- man page ---------------------------------------------------------------
- */
+/* ---- man page ----------------------------------------------------------- */
 
 /* Dashes and backslashes mean something to roff, and so does a leading dot. */
 static void roff(const char *text)
@@ -187,8 +186,7 @@ void cli_manual_roff(void)
     printf(".SH EXIT STATUS\n0 done, 1 the work failed, 2 wrong usage.\n");
 }
 
-/* ---- docs/commands.md
- * --------------------------------------------------------- */
+/* ---- docs/commands.md --------------------------------------------------- */
 
 static void markdown_options(const cli_opt *opts)
 {

@@ -14,8 +14,7 @@ static void make_printable(char *text)
             *text = '?';
 }
 
-/* ---- tables
- * ------------------------------------------------------------------ */
+/* ---- tables ------------------------------------------------------------- */
 
 struct cli_table {
     const char *align;
@@ -86,8 +85,7 @@ void cli_table_free(cli_table *t)
     free(t);
 }
 
-/* ---- JSON
- * --------------------------------------------------------------------- */
+/* ---- JSON --------------------------------------------------------------- */
 
 static void json_text(const char *text)
 {
@@ -164,8 +162,7 @@ void cli_json_bool(cli_json *j, const char *key, bool value)
     printf(value ? "true" : "false");
 }
 
-/* ---- numbers
- * ------------------------------------------------------------------- */
+/* ---- numbers ------------------------------------------------------------ */
 
 const char *cli_si(double value, char *out, size_t size)
 {

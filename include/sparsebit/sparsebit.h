@@ -34,7 +34,7 @@ typedef struct sb_model sb_model;     /* one ONNX network */
 typedef struct sb_session sb_session; /* a model made ready to run */
 typedef struct sb_tensor sb_tensor;   /* an array of elements */
 
-/* ---- status -------------------------------------------------------------- */
+/* ---- status ------------------------------------------------------------- */
 
 /* clang-format off */
 #define SB_STATUS_MAP(X)                                                       \
@@ -60,7 +60,7 @@ typedef enum sb_status {
 /** What a status means in general. */
 SB_API const char *sb_status_text(sb_status status);
 
-/* ---- context ------------------------------------------------------------- */
+/* ---- context ------------------------------------------------------------ */
 
 /** Memory hooks.  `resize` is realloc (NULL pointer: malloc), `free` is free.
  */
@@ -92,7 +92,7 @@ SB_API void sb_ctx_interrupt(sb_ctx *ctx);
 /** "0.1.0" */
 SB_API const char *sb_version(void);
 
-/* ---- tensors ------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------ */
 
 /** Element types; the numbers are ONNX's. */
 typedef enum sb_dtype {
@@ -155,7 +155,7 @@ SB_API SB_MUST_USE sb_status
 sb_tensors_save_npz(sb_ctx *ctx, const char *path, const char *const *names,
                     const sb_tensor *const *tensors, size_t n);
 
-/* ---- models -------------------------------------------------------------- */
+/* ---- models ------------------------------------------------------------- */
 
 /** Reads an ONNX file, checks it, upgrades it to one opset, infers shapes.
  *
@@ -259,8 +259,7 @@ SB_API SB_MUST_USE sb_status sb_model_print(sb_ctx *ctx, const sb_model *model,
                                             sb_graph_format format, char **out);
 SB_API void sb_text_free(sb_ctx *ctx, char *text);
 
-/* ---- passes ---------------------------------------------------------------
- */
+/* ---- passes ------------------------------------------------------------- */
 
 typedef struct sb_pass_result {
     const char *name;
@@ -289,8 +288,7 @@ SB_API SB_MUST_USE sb_status sb_model_simplify(sb_ctx *ctx, sb_model *model,
                                                const sb_pass_result **results,
                                                size_t *n_results);
 
-/* ---- running --------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------ */
 
 /** Called for every tensor that a node made, in order of execution. */
 typedef sb_status (*sb_dump_fn)(void *user, const char *value_name,
@@ -325,8 +323,7 @@ SB_API SB_MUST_USE sb_status sb_session_run(sb_session *session,
 /** Bytes of workspace (activations) of the plan of the last run. */
 SB_API size_t sb_session_workspace(const sb_session *session);
 
-/* ---- registries ------------------------------------------------------------
- */
+/* ---- registries --------------------------------------------------------- */
 
 typedef struct sb_listing {
     const char *name;

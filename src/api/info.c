@@ -54,8 +54,7 @@ static sb_status counts_row(counts *c, const char *domain, const char *name,
     return SB_OK;
 }
 
-/* ---- multiply-accumulates -------------------------------------------------
- */
+/* ---- multiply-accumulates ----------------------------------------------- */
 
 /* The tensor of a value with unknown dimensions taken as 1. */
 static sb_tensor assume(const sb_value *v, int *assumed)
@@ -138,8 +137,7 @@ static sb_status node_macs(sb_model *model, const sb_graph *g,
     return status;
 }
 
-/* ---- counting --------------------------------------------------------------
- */
+/* ---- counting ----------------------------------------------------------- */
 
 static bool is_parameter(const sb_value *v)
 {

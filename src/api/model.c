@@ -128,7 +128,7 @@ sb_status sb_model_save(sb_ctx *ctx, const sb_model *model, const char *path)
     return save_graph(model->graph, path);
 }
 
-/* ---- inputs and outputs -------------------------------------------------- */
+/* ---- inputs and outputs ------------------------------------------------- */
 
 sb_status sb_model_type_text(const sb_graph *g, const sb_value *v, sb_str *out)
 {

@@ -29,8 +29,7 @@ typedef int64_t sb_dnn_layout;
 #define SB_DNN_PLAIN ((sb_dnn_layout)0)  /* [N, C, D...] */
 #define SB_DNN_ANY   ((sb_dnn_layout)-1) /* what the primitive likes best */
 
-/* ---- what follows the main work in the same pass --------------------------
- */
+/* ---- what follows the main work in the same pass ------------------------ */
 typedef enum sb_dnn_post_kind {
     SB_DNN_RELU,    /* x < 0 ? alpha * x : x */
     SB_DNN_CLIP,    /* min(max(x, alpha), beta) */

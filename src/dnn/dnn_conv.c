@@ -38,8 +38,7 @@ typedef struct conv_mds {
     dnnl_memory_desc_t weights_plain;
 } conv_mds;
 
-/* ---- descriptions -----------------------------------------------------------
- */
+/* ---- descriptions ------------------------------------------------------- */
 
 /* Weights as ONNX stores them, under the logical order that oneDNN wants:
  * (groups,) out, in, kernel. */
@@ -181,8 +180,7 @@ static dnnl_status_t conv_pd(const sb_dnn_conv *c, const sb_dnn_conv_desc *d,
                : find_kernel(&op, attr, c->engine, steady, out);
 }
 
-/* ---- the whole problem as one primitive
- * --------------------------------------- */
+/* ---- the whole problem as one primitive --------------------------------- */
 
 static const dnnl_memory_desc_t *query(const_dnnl_primitive_desc_t pd,
                                        dnnl_query_t what)
@@ -310,8 +308,7 @@ static sb_status make_whole(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
     return status;
 }
 
-/* ---- slices
- * ------------------------------------------------------------------- */
+/* ---- slices ------------------------------------------------------------- */
 
 /* One image, one group, plain. */
 static sb_dnn_conv_desc slice_of(const sb_dnn_conv_desc *d)
@@ -416,8 +413,7 @@ static void free_whole(sb_dnn_conv *c)
     c->packed = NULL;
 }
 
-/* ---- the object
- * --------------------------------------------------------------- */
+/* ---- the object --------------------------------------------------------- */
 
 sb_status sb_dnn_conv_create(sb_ctx *ctx, const sb_dnn_conv_desc *desc,
                              sb_dnn_conv **out)

@@ -42,8 +42,7 @@ struct sb_dnn_gemm {
     size_t packed_step;
 };
 
-/* ---- plain loops
- * --------------------------------------------------------------- */
+/* ---- plain loops -------------------------------------------------------- */
 
 typedef struct loop_job {
     const sb_dnn_gemm *gemm;
@@ -115,8 +114,7 @@ static void run_loops(void *arg, size_t begin, size_t end)
     }
 }
 
-/* ---- tiles
- * --------------------------------------------------------------------- */
+/* ---- tiles -------------------------------------------------------------- */
 
 static dnnl_status_t matrix(dnnl_memory_desc_t *md, int64_t rows, int64_t cols,
                             int64_t row_step, int64_t col_step)
@@ -304,8 +302,7 @@ static sb_status make_tiles(sb_dnn_gemm *g)
     return status;
 }
 
-/* ---- the object
- * ---------------------------------------------------------------- */
+/* ---- the object --------------------------------------------------------- */
 
 static void free_lanes(sb_dnn_gemm *g)
 {

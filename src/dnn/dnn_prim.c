@@ -201,8 +201,7 @@ sb_status sb_dnn_prim_reorder(sb_ctx *ctx, const char *what,
     return status;
 }
 
-/* ---- attributes -----------------------------------------------------------
- */
+/* ---- attributes --------------------------------------------------------- */
 
 static dnnl_status_t append_post(dnnl_post_ops_t ops, const sb_dnn_post *p)
 {

@@ -5,7 +5,7 @@
 
 #include "exec/plan.h"
 
-/* ---- making -------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------- */
 
 /* Walks the order backwards: a node is needed if something needed reads it. */
 static void mark_needed(sb_exec *exec)
@@ -96,8 +96,7 @@ size_t sb_exec_workspace(const sb_exec *exec)
     return exec->last ? exec->last->workspace_size : 0;
 }
 
-/* ---- choosing a plan -------------------------------------------------------
- */
+/* ---- choosing a plan ---------------------------------------------------- */
 
 static bool fits(const sb_tensor *key, const sb_tensor *t)
 {
@@ -153,8 +152,7 @@ static sb_status plan_for(sb_exec *exec, const sb_tensor *const *inputs,
     return SB_OK;
 }
 
-/* ---- running
- * ----------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 /* Element type and every number among the declared dimensions must agree. */
 static sb_status check_input(const sb_exec *exec, const sb_value *value,

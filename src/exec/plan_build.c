@@ -19,7 +19,7 @@ typedef struct builder {
 /* A folded result may be this much larger than what it came from. */
 enum { FOLD_BYTES = 1 << 20, FOLD_FACTOR = 4 };
 
-/* ---- slots --------------------------------------------------------------- */
+/* ---- slots -------------------------------------------------------------- */
 
 static sb_status new_slot(builder *b, slot_kind kind, const sb_tensor *like,
                           uint32_t first, uint32_t last, slot **out)
@@ -57,8 +57,7 @@ static bool shape_known_now(const slot *s)
     return s->kind != SLOT_DYNAMIC;
 }
 
-/* ---- folding --------------------------------------------------------------
- */
+/* ---- folding ------------------------------------------------------------ */
 
 /* Does the value hold for every plan of the executor? */
 static bool is_exec_const(const builder *b, sb_value_id v)
@@ -176,8 +175,7 @@ static sb_status reuse_folded(builder *b, const sb_node *node, bool *done)
     return SB_OK;
 }
 
-/* ---- static and dynamic steps ----------------------------------------------
- */
+/* ---- static and dynamic steps ------------------------------------------- */
 
 static sb_status make_outputs(builder *b, const sb_node *node, step *st,
                               const sb_fact *outs)
@@ -271,8 +269,7 @@ static void share_memory(builder *b, step *st)
     }
 }
 
-/* ---- layouts ---------------------------------------------------------------
- */
+/* ---- layouts ------------------------------------------------------------ */
 
 /* A constant in the other layout is made once, now, and kept by the plan. */
 static sb_status reorder_constant(builder *b, const slot *s, slot *to)
@@ -484,8 +481,7 @@ static sb_status add_node(builder *b, const sb_node *node)
     return finish_step(b, node, st, outs);
 }
 
-/* ---- the plan ---------------------------------------------------------------
- */
+/* ---- the plan ----------------------------------------------------------- */
 
 static sb_status add_all_given(builder *b, const sb_tensor *const *inputs,
                                const sb_tensor *const *captured)

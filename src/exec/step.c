@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ---- slots --------------------------------------------------------------- */
+/* ---- slots -------------------------------------------------------------- */
 
 sb_status slot_create(sb_arena *arena, slot **list, slot **out)
 {
@@ -49,8 +49,7 @@ sb_status slot_resize(sb_ctx *ctx, slot *s, const sb_tensor *like)
     return SB_OK;
 }
 
-/* ---- what kernels may ask of us -------------------------------------------
- */
+/* ---- what kernels may ask of us ----------------------------------------- */
 
 static bool same_dims(const sb_tensor *a, const sb_tensor *b)
 {
@@ -119,7 +118,7 @@ static sb_status host_run_body(sb_kernel *k, const sb_graph *body,
 
 static const sb_kernel_host host = {host_resize_out, host_run_body};
 
-/* ---- making -------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------- */
 
 sb_status step_check_runnable(sb_ctx *ctx, const sb_graph *graph,
                               const sb_node *node)
@@ -209,7 +208,7 @@ void step_release(step *st)
     }
 }
 
-/* ---- running ------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 void run_conversion(sb_ctx *ctx, const conversion *c)
 {

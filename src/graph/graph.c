@@ -13,8 +13,7 @@
 
 enum { OPSETS_MOST = 1000 };
 
-/* ---- life ------------------------------------------------------------------
- */
+/* ---- life --------------------------------------------------------------- */
 
 static void init_empty(sb_graph *g, sb_ctx *ctx)
 {
@@ -123,8 +122,7 @@ sb_status sb_graph_create_sub(sb_graph *parent, const char *name,
     return SB_OK;
 }
 
-/* ---- values ----------------------------------------------------------------
- */
+/* ---- values ------------------------------------------------------------- */
 
 sb_value_id sb_graph_find_value(const sb_graph *g, const char *name)
 {
@@ -337,8 +335,7 @@ sb_status sb_graph_add_opset(sb_graph *g, const char *domain, int64_t version)
     return SB_OK;
 }
 
-/* ---- nodes -----------------------------------------------------------------
- */
+/* ---- nodes -------------------------------------------------------------- */
 
 sb_status sb_graph_reserve_uses(sb_graph *g, sb_value_id value, uint32_t more)
 {

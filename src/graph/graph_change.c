@@ -7,8 +7,7 @@
 
 #include "graph/graph_internal.h"
 
-/* ---- uses ------------------------------------------------------------------
- */
+/* ---- uses --------------------------------------------------------------- */
 
 static uint32_t find_use(const sb_value *v, sb_node_id node, uint32_t input)
 {
@@ -84,8 +83,7 @@ static void replace_output(sb_graph *g, sb_value_id from, sb_value_id to)
     g->values[to].is_output = true;
 }
 
-/* ---- sub-graphs and captures -----------------------------------------------
- */
+/* ---- sub-graphs and captures -------------------------------------------- */
 
 sb_graph *sb_node_body(const sb_node *node, size_t i)
 {
@@ -245,8 +243,7 @@ void sb_graph_drop_unused_captures(sb_graph *g, sb_node_id id)
     }
 }
 
-/* ---- inputs and values ------------------------------------------------------
- */
+/* ---- inputs and values -------------------------------------------------- */
 
 sb_status sb_graph_set_input(sb_graph *g, sb_node_id node, uint32_t input,
                              sb_value_id value)
@@ -341,8 +338,7 @@ void sb_graph_remove_node(sb_graph *g, sb_node_id node)
     p->dead = true;
 }
 
-/* ---- attributes
- * -------------------------------------------------------------- */
+/* ---- attributes --------------------------------------------------------- */
 
 const sb_attr *sb_node_attr(const sb_node *node, const char *name)
 {

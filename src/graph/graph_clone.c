@@ -13,8 +13,7 @@ typedef struct {
 
 static sb_status clone_graph(const sb_graph *from, sb_graph *to);
 
-/* ---- plain data
- * ---------------------------------------------------------------- */
+/* ---- plain data --------------------------------------------------------- */
 
 static sb_status copy_text(sb_graph *to, const char *text, const char **out)
 {
@@ -60,8 +59,7 @@ static sb_status copy_extra(sb_graph *to, const sb_extra *from, sb_extra *out)
     return copy_bytes(to, from->unknown, &out->unknown);
 }
 
-/* ---- attributes
- * ------------------------------------------------------------------ */
+/* ---- attributes --------------------------------------------------------- */
 
 static sb_status copy_graphs(sb_graph *to, sb_graph *const *graphs, size_t n,
                              sb_graph ***out)
@@ -131,8 +129,7 @@ sb_status sb_graph_copy_attr(sb_graph *to, const sb_attr *from, sb_attr *out)
     return copy_attr(to, from, out);
 }
 
-/* ---- values and nodes
- * ------------------------------------------------------------- */
+/* ---- values and nodes --------------------------------------------------- */
 
 static bool value_wanted(const sb_value *v)
 {

@@ -18,8 +18,7 @@ const char *sb_node_label(const sb_graph *g, const sb_node *node)
     return node->op;
 }
 
-/* ---- symbols ----------------------------------------------------------------
- */
+/* ---- symbols ------------------------------------------------------------ */
 
 sb_status sb_graph_symbol(sb_graph *g, const char *name, sb_dim *out)
 {
@@ -196,8 +195,7 @@ size_t sb_graph_live_nodes(const sb_graph *g)
     return n;
 }
 
-/* ---- dead code
- * ----------------------------------------------------------------- */
+/* ---- dead code ---------------------------------------------------------- */
 
 static bool node_needed(const sb_graph *g, const sb_node *node)
 {

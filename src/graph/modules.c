@@ -12,8 +12,7 @@ static const char *prop(const sb_node *node, const char *key)
     return NULL;
 }
 
-/* ---- 1. metadata
- * ------------------------------------------------------------------- */
+/* ---- 1. metadata -------------------------------------------------------- */
 
 /* The last but one string of a Python list such as
  * "['', 'layer1', 'layer1.0', 'layer1.0.conv1', 'conv2d_1']".  The last is not
@@ -77,8 +76,7 @@ static bool path_from_scopes(const sb_node *node, sb_str *out)
     return true; /* an empty path is the whole network: that is known, too */
 }
 
-/* ---- 2. and 4. node names
- * ------------------------------------------------------------ */
+/* ---- 2. and 4. node names ----------------------------------------------- */
 
 /* The components of `name` but the last, joined by dots.  PyTorch repeats the
  * parent in `layer1/layer1.0`, which then replaces it. */
@@ -123,8 +121,7 @@ static bool path_from_plain_name(const char *name, sb_str *out)
     return out->len > 0;
 }
 
-/* ---- 3. names of weights
- * -------------------------------------------------------------- */
+/* ---- 3. names of weights ------------------------------------------------ */
 
 static bool path_from_weight_name(const char *name, sb_str *out)
 {
@@ -175,8 +172,7 @@ static bool path_from_weights(const sb_graph *g, const sb_node *node,
     return false;
 }
 
-/* ---- all of them
- * ------------------------------------------------------------------------ */
+/* ---- all of them -------------------------------------------------------- */
 
 static sb_status find_path(const sb_graph *g, const sb_node *node, sb_str *out)
 {

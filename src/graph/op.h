@@ -113,7 +113,7 @@ struct sb_kernel {
     void *host_data; /* the executor's own */
 };
 
-/* ---- facts --------------------------------------------------------------- */
+/* ---- facts -------------------------------------------------------------- */
 enum {
     /* Output 0 has the elements of input 0 in the same order: no copy needed
      * (Reshape, Squeeze, Identity ...). */

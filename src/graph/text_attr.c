@@ -47,8 +47,7 @@ static sb_status read_graph(sb_lex *lex, sb_graph *g, sb_graph **out)
     return sb_text_graph(lex, *out);
 }
 
-/* ---- lists
- * -------------------------------------------------------------------- */
+/* ---- lists -------------------------------------------------------------- */
 
 /* Integers unless one of them has a point. */
 static sb_status finish_numbers(sb_graph *g, const sb_lex_number *x, size_t n,
@@ -154,8 +153,7 @@ static sb_status read_list(sb_lex *lex, sb_graph *g, sb_attr *attr)
     return status;
 }
 
-/* ---- single values
- * --------------------------------------------------------------- */
+/* ---- single values ------------------------------------------------------ */
 
 static sb_status read_number(sb_lex *lex, sb_attr *attr)
 {
@@ -238,8 +236,7 @@ static sb_status read_value(sb_lex *lex, sb_graph *g, sb_attr *attr)
     return read_number(lex, attr);
 }
 
-/* ---- the list of attributes
- * --------------------------------------------------------- */
+/* ---- the list of attributes --------------------------------------------- */
 
 static sb_status read_attr(sb_lex *lex, sb_graph *g, list *l)
 {

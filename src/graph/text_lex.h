@@ -39,8 +39,7 @@ SB_MUST_USE sb_status sb_lex_name(sb_lex *lex);
 SB_MUST_USE sb_status sb_lex_string(sb_lex *lex);
 SB_MUST_USE sb_status sb_lex_number_read(sb_lex *lex, sb_lex_number *out);
 
-/* ---- parts of the parser that the files share -----------------------------
- */
+/* ---- parts of the parser that the files share --------------------------- */
 
 /* A type such as f32[N,3]. */
 SB_MUST_USE sb_status sb_text_type(sb_lex *lex, sb_graph *g, sb_type *out);

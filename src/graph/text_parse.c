@@ -25,8 +25,7 @@ static sb_status ids_push(sb_ctx *ctx, ids *list, sb_value_id id)
     return SB_OK;
 }
 
-/* ---- names to values
- * ------------------------------------------------------------ */
+/* ---- names to values ---------------------------------------------------- */
 
 /* The value `name`, if need be as a capture from the enclosing graphs; SB_NONE
  * if nobody has it. */
@@ -65,8 +64,7 @@ static bool accept_absent(sb_lex *lex)
     return sb_lex_at_word(lex, "_") && sb_lex_accept(lex, "_");
 }
 
-/* ---- nodes
- * ------------------------------------------------------------------------ */
+/* ---- nodes -------------------------------------------------------------- */
 
 typedef struct {
     ids inputs, outputs;
@@ -163,8 +161,7 @@ static sb_status read_node(sb_lex *lex, sb_graph *g, statement *s)
                            : sb_note(lex->ctx, status, "line %zu", lex->line);
 }
 
-/* ---- constants
- * ---------------------------------------------------------------------- */
+/* ---- constants ---------------------------------------------------------- */
 
 static bool at_elements(sb_lex *lex)
 {
@@ -195,8 +192,7 @@ static sb_status read_statement(sb_lex *lex, sb_graph *g, statement *s)
     return read_node(lex, g, s);
 }
 
-/* ---- graphs
- * -------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------- */
 
 static sb_status declare_input(sb_lex *lex, sb_graph *g, sb_value_id *out)
 {

@@ -19,8 +19,7 @@ typedef struct {
 
 static sb_status print_graph(const sb_graph *g, sb_str *out, int indent);
 
-/* ---- words ------------------------------------------------------------------
- */
+/* ---- words -------------------------------------------------------------- */
 
 static void add_escaped(sb_str *out, const char *text, size_t len, char quote)
 {
@@ -114,8 +113,7 @@ static void add_type(printer *p, const sb_type *type)
     sb_str_add(p->out, "]");
 }
 
-/* ---- elements
- * ----------------------------------------------------------------- */
+/* ---- elements ----------------------------------------------------------- */
 
 static void add_element(sb_str *out, const sb_tensor *t, int64_t i)
 {
@@ -167,8 +165,7 @@ static void add_tensor(printer *p, const sb_tensor *t)
     add_elements(p->out, t);
 }
 
-/* ---- attributes
- * ----------------------------------------------------------------- */
+/* ---- attributes --------------------------------------------------------- */
 
 static sb_status add_item(printer *p, const sb_attr *a, size_t i)
 {
@@ -248,8 +245,7 @@ static sb_status add_attr(printer *p, const sb_attr *a)
     return SB_OK;
 }
 
-/* ---- statements
- * ------------------------------------------------------------------- */
+/* ---- statements --------------------------------------------------------- */
 
 static void add_indent(printer *p)
 {

@@ -6,8 +6,7 @@
 /* Text is for small things; a slip of a digit must not fill the memory. */
 enum { BYTES_MOST = 1 << 30 };
 
-/* ---- types
- * ------------------------------------------------------------------- */
+/* ---- types -------------------------------------------------------------- */
 
 static sb_status read_dim(sb_lex *lex, sb_graph *g, sb_dim *out)
 {
@@ -53,8 +52,7 @@ sb_status sb_text_type(sb_lex *lex, sb_graph *g, sb_type *out)
     return sb_lex_expect(lex, "]");
 }
 
-/* ---- elements
- * ------------------------------------------------------------------ */
+/* ---- elements ----------------------------------------------------------- */
 
 /* Element `i` of `t` from a number as it was written. */
 static sb_status store_number(sb_lex *lex, const sb_lex_number *x, sb_tensor *t,

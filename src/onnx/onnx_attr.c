@@ -181,8 +181,7 @@ static sb_status read_value(sb_onnx_scope *scope, const Pb__Node *node,
     }
 }
 
-/* ---- references in functions ----------------------------------------------
- */
+/* ---- references in functions -------------------------------------------- */
 
 static const sb_attr *find_attr(const sb_draft *d, const char *name)
 {

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* ---- scopes -------------------------------------------------------------- */
+/* ---- scopes ------------------------------------------------------------- */
 
 void sb_onnx_scope_init(sb_onnx_scope *scope, sb_onnx_loader *loader,
                         sb_onnx_scope *parent, sb_graph *graph)
@@ -112,7 +112,7 @@ sb_status sb_onnx_resolve(sb_onnx_scope *scope, const char *name,
     return capture(scope, name, *out, out);
 }
 
-/* ---- what only has to survive -------------------------------------------- */
+/* ---- what only has to survive ------------------------------------------- */
 
 sb_status sb_onnx_read_props(sb_graph *graph, Pb__Prop *const *props, size_t n,
                              const sb_prop **out)
@@ -149,7 +149,7 @@ sb_status sb_onnx_read_extra(sb_graph *graph, const char *doc,
     return SB_OK;
 }
 
-/* ---- types --------------------------------------------------------------- */
+/* ---- types -------------------------------------------------------------- */
 
 static sb_status read_dim(sb_onnx_scope *scope, const char *value,
                           const Pb__Dim *d, sb_dim *out)
@@ -231,7 +231,7 @@ static const char *text_or_empty(const char *text)
     return text ? text : "";
 }
 
-/* ---- the parts of a graph, in order -------------------------------------- */
+/* ---- the parts of a graph, in order ------------------------------------- */
 
 /* Below IR version 4 every initializer had to be listed as an input too, and
  * was a constant all the same; later the listing makes it a default value. */

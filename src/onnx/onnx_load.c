@@ -35,8 +35,7 @@ static sb_status read_facts(sb_onnx_loader *l)
     return sb_wire_unknown(g->arena, &m->base, &g->unknown_model);
 }
 
-/* ---- opsets ---------------------------------------------------------------
- */
+/* ---- opsets ------------------------------------------------------------- */
 
 static sb_opset *find_opset(const sb_graph *g, const char *domain)
 {
@@ -119,8 +118,7 @@ static sb_status check_opsets(sb_onnx_loader *l)
     return SB_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------
- */
+/* ---- the whole ---------------------------------------------------------- */
 
 static sb_status read_model(sb_onnx_loader *l)
 {

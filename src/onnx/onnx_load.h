@@ -54,7 +54,7 @@ struct sb_onnx_scope {
 
 #define SB_ONNX_ABSENT (SB_NONE - 1) /* a formal input that is not given */
 
-/* ---- onnx_graph.c -------------------------------------------------------- */
+/* ---- onnx_graph.c ------------------------------------------------------- */
 void sb_onnx_scope_init(sb_onnx_scope *scope, sb_onnx_loader *loader,
                         sb_onnx_scope *parent, sb_graph *graph);
 void sb_onnx_scope_free(sb_onnx_scope *scope);
@@ -80,19 +80,19 @@ SB_MUST_USE sb_status sb_onnx_read_props(sb_graph *graph,
 SB_MUST_USE sb_status sb_onnx_prefixed(sb_onnx_scope *scope, const char *name,
                                        const char **out);
 
-/* ---- onnx_node.c --------------------------------------------------------- */
+/* ---- onnx_node.c -------------------------------------------------------- */
 SB_MUST_USE sb_status sb_onnx_read_node(sb_onnx_scope *scope,
                                         const Pb__Node *node);
 /* What a node is called in messages. */
 const char *sb_onnx_node_label(const Pb__Node *node);
 
-/* ---- onnx_attr.c --------------------------------------------------------- */
+/* ---- onnx_attr.c -------------------------------------------------------- */
 /* Appends the attributes of `node` to the draft, with sub-graphs and the
  * values that they capture. */
 SB_MUST_USE sb_status sb_onnx_read_attrs(sb_onnx_scope *scope,
                                          const Pb__Node *node, sb_draft *draft);
 
-/* ---- onnx_function.c ----------------------------------------------------- */
+/* ---- onnx_function.c ---------------------------------------------------- */
 SB_MUST_USE sb_status sb_onnx_list_functions(sb_onnx_loader *loader);
 /* The function that a node calls, or NULL. */
 SB_MUST_USE sb_status sb_onnx_find_function(sb_onnx_loader *loader,

@@ -20,8 +20,7 @@ const char *sb_onnx_domain(const char *domain)
     return domain && strcmp(domain, "ai.onnx") != 0 ? domain : "";
 }
 
-/* ---- inputs and outputs ---------------------------------------------------
- */
+/* ---- inputs and outputs ------------------------------------------------- */
 
 static sb_status read_inputs(sb_onnx_scope *scope, const Pb__Node *node,
                              sb_draft *d)
@@ -60,8 +59,7 @@ static sb_status read_outputs(sb_onnx_scope *scope, const Pb__Node *node,
     return SB_OK;
 }
 
-/* ---- constants ------------------------------------------------------------
- */
+/* ---- constants ---------------------------------------------------------- */
 
 static sb_status strings_of(sb_ctx *ctx, const sb_attr *a, const sb_bytes *from,
                             sb_tensor *out)
@@ -165,8 +163,7 @@ static sb_status read_constant(sb_onnx_scope *scope, const Pb__Node *node,
     return status;
 }
 
-/* ---- the node -------------------------------------------------------------
- */
+/* ---- the node ----------------------------------------------------------- */
 
 static sb_status find_version(sb_onnx_scope *scope, sb_draft *d)
 {

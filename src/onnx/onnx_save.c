@@ -19,8 +19,7 @@ enum {
 /* protobuf ends at 2 GB; the rest of the model wants room too. */
 static const uint64_t default_limit = (UINT64_C(2048) - 64) * MIB;
 
-/* ---- facts of the model
- * ------------------------------------------------------ */
+/* ---- facts of the model ------------------------------------------------- */
 
 /* Which IR version came with which opset. */
 static int64_t ir_of_opset(int64_t opset)
@@ -122,8 +121,7 @@ static sb_status write_model(sb_onnx_saver *s, const sb_onnx_save_options *opt,
     return sb_onnx_write_graph(s, &m->graph);
 }
 
-/* ---- files
- * ------------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------- */
 
 typedef struct save_buffer {
     ProtobufCBuffer base;

@@ -17,15 +17,13 @@ typedef struct sb_onnx_saver {
 /* protobuf-c has no const; it only reads what it packs. */
 char *sb_onnx_text(const char *text);
 
-/* ---- onnx_save_graph.c ----------------------------------------------------
- */
+/* ---- onnx_save_graph.c -------------------------------------------------- */
 SB_MUST_USE sb_status sb_onnx_write_graph(sb_onnx_saver *s, Pb__Graph **out);
 SB_MUST_USE sb_status sb_onnx_write_props(sb_onnx_saver *s,
                                           const sb_prop *props, size_t n,
                                           Pb__Prop ***out);
 
-/* ---- onnx_save_tensor.c ---------------------------------------------------
- */
+/* ---- onnx_save_tensor.c ------------------------------------------------- */
 /* The elements stay where they are, or go to the external file. */
 SB_MUST_USE sb_status sb_onnx_write_tensor(sb_onnx_saver *s, const char *name,
                                            const sb_tensor *t,

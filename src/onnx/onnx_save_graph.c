@@ -25,8 +25,7 @@ static void *new_array(sb_onnx_saver *s, size_t n)
     return sb_arena_alloc(&s->arena, n, sizeof(void *));
 }
 
-/* ---- what only had to survive ----------------------------------------------
- */
+/* ---- what only had to survive ------------------------------------------- */
 
 sb_status sb_onnx_write_props(sb_onnx_saver *s, const sb_prop *props, size_t n,
                               Pb__Prop ***out)
@@ -54,8 +53,7 @@ static sb_status write_extra(sb_onnx_saver *s, const sb_extra *extra,
     return sb_wire_set_unknown(&s->arena, extra->unknown, msg);
 }
 
-/* ---- names -----------------------------------------------------------------
- */
+/* ---- names -------------------------------------------------------------- */
 
 static bool taken_outside(const save_scope *scope, const char *name)
 {
@@ -99,8 +97,7 @@ static sb_status choose_names(save_scope *scope, const char *const *outer)
     return SB_OK;
 }
 
-/* ---- values ----------------------------------------------------------------
- */
+/* ---- values ------------------------------------------------------------- */
 
 static sb_status write_shape(save_scope *scope, const sb_shape *from,
                              Pb__Shape **out)
@@ -251,8 +248,7 @@ static sb_status write_initializers(save_scope *scope, Pb__Graph *out)
     return SB_OK;
 }
 
-/* ---- attributes ------------------------------------------------------------
- */
+/* ---- attributes --------------------------------------------------------- */
 
 static sb_status write_scope(save_scope *scope, const char *const *outer,
                              Pb__Graph **out);
@@ -363,8 +359,7 @@ static sb_status write_attr(const save_scope *scope, const sb_node *node,
     }
 }
 
-/* ---- nodes -----------------------------------------------------------------
- */
+/* ---- nodes -------------------------------------------------------------- */
 
 static sb_status write_names(const save_scope *scope, const sb_value_id *ids,
                              size_t n, char ***out, size_t *n_out)

@@ -98,7 +98,7 @@ static sb_status view_elements(sb_onnx_source *src, sb_buf *buf, size_t offset,
     return SB_OK;
 }
 
-/* ---- external data ------------------------------------------------------- */
+/* ---- external data ------------------------------------------------------ */
 
 static sb_status parse_number(sb_onnx_source *src, const Pb__Tensor *t,
                               const Pb__Prop *prop, uint64_t *out)
@@ -149,7 +149,7 @@ static sb_status external_elements(sb_onnx_source *src, const Pb__Tensor *t,
     return view_elements(src, buf, (size_t)offset, out);
 }
 
-/* ---- data in the message ------------------------------------------------- */
+/* ---- data in the message ------------------------------------------------ */
 
 static sb_status mapped_elements(sb_onnx_source *src, const Pb__Tensor *t,
                                  sb_tensor *out)
@@ -273,7 +273,7 @@ sb_status sb_onnx_tensor(sb_onnx_source *src, const Pb__Tensor *t,
     return typed_elements(src, t, out);
 }
 
-/* ---- sparse -------------------------------------------------------------- */
+/* ---- sparse ------------------------------------------------------------- */
 
 /* The place of the i-th value in the dense tensor, or -1.  Indices are either
  * linear or one row of coordinates a value. */
@@ -357,7 +357,7 @@ sb_status sb_onnx_sparse(sb_onnx_source *src, const Pb__SparseTensor *t,
     return status;
 }
 
-/* ---- .pb files ----------------------------------------------------------- */
+/* ---- .pb files ---------------------------------------------------------- */
 
 sb_status sb_onnx_load_tensor(sb_ctx *ctx, const char *path, sb_tensor *out)
 {

@@ -149,8 +149,7 @@ sb_status sb_up_roi_align_16(sb_draft *d)
                              "output_half_pixel");
 }
 
-/* ---- Upsample and Resize ----------------------------------------------------
- */
+/* ---- Upsample and Resize ------------------------------------------------ */
 
 static sb_status set_scales(sb_draft *d, const float *scales, size_t n)
 {

@@ -18,8 +18,7 @@ sb_status sb_draft_fail(const sb_draft *d, sb_status code, const char *fmt, ...)
                    text);
 }
 
-/* ---- attributes ------------------------------------------------------------
- */
+/* ---- attributes --------------------------------------------------------- */
 
 const sb_attr *sb_draft_attr(const sb_draft *d, const char *name)
 {
@@ -94,8 +93,7 @@ sb_status sb_draft_set_text(sb_draft *d, const char *name, const char *text)
     return sb_draft_set(d, &a);
 }
 
-/* ---- inputs ----------------------------------------------------------------
- */
+/* ---- inputs ------------------------------------------------------------- */
 
 sb_value_id sb_draft_in(const sb_draft *d, size_t i)
 {

@@ -17,8 +17,7 @@ typedef struct sb_upgrade_row {
 sb_status sb_draft_fail(const sb_draft *d, sb_status code, const char *fmt, ...)
     SB_PRINTF(3, 4);
 
-/* ---- attributes -----------------------------------------------------------
- */
+/* ---- attributes --------------------------------------------------------- */
 const sb_attr *sb_draft_attr(const sb_draft *d, const char *name);
 int64_t sb_draft_int(const sb_draft *d, const char *name, int64_t absent);
 float sb_draft_float(const sb_draft *d, const char *name, float absent);
@@ -34,8 +33,7 @@ SB_MUST_USE sb_status sb_draft_set_float(sb_draft *d, const char *name,
 SB_MUST_USE sb_status sb_draft_set_text(sb_draft *d, const char *name,
                                         const char *text);
 
-/* ---- inputs ---------------------------------------------------------------
- */
+/* ---- inputs ------------------------------------------------------------- */
 /* Input i or SB_NONE. */
 sb_value_id sb_draft_in(const sb_draft *d, size_t i);
 /* Sets input i, with absent ones before it if there are fewer. */
@@ -57,8 +55,7 @@ SB_MUST_USE sb_status sb_draft_before(sb_draft *d, const char *op,
                                       const sb_value_id *in, size_t n_in,
                                       const sb_attr *attr, sb_value_id *out);
 
-/* ---- what is known of values ----------------------------------------------
- */
+/* ---- what is known of values -------------------------------------------- */
 /* The elements, or NULL if the value is not constant. */
 const sb_tensor *sb_draft_constant(const sb_draft *d, sb_value_id value);
 /* The rank as far as declarations and the nodes before tell; -1: unknown. */
@@ -66,8 +63,7 @@ int sb_draft_rank(const sb_draft *d, sb_value_id value);
 /* The element type, float32 where nothing tells. */
 sb_dtype sb_draft_dtype(const sb_draft *d, sb_value_id value);
 
-/* ---- rewrites, by the file they are in ------------------------------------
- */
+/* ---- rewrites, by the file they are in ---------------------------------- */
 /* upgrade_arith.c */
 sb_status sb_up_broadcast(sb_draft *d);
 sb_status sb_up_gemm_7(sb_draft *d);

@@ -265,7 +265,7 @@ static sb_status walk(wire_walk *w, const ProtobufCMessageDescriptor *desc,
     }
 }
 
-/* ---- protobuf-c's allocator over an arena -------------------------------- */
+/* ---- protobuf-c's allocator over an arena ------------------------------- */
 typedef struct wire_memory {
     sb_arena *arena;
     bool failed;

@@ -149,8 +149,7 @@ static sb_status attention_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- preparing
- * ------------------------------------------------------------------ */
+/* ---- preparing ---------------------------------------------------------- */
 
 typedef struct {
     sb_attention att;
@@ -260,8 +259,7 @@ static sb_status attention_prepare(sb_kernel *k)
     return SB_OK;
 }
 
-/* ---- running
- * -------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 /* Past and new positions of keys or values into [B, heads, total, size]. */
 static void join_past(const attention_state *s, const sb_tensor *past,

@@ -23,8 +23,7 @@ void sb_softmax_row(float *row, int64_t n)
         memset(row, 0, (size_t)n * sizeof *row);
 }
 
-/* ---- planning
- * ------------------------------------------------------------------- */
+/* ---- planning ----------------------------------------------------------- */
 
 static sb_status plan_starts(sb_ctx *ctx, sb_attention *a)
 {
@@ -95,8 +94,7 @@ void sb_attention_free(sb_ctx *ctx, sb_attention *a)
     a->at = NULL;
 }
 
-/* ---- running
- * -------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 typedef struct score_job {
     const sb_attention *a;

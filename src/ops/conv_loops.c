@@ -121,8 +121,7 @@ void sb_conv_loops(sb_ctx *ctx, const sb_conv *conv, const float *x,
                         loops_range, &job);
 }
 
-/* ---- oneDNN or loops -------------------------------------------------------
- */
+/* ---- oneDNN or loops ---------------------------------------------------- */
 
 static void copy_sizes(int64_t *to, const int64_t *from, int n)
 {

@@ -76,7 +76,7 @@ static sb_status dequantize_prepare(sb_kernel *k)
     return SB_OK;
 }
 
-/* ---- one chunk ----------------------------------------------------------- */
+/* ---- one chunk ---------------------------------------------------------- */
 
 enum { CHUNK = 512 };
 

@@ -142,7 +142,7 @@ static sb_status gemm_prepare(sb_kernel *k)
     return SB_OK;
 }
 
-/* ---- c ---------------------------------------------------------- */
+/* ---- c ------------------------------------------------------------------ */
 
 /* y = beta c, row by row. */
 static void lay_c(void *arg, size_t begin, size_t end)

@@ -35,7 +35,7 @@ sb_fact sb_fact_of(const sb_tensor *t)
     return f;
 }
 
-/* ---- one node ------------------------------------------------------------ */
+/* ---- one node ----------------------------------------------------------- */
 
 static sb_status check_arity(sb_ctx *ctx, const sb_graph *graph,
                              const sb_node *node, const sb_op_def *op)
@@ -83,8 +83,7 @@ sb_status sb_op_infer(sb_ctx *ctx, const sb_graph *graph, const sb_node *node,
     return op->infer(&args);
 }
 
-/* ---- the whole graph ------------------------------------------------------
- */
+/* ---- the whole graph ---------------------------------------------------- */
 
 /* What the file says of a value that no node makes. */
 static sb_fact declared_fact(const sb_value *value)

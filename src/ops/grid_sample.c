@@ -90,8 +90,7 @@ static sb_status grid_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- one axis
- * ---------------------------------------------------------------- */
+/* ---- one axis ----------------------------------------------------------- */
 
 enum { MOST_TAPS = 4, MOST_AXES = SB_MAX_RANK - 2 };
 
@@ -163,8 +162,7 @@ static void axis_taps(const grid_config *c, float g, int64_t n, grid_axis *out)
     }
 }
 
-/* ---- running
- * ------------------------------------------------------------------ */
+/* ---- running ------------------------------------------------------------ */
 
 typedef struct {
     const sb_kernel *k;

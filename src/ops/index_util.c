@@ -55,8 +55,7 @@ sb_status sb_index_tuple(const sb_kernel *k, const sb_tensor *data, int first,
     return SB_OK;
 }
 
-/* ---- reductions -----------------------------------------------------------
- */
+/* ---- reductions --------------------------------------------------------- */
 
 /* One loop for each element type and operation; `get` and `put` convert
  * between what is stored and what is computed with.  Integers wrap, which in C

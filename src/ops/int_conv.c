@@ -22,8 +22,7 @@ const sb_attr_def sb_int_conv_attr_defs[] = {
     {0},
 };
 
-/* ---- geometry --------------------------------------------------------------
- */
+/* ---- geometry ----------------------------------------------------------- */
 
 enum { SANE = 1 << 30 }; /* bound on strides, pads, dilations and kernels */
 
@@ -119,8 +118,7 @@ sb_status sb_int_conv_infer(sb_infer *in, const sb_int_conv_inputs *which,
     return SB_OK;
 }
 
-/* ---- preparing --------------------------------------------------------------
- */
+/* ---- preparing ---------------------------------------------------------- */
 
 static void set_axis(sb_int_conv *c, int at, int64_t x, const sb_axis_window *w)
 {
@@ -334,8 +332,7 @@ double sb_int_conv_macs(const sb_kernel *k, const sb_int_conv_inputs *which)
            (double)sb_dims_product(w->dims, 1, w->rank);
 }
 
-/* ---- gathering --------------------------------------------------------------
- */
+/* ---- gathering ---------------------------------------------------------- */
 
 typedef struct conv_run {
     const sb_int_conv *c;
@@ -441,8 +438,7 @@ static void gather_panel(const conv_run *run, const char *x, int64_t first,
                                panel + p / 2 * 2 * SB_INT_NR + p % 2);
 }
 
-/* ---- running ----------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------ */
 
 typedef struct conv_tile {
     const sb_int_conv_end *end;

@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-/* ---- packing ------------------------------------------------------------- */
+/* ---- packing ------------------------------------------------------------ */
 
 static int16_t element(sb_bytes_view v, int64_t i, int64_t j, int32_t zero)
 {

@@ -9,7 +9,7 @@
 
 #include "base/threads.h"
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------- */
 
 /* The last two dimensions of an operand, a vector counting as [1, k] on the
  * left and [k, 1] on the right, and what is before them. */
@@ -104,8 +104,7 @@ static void set_shape(sb_int_matmul *mm, const sb_tensor *a, const sb_tensor *b)
     }
 }
 
-/* ---- preparing ------------------------------------------------------------
- */
+/* ---- preparing ---------------------------------------------------------- */
 
 /* A zero point must be one element, or a multiple of rows (columns). */
 static sb_status check_zero(const sb_kernel *k, uint32_t input, sb_dtype dtype,
@@ -256,8 +255,7 @@ sb_status sb_int_matmul_create(sb_kernel *k, const sb_int_operands *ops,
     return SB_OK;
 }
 
-/* ---- the end of each tile -------------------------------------------------
- */
+/* ---- the end of each tile ----------------------------------------------- */
 
 typedef struct tile_end {
     const sb_int_epilogue *end;
@@ -335,8 +333,7 @@ static void end_tile(const void *arg, const sb_int_tile *t)
     }
 }
 
-/* ---- running --------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------ */
 
 enum { GROUP = 16 }; /* row blocks of one item */
 
@@ -482,8 +479,7 @@ void sb_int_matmul_release(sb_kernel *k)
     k->state = NULL;
 }
 
-/* ---- scales ---------------------------------------------------------------
- */
+/* ---- scales ------------------------------------------------------------- */
 
 sb_status sb_int_scales_check(const sb_kernel *k, uint32_t input, int64_t count)
 {

@@ -3,8 +3,7 @@
 
 #include "base/threads.h"
 
-/* ---- shapes
- * ------------------------------------------------------------------ */
+/* ---- shapes ------------------------------------------------------------- */
 
 /* Matrix sizes of an operand: rows and columns as they enter the product. */
 static void operand_sizes(const sb_shape *s, bool is_a, bool trans,
@@ -54,8 +53,7 @@ sb_status sb_matmul_infer(sb_infer *in, bool trans_a, bool trans_b,
     return SB_OK;
 }
 
-/* ---- planning
- * ------------------------------------------------------------------ */
+/* ---- planning ----------------------------------------------------------- */
 
 bool sb_matmul_dtype_ok(sb_dtype dtype)
 {
@@ -185,8 +183,7 @@ void sb_matmul_free(sb_kernel *k, sb_matmul *mm)
     *mm = (sb_matmul){0};
 }
 
-/* ---- running
- * ------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 typedef struct integer_job {
     const sb_matmul *mm;

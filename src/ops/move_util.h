@@ -5,7 +5,7 @@
 #include "ops/infer_util.h"
 #include "ops/strided_copy.h"
 
-/* ---- inference ----------------------------------------------------------- */
+/* ---- inference ---------------------------------------------------------- */
 
 /* The elements of a small integer tensor of rank 0 or 1 as dimensions (some
  * may be symbols or unknown); false if not even their number is known. */
@@ -20,7 +20,7 @@ void sb_infer_set_rank(sb_infer *in, uint32_t i, int rank);
 /* How many elements a 1-d input has, -1 if unknown. */
 int64_t sb_infer_length(const sb_infer *in, uint32_t i);
 
-/* ---- kernels ------------------------------------------------------------- */
+/* ---- kernels ------------------------------------------------------------ */
 
 /* Forward of operators that only change the shape. */
 sb_status sb_view_forward(sb_kernel *k);

@@ -46,8 +46,7 @@ typedef struct {
     size_t at_q, at_k, at_v; /* projected, or with their biases added */
 } ms_state;
 
-/* ---- shapes
- * --------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------- */
 
 static sb_status ms_attention_infer(sb_infer *in)
 {
@@ -90,8 +89,7 @@ static sb_status mha_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- preparing
- * ------------------------------------------------------------------ */
+/* ---- preparing ---------------------------------------------------------- */
 
 static sb_status check_masks(const sb_kernel *k, const sb_attention *a)
 {
@@ -240,8 +238,7 @@ static sb_status mha_prepare(sb_kernel *k)
     return SB_OK;
 }
 
-/* ---- running
- * -------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 static void ms_bias(const void *arg, int64_t b, int64_t h, int64_t query,
                     float *row, int64_t n)

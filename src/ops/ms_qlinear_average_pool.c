@@ -47,8 +47,7 @@ static sb_status qpool_check(sb_kernel *k)
     return sb_qparam_check(k, Y_SCALE, Y_ZERO, k->in[X]->dtype);
 }
 
-/* ---- the global pool -------------------------------------------------------
- */
+/* ---- the global pool ---------------------------------------------------- */
 
 static sb_status qglobal_infer(sb_infer *in)
 {
@@ -113,8 +112,7 @@ static sb_status qglobal_forward(sb_kernel *k)
     return SB_OK;
 }
 
-/* ---- the sliding pool ------------------------------------------------------
- */
+/* ---- the sliding pool --------------------------------------------------- */
 
 static sb_status qpool_infer(sb_infer *in)
 {

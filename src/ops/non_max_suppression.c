@@ -44,8 +44,7 @@ static sb_status nms_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- boxes ------------------------------------------------------------------
- */
+/* ---- boxes -------------------------------------------------------------- */
 
 typedef struct {
     float y0, x0, y1, x1;
@@ -73,8 +72,7 @@ static bool overlap(const box *a, const box *b, float limit)
     return both > 0 && h * w / both > limit;
 }
 
-/* ---- a heap of candidates, best on top --------------------------------------
- */
+/* ---- a heap of candidates, best on top ---------------------------------- */
 
 static bool better(const float *score, int64_t a, int64_t b)
 {
@@ -107,8 +105,7 @@ static int64_t pop_best(int64_t *heap, int64_t *n, const float *score)
     return best;
 }
 
-/* ---- running
- * ------------------------------------------------------------------ */
+/* ---- running ------------------------------------------------------------ */
 
 typedef struct {
     int64_t n_batch, n_class, n_box, most;

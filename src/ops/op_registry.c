@@ -56,7 +56,7 @@ const sb_op_def *const *sb_op_all(size_t *n)
     return table;
 }
 
-/* ---- attributes ---------------------------------------------------------- */
+/* ---- attributes --------------------------------------------------------- */
 
 /* Writes the value (or the default if `a` is NULL) into the struct field. */
 static void store_attr(const sb_attr_def *def, const sb_attr *a, void *field)
@@ -113,8 +113,7 @@ sb_status sb_op_read_attrs(sb_ctx *ctx, const sb_graph *graph,
     return SB_OK;
 }
 
-/* ---- opset ----------------------------------------------------------------
- */
+/* ---- opset -------------------------------------------------------------- */
 
 int64_t sb_graph_min_opset(const sb_graph *graph)
 {

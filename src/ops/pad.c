@@ -110,8 +110,7 @@ static sb_status pad_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- running ---------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------ */
 
 static void pad_read(const sb_kernel *k, int64_t *begin, int64_t *end)
 {

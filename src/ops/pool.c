@@ -97,8 +97,7 @@ void sb_pool_planes(sb_kernel *k, sb_plane_fn fn)
                         planes_range, &job);
 }
 
-/* ---- walking ---------------------------------------------------------------
- */
+/* ---- walking ------------------------------------------------------------ */
 
 static void enter(sb_pool_walk *walk, int i)
 {

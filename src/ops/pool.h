@@ -47,8 +47,7 @@ int64_t sb_pool_tap_next(sb_pool_walk *walk);
 /* Sets the walk up anew after `at` was changed by hand. */
 void sb_pool_walk_enter(sb_pool_walk *walk);
 
-/* ---- channels last (pool_last.c) ------------------------------------------
- */
+/* ---- channels last (pool_last.c) ---------------------------------------- */
 
 /* What to divide a window's sum by. */
 typedef int64_t (*sb_pool_divisor_fn)(const sb_kernel *k,

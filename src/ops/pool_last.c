@@ -34,8 +34,7 @@ static void row_fill(float *y, float v, int64_t n)
         y[i] = v;
 }
 
-/* ---- windows ---------------------------------------------------------------
- */
+/* ---- windows ------------------------------------------------------------ */
 
 typedef struct last_job {
     const sb_kernel *k;
@@ -103,8 +102,7 @@ void sb_pool_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
     out[0] = SB_LAYOUT_CHANNELS_LAST;
 }
 
-/* ---- whole planes
- * ------------------------------------------------------------ */
+/* ---- whole planes ------------------------------------------------------- */
 
 enum { GLOBAL_BLOCK = 64, GLOBAL_CHUNK = 64 };
 

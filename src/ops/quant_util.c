@@ -56,7 +56,7 @@ sb_status sb_byte_check(const sb_kernel *k, uint32_t input)
     return SB_OK;
 }
 
-/* ---- byte to byte -------------------------------------------------------- */
+/* ---- byte to byte ------------------------------------------------------- */
 
 uint8_t sb_quantize_byte(float x, sb_qparam q, sb_dtype dtype)
 {
@@ -99,7 +99,7 @@ void sb_byte_lookup(sb_ctx *ctx, const uint8_t table[256], const uint8_t *x,
     sb_parallel_for(ctx, (size_t)n, 1 << 15, lookup_range, &job);
 }
 
-/* ---- layouts of parameters ----------------------------------------------- */
+/* ---- layouts of parameters ---------------------------------------------- */
 
 /* Blocked parameters have the shape of x, but for the axis. */
 static sb_status layout_blocked(const sb_kernel *k, const sb_tensor *x,

@@ -14,7 +14,7 @@
 
 #include "ops/infer_util.h"
 
-/* ---- rounding ------------------------------------------------------------ */
+/* ---- rounding ----------------------------------------------------------- */
 
 /* To the nearest whole number, ties to even, for |x| < 2^22. */
 static inline float sb_round_even(float x)
@@ -42,7 +42,7 @@ static inline bool sb_is_byte(sb_dtype dtype)
     return dtype == SB_DTYPE_U8 || dtype == SB_DTYPE_I8;
 }
 
-/* ---- the parameters of one tensor ---------------------------------------- */
+/* ---- the parameters of one tensor --------------------------------------- */
 
 typedef struct sb_qparam {
     float scale;
@@ -77,7 +77,7 @@ void sb_byte_table(sb_dtype from, sb_qparam q_from, sb_dtype to, sb_qparam q_to,
 void sb_byte_lookup(sb_ctx *ctx, const uint8_t table[256], const uint8_t *x,
                     uint8_t *y, int64_t n);
 
-/* ---- which parameter belongs to an element ------------------------------- */
+/* ---- which parameter belongs to an element ------------------------------ */
 
 /* Per tensor, per index of an axis, or per block of an axis.  The tensor is
  * seen as [outer, axis, inner], as it lies. */

@@ -91,7 +91,7 @@ static sb_status quantize_prepare(sb_kernel *k)
     return SB_OK;
 }
 
-/* ---- one chunk ----------------------------------------------------------- */
+/* ---- one chunk ---------------------------------------------------------- */
 
 enum { CHUNK = 512 };
 

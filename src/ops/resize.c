@@ -50,8 +50,7 @@ static bool config_of(const resize_attrs *a, sb_resize_config *c)
            sb_resize_round_find(a->round, &c->round);
 }
 
-/* ---- sizes ------------------------------------------------------------------
- */
+/* ---- sizes -------------------------------------------------------------- */
 
 /* What roi, scales and sizes say of every axis, as far as they are known. */
 typedef struct {
@@ -154,8 +153,7 @@ static void make_plan(const resize_args *r, resize_plan *p)
         plan_by_scales(r, p);
 }
 
-/* ---- inference
- * --------------------------------------------------------------- */
+/* ---- inference ---------------------------------------------------------- */
 
 static bool is_real(const sb_tensor *t)
 {
@@ -270,8 +268,7 @@ static sb_status resize_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- running
- * ----------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 static const sb_tensor *given(const sb_kernel *k, uint32_t i)
 {

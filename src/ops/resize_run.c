@@ -24,8 +24,7 @@ struct sb_resize_state {
 
 enum { GRAIN = 1 << 14 /* elements worth a thread */ };
 
-/* ---- making
- * ------------------------------------------------------------------ */
+/* ---- making ------------------------------------------------------------- */
 
 /* Shrinking axes outermost first, then growing ones innermost first. */
 static void order_axes(sb_resize_state *s)
@@ -149,8 +148,7 @@ void sb_resize_set_region(sb_resize_state *s, const float *lo, const float *hi)
     }
 }
 
-/* ---- nearest
- * ------------------------------------------------------------------ */
+/* ---- nearest ------------------------------------------------------------ */
 
 typedef struct {
     const sb_resize_state *s;
@@ -242,8 +240,7 @@ static void run_nearest(sb_kernel *k, const sb_resize_state *s)
                     nearest_rows, &job);
 }
 
-/* ---- linear and cubic
- * ---------------------------------------------------------- */
+/* ---- linear and cubic --------------------------------------------------- */
 
 /* One axis of [outer, n_in, inner]. */
 typedef struct {
@@ -414,8 +411,7 @@ static void run_passes(sb_kernel *k, const sb_resize_state *s, const float *src,
     }
 }
 
-/* ---- both
- * ----------------------------------------------------------------------- */
+/* ---- both --------------------------------------------------------------- */
 
 /* Overwrites what lies outside the region, along each axis. */
 static void extrapolate(sb_kernel *k, const sb_resize_state *s)

@@ -4,8 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- names -----------------------------------------------------------------
- */
+/* ---- names -------------------------------------------------------------- */
 
 static int find_name(const char *const *names, int n, const char *name)
 {
@@ -54,8 +53,7 @@ bool sb_resize_round_find(const char *name, sb_resize_round *out)
     return i >= 0;
 }
 
-/* ---- coordinates -----------------------------------------------------------
- */
+/* ---- coordinates -------------------------------------------------------- */
 
 /* Position in the input of output position x. */
 static float original(sb_resize_coord coord, const sb_resize_axis *a, float x)
@@ -120,8 +118,7 @@ static int64_t nearest(sb_resize_round how, float x)
     return 0;
 }
 
-/* ---- weights ---------------------------------------------------------------
- */
+/* ---- weights ------------------------------------------------------------ */
 
 static float cubic(float x, float a)
 {

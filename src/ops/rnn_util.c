@@ -7,8 +7,7 @@
 
 enum { IN_X, IN_W, IN_R, IN_B, IN_LENS, IN_H, IN_C, IN_P };
 
-/* ---- shapes
- * ------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------- */
 
 static int count_dirs(const sb_rnn_attrs *a)
 {
@@ -83,8 +82,7 @@ sb_status sb_rnn_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- preparing
- * ----------------------------------------------------------------- */
+/* ---- preparing ---------------------------------------------------------- */
 
 /* Reads the activation list; alphas and betas go, in order, to the activations
  * that take one. */
@@ -232,8 +230,7 @@ void sb_rnn_release(sb_kernel *k)
     sb_free(k->ctx, s);
 }
 
-/* ---- running
- * -------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 static sb_status multiply(const sb_kernel *k, sb_dnn_gemm *gemm, const float *a,
                           uint32_t in, int64_t at, const float *bias, float *c)

@@ -97,8 +97,7 @@ void sb_fill(void *dst, size_t elem, const void *value, int64_t count)
     }
 }
 
-/* ---- inner loops ----------------------------------------------------------
- */
+/* ---- inner loops -------------------------------------------------------- */
 
 static void inner_run(const sb_strided *c, char *dst, const char *src,
                       int64_t begin, int64_t end)
@@ -274,8 +273,7 @@ static void inner_tiles(const sb_strided *c, char *dst, const char *src,
         }
 }
 
-/* ---- shortest form --------------------------------------------------------
- */
+/* ---- shortest form ------------------------------------------------------ */
 
 /* False if there is nothing to copy. */
 static bool shorten(const sb_strided *c, sb_strided *out)
@@ -348,8 +346,7 @@ static void choose_inner(copy_job *job)
     }
 }
 
-/* ---- the loop over outer dimensions ---------------------------------------
- */
+/* ---- the loop over outer dimensions ------------------------------------- */
 
 /* Part [from, to) of one inner block at these offsets. */
 static void copy_piece(const copy_job *job, int64_t dst, int64_t src,

@@ -37,8 +37,7 @@ static sb_status unique_infer(sb_infer *in)
     return SB_OK;
 }
 
-/* ---- order of elements -----------------------------------------------------
- */
+/* ---- order of elements -------------------------------------------------- */
 
 typedef int (*compare_fn)(const char *a, const char *b);
 
@@ -84,8 +83,7 @@ static compare_fn compare_of(sb_dtype dtype)
     return dtype < SB_DTYPE_COUNT ? table[dtype] : NULL;
 }
 
-/* ---- items -----------------------------------------------------------------
- */
+/* ---- items -------------------------------------------------------------- */
 
 /* The input seen as [outer, n, inner]; an item is x[:, i, :]. */
 typedef struct {
@@ -152,8 +150,7 @@ static void sort_items(const item_view *v, int64_t *order, int64_t *tmp)
     }
 }
 
-/* ---- running ---------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------ */
 
 /* Four arrays of n numbers. */
 typedef struct {

@@ -133,7 +133,7 @@ sb_status sb_norm_again(sb_match *m, const sb_value_id *in, size_t n_in)
     return SB_OK;
 }
 
-/* ---- scale --------------------------------------------------------------- */
+/* ---- scale -------------------------------------------------------------- */
 
 bool sb_norm_scale_check(const sb_match *m)
 {

@@ -39,7 +39,7 @@ static uint64_t hash_text(uint64_t h, const char *text)
     return hash_bytes(h, text, strlen(text));
 }
 
-/* ---- tensors ------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------ */
 
 static bool tensor_plain(const sb_tensor *t)
 {
@@ -71,7 +71,7 @@ static bool tensor_same(const sb_tensor *a, const sb_tensor *b)
            memcmp(a->data, b->data, sb_tensor_bytes(a)) == 0;
 }
 
-/* ---- attributes ---------------------------------------------------------- */
+/* ---- attributes --------------------------------------------------------- */
 
 static size_t attr_array_bytes(const sb_attr *a, const void **data)
 {
@@ -153,7 +153,7 @@ static uint64_t hash_attrs(const sb_node *node)
     return sum;
 }
 
-/* ---- nodes --------------------------------------------------------------- */
+/* ---- nodes -------------------------------------------------------------- */
 
 static bool commutes(const sb_node *node)
 {

@@ -45,7 +45,7 @@ struct sb_matcher {
     int first_row[SB_PAT_MAX_NAMES]; /* -1: the name of a plain value */
 };
 
-/* ---- compiling ----------------------------------------------------------- */
+/* ---- compiling ---------------------------------------------------------- */
 
 static int find_slot(const sb_matcher *m, const char *name)
 {
@@ -142,7 +142,7 @@ void sb_matcher_free(sb_ctx *ctx, sb_matcher *matcher)
     sb_free(ctx, matcher);
 }
 
-/* ---- searching ----------------------------------------------------------- */
+/* ---- searching ---------------------------------------------------------- */
 
 typedef struct goal {
     const entry *want;

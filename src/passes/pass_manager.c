@@ -79,7 +79,7 @@ const sb_pipeline *sb_pipeline_find(const char *name)
     return NULL;
 }
 
-/* ---- the list of passes to run ------------------------------------------- */
+/* ---- the list of passes to run ------------------------------------------ */
 
 typedef struct pass_list {
     const sb_pass_def *pass[MAX_PASSES];
@@ -140,7 +140,7 @@ static sb_status list_parse(sb_ctx *ctx, pass_list *list, const char *spec)
     return SB_OK;
 }
 
-/* ---- unknown dimensions -------------------------------------------------- */
+/* ---- unknown dimensions ------------------------------------------------- */
 
 typedef sb_dim (*dim_fn)(sb_dim d, uint32_t *count);
 
@@ -186,7 +186,7 @@ static sb_status infer(sb_graph *g, uint32_t *count)
     return *count == before ? SB_OK : sb_graph_infer(g);
 }
 
-/* ---- running ------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 /* The graph, then the bodies of its nodes, from the outside in. */
 static sb_status run_everywhere(sb_graph *g, const sb_pass_def *pass,

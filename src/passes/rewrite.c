@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- constants ----------------------------------------------------------- */
+/* ---- constants ---------------------------------------------------------- */
 
 bool sb_is_const(const sb_graph *g, sb_value_id value)
 {
@@ -117,7 +117,7 @@ sb_status sb_rewrite_fill(sb_graph *g, const char *stem, sb_dtype dtype,
     return status;
 }
 
-/* ---- attributes ---------------------------------------------------------- */
+/* ---- attributes --------------------------------------------------------- */
 
 int64_t sb_node_int(const sb_node *node, const char *name, int64_t absent)
 {
@@ -174,7 +174,7 @@ bool sb_node_has_graphs(const sb_node *node)
     return false;
 }
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------- */
 
 sb_value_id sb_node_in(const sb_node *node, uint32_t i)
 {
@@ -212,7 +212,7 @@ bool sb_reshape_target(const sb_shape *from, const sb_shape *to,
     return true;
 }
 
-/* ---- changes ------------------------------------------------------------- */
+/* ---- changes ------------------------------------------------------------ */
 
 sb_status sb_rewrite_output(sb_graph *g, sb_node_id node, uint32_t k,
                             const char *op, const sb_value_id *in, size_t n_in,

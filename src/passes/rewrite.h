@@ -30,7 +30,7 @@ SB_MUST_USE sb_status sb_rewrite_fill(sb_graph *g, const char *stem,
                                       sb_dtype dtype, const sb_shape *shape,
                                       double number, sb_value_id *out);
 
-/* ---- attributes ---------------------------------------------------------- */
+/* ---- attributes --------------------------------------------------------- */
 int64_t sb_node_int(const sb_node *node, const char *name, int64_t absent);
 float sb_node_float(const sb_node *node, const char *name, float absent);
 /* Is the string attribute equal to `text`?  `absent` if it is not there. */
@@ -45,7 +45,7 @@ SB_MUST_USE sb_status sb_rewrite_set_string(sb_graph *g, sb_node_id node,
 size_t sb_attr_graphs(const sb_attr *attr);
 bool sb_node_has_graphs(const sb_node *node);
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------- */
 /* Input `i` of a node, or SB_NONE. */
 sb_value_id sb_node_in(const sb_node *node, uint32_t i);
 /* Rank and every dimension agree, symbols included. */
@@ -56,7 +56,7 @@ bool sb_value_same_shape(const sb_graph *g, sb_value_id a, sb_value_id b);
 bool sb_reshape_target(const sb_shape *from, const sb_shape *to,
                        int64_t *target);
 
-/* ---- changes ------------------------------------------------------------- */
+/* ---- changes ------------------------------------------------------------ */
 /* Removes a node of one output and puts another operator in its place, which
  * takes over output, name, module and position. */
 SB_MUST_USE sb_status sb_rewrite_node(sb_graph *g, sb_node_id node,

@@ -12,7 +12,7 @@
 
 enum { MAX_PARTS = 256 };
 
-/* ---- the parts of a split ------------------------------------------------ */
+/* ---- the parts of a split ----------------------------------------------- */
 
 static const sb_value *data_in(const sb_graph *g, const sb_node *node)
 {
@@ -57,7 +57,7 @@ static bool wanted(const sb_graph *g, sb_value_id id)
                              sb_graph_value(g, id)->is_output);
 }
 
-/* ---- what replaces them -------------------------------------------------- */
+/* ---- what replaces them ------------------------------------------------- */
 
 /* Output `k` of the node becomes x[begin:end] along the axis. */
 static sb_status make_slice(sb_graph *g, sb_node_id id, uint32_t k,
@@ -86,7 +86,7 @@ static sb_status make_gather(sb_graph *g, sb_node_id id, sb_value_id x,
     return sb_graph_set_attr_int(g, node, "axis", axis);
 }
 
-/* ---- Split --------------------------------------------------------------- */
+/* ---- Split -------------------------------------------------------------- */
 
 static sb_status one_output(sb_graph *g, sb_node_id id, size_t *changes)
 {
@@ -158,7 +158,7 @@ static sb_status unbind(sb_graph *g, sb_node_id id, size_t *changes)
     return sb_rewrite_prune(g, id);
 }
 
-/* ---- sequences ----------------------------------------------------------- */
+/* ---- sequences ---------------------------------------------------------- */
 
 /* Where part `index` of a SplitToSequence lies; false if that is not known. */
 static bool part_range(const sb_graph *g, const sb_node *split, int64_t index,

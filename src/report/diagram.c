@@ -102,8 +102,7 @@ static const language mermaid = {
     "flowchart TD\n", "", "  end\n", mermaid_frame, mermaid_node, mermaid_edge,
 };
 
-/* ---- the walk --------------------------------------------------------------
- */
+/* ---- the walk ----------------------------------------------------------- */
 
 static void add_shape(const sb_graph *g, const sb_value *v, sb_str *out)
 {

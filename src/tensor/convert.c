@@ -18,7 +18,7 @@ typedef struct {
     double f[BLOCK];
 } block;
 
-/* ---- sub-byte elements: low bits first ----------------------------------- */
+/* ---- sub-byte elements: low bits first ---------------------------------- */
 
 static unsigned packed_get(const uint8_t *p, size_t i, unsigned bits)
 {
@@ -35,8 +35,7 @@ static void packed_set(uint8_t *p, size_t i, unsigned bits, unsigned v)
     p[bit / 8] = (uint8_t)((p[bit / 8] & ~mask) | ((v << (bit % 8)) & mask));
 }
 
-/* ---- loading ---------------------------------------------------------------
- */
+/* ---- loading ------------------------------------------------------------ */
 
 #define LOAD(type, field)                                                    \
     for (size_t k = 0; k < n; k++) {                                         \
@@ -127,8 +126,7 @@ static void load(sb_dtype from, const void *src, size_t first, size_t n,
         load_ints(from, src, first, n, b);
 }
 
-/* ---- storing ---------------------------------------------------------------
- */
+/* ---- storing ------------------------------------------------------------ */
 
 /* Truncates toward zero into [lo, hi]; NaN is 0.  `hi` is compared as a
  * double that may round up to one more, hence the >=. */
@@ -267,8 +265,7 @@ static void store_floats(const block *b, sb_dtype to, void *dst, size_t first,
     }
 }
 
-/* ---- direct loops for the usual pairs --------------------------------------
- */
+/* ---- direct loops for the usual pairs ----------------------------------- */
 
 #define DIRECT(src_type, dst_type, expr) \
     do {                                 \

@@ -37,8 +37,7 @@ static bool host_is_little(void)
     return first == 1;
 }
 
-/* ---- the dict
- * ------------------------------------------------------------------ */
+/* ---- the dict ----------------------------------------------------------- */
 
 static void skip_space(header *h)
 {
@@ -229,8 +228,7 @@ static sb_status read_header(header *h, const unsigned char *data, size_t size,
     return SB_OK;
 }
 
-/* ---- elements
- * ------------------------------------------------------------------- */
+/* ---- elements ----------------------------------------------------------- */
 
 static void swap_bytes(unsigned char *p, size_t count, size_t size)
 {
@@ -321,8 +319,7 @@ sb_status sb_npy_parse(sb_ctx *ctx, const char *what, const void *data,
     return SB_OK;
 }
 
-/* ---- mapped files
- * ---------------------------------------------------------------- */
+/* ---- mapped files ------------------------------------------------------- */
 
 typedef struct {
     sb_ctx *ctx;
@@ -384,8 +381,7 @@ sb_status sb_npy_load(sb_ctx *ctx, const char *path, sb_tensor *out)
     return status;
 }
 
-/* ---- writing
- * ------------------------------------------------------------------------ */
+/* ---- writing ------------------------------------------------------------ */
 
 /* What NumPy has instead of a type that it lacks. */
 static sb_dtype widened(sb_dtype dtype)

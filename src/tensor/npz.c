@@ -28,8 +28,7 @@ enum {
     DEFLATE_MOST = 1032,
 };
 
-/* ---- little-endian numbers
- * ------------------------------------------------------ */
+/* ---- little-endian numbers ---------------------------------------------- */
 
 static uint64_t get(const unsigned char *p, int bytes)
 {
@@ -40,8 +39,7 @@ static uint64_t get(const unsigned char *p, int bytes)
     return v;
 }
 
-/* ---- the directory
- * ---------------------------------------------------------------- */
+/* ---- the directory ------------------------------------------------------ */
 
 typedef struct {
     sb_ctx *ctx;
@@ -184,8 +182,7 @@ static sb_status next_member(archive *a, member *m)
     return SB_OK;
 }
 
-/* ---- members
- * ----------------------------------------------------------------------- */
+/* ---- members ------------------------------------------------------------ */
 
 static sb_status find_bytes(const archive *a, const member *m,
                             const unsigned char **out)

@@ -70,7 +70,7 @@ typedef struct transpose_job {
     size_t size;              /* of an element */
 } transpose_job;
 
-/* ---- any size ------------------------------------------------------------ */
+/* ---- any size ----------------------------------------------------------- */
 
 #define TRANSPOSE_ROWS(name, type)                                     \
     static void name(const type *x, type *y, size_t rows, size_t cols, \
@@ -91,7 +91,7 @@ TRANSPOSE_ROWS(rows_8, uint8_t)
 TRANSPOSE_ROWS(rows_16, uint16_t)
 TRANSPOSE_ROWS(rows_64, uint64_t)
 
-/* ---- four bytes ---------------------------------------------------------- */
+/* ---- four bytes --------------------------------------------------------- */
 
 typedef uint32_t vec4 __attribute__((vector_size(16)));
 typedef uint32_t vec8 __attribute__((vector_size(32)));
@@ -210,7 +210,7 @@ SB_HOT static void rows_32(const uint32_t *x, uint32_t *y, size_t rows,
     }
 }
 
-/* ---- both ---------------------------------------------------------------- */
+/* ---- both --------------------------------------------------------------- */
 
 static void transpose_range(void *arg, size_t begin, size_t end)
 {

@@ -7,8 +7,7 @@
 
 #include "base/rng.h"
 
-/* ---- shapes ----------------------------------------------------------------
- */
+/* ---- shapes ------------------------------------------------------------- */
 
 bool sb_shape_known(const sb_shape *s)
 {
@@ -30,8 +29,7 @@ bool sb_shape_same(const sb_shape *a, const sb_shape *b)
     return true;
 }
 
-/* ---- buffers ---------------------------------------------------------------
- */
+/* ---- buffers ------------------------------------------------------------ */
 
 struct sb_buf {
     sb_ctx *ctx;
@@ -120,8 +118,7 @@ size_t sb_buf_size(const sb_buf *buf)
     return buf->size;
 }
 
-/* ---- tensors ---------------------------------------------------------------
- */
+/* ---- tensors ------------------------------------------------------------ */
 
 int64_t sb_dims_product(const int64_t *dims, int begin, int end)
 {
@@ -297,8 +294,7 @@ const char *sb_tensor_describe(const sb_tensor *t, char *out, size_t size)
     return out;
 }
 
-/* ---- public calls ----------------------------------------------------------
- */
+/* ---- public calls ------------------------------------------------------- */
 
 sb_status sb_tensor_create(sb_ctx *ctx, sb_dtype dtype, int rank,
                            const int64_t *dims, sb_tensor **out)

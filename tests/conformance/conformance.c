@@ -70,7 +70,7 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* ---- comparing ----------------------------------------------------------- */
+/* ---- comparing ---------------------------------------------------------- */
 
 static bool close_enough(double got, double want)
 {
@@ -130,7 +130,7 @@ static bool same_tensor(const sb_tensor *got, const sb_tensor *want, int index,
     return true;
 }
 
-/* ---- one case, in its own process ---------------------------------------- */
+/* ---- one case, in its own process --------------------------------------- */
 
 static void note_ops(const sb_graph *g, verdict *v)
 {
@@ -338,7 +338,7 @@ static void judge_case(const char *dir, verdict *v)
                        WEXITSTATUS(status));
 }
 
-/* ---- the suite ----------------------------------------------------------- */
+/* ---- the suite ---------------------------------------------------------- */
 
 static void read_skips(suite *s)
 {

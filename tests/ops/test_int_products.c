@@ -106,8 +106,7 @@ static void test_qlinear_matmul(void **state)
         test_tensor(SB_DTYPE_I8, "2x2", VALUES(11, -31, 4, -17)), 0);
 }
 
-/* ---- convolution
- * ------------------------------------------------------------- */
+/* ---- convolution -------------------------------------------------------- */
 
 typedef struct conv_case {
     int n, c, h, w, m, group, kh, kw, stride, dilation, top, left, bottom,
@@ -238,8 +237,7 @@ static void test_qlinear_conv(void **state)
     }
 }
 
-/* ---- com.microsoft
- * ------------------------------------------------------------ */
+/* ---- com.microsoft ------------------------------------------------------ */
 
 static void test_q_gemm(void **state)
 {

@@ -17,7 +17,7 @@ static void fail_case(const char *what, const char *want, const char *got)
     fail();
 }
 
-/* ---- text ---------------------------------------------------------------- */
+/* ---- text --------------------------------------------------------------- */
 
 /* The body of the printed graph without its indent. */
 static void body_text(const sb_graph *g, sb_str *out)
@@ -35,7 +35,7 @@ static void body_text(const sb_graph *g, sb_str *out)
     sb_str_free(&all);
 }
 
-/* ---- results ------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------ */
 
 static sb_tensor *random_input(const sb_value *v, uint64_t seed)
 {
@@ -85,7 +85,7 @@ static void compare(const char *what, const sb_graph *g,
     }
 }
 
-/* ---- cases --------------------------------------------------------------- */
+/* ---- cases -------------------------------------------------------------- */
 
 static void run_passes(const char *what, sb_graph *g, const char *passes)
 {

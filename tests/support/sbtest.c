@@ -34,7 +34,7 @@ sb_ctx *test_ctx(void)
     return state.ctx;
 }
 
-/* ---- assertions ---------------------------------------------------------- */
+/* ---- assertions --------------------------------------------------------- */
 
 void test_assert_ok(sb_status status, const char *expr, const char *file,
                     int line)
@@ -121,7 +121,7 @@ void test_assert_tensor(const char *what, const sb_tensor *got,
     }
 }
 
-/* ---- tensors ------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------ */
 
 static sb_tensor *keep(sb_tensor *t)
 {

@@ -23,7 +23,7 @@
 /* The program's context. */
 sb_ctx *test_ctx(void);
 
-/* ---- assertions ---------------------------------------------------------- */
+/* ---- assertions --------------------------------------------------------- */
 
 /* A call on test_ctx() must succeed; its message is printed if it does not. */
 #define assert_ok(expr) test_assert_ok((expr), #expr, __FILE__, __LINE__)
@@ -58,7 +58,7 @@ void test_assert_tensor(const char *what, const sb_tensor *got,
                         const sb_tensor *want, double tol, const char *file,
                         int line);
 
-/* ---- tensors ------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------ */
 
 /* A tensor of shape "2x3" ("" for a scalar) with these elements converted to
  * `dtype` (any numeric one); NULL gives zeros.  Freed at exit. */
@@ -73,8 +73,7 @@ sb_tensor *test_tensor(sb_dtype dtype, const char *shape, const double *v);
  * [0, 8). */
 sb_tensor *test_random(sb_dtype dtype, const char *shape, uint64_t seed);
 
-/* ---- whole graphs (text form, see graph/text.h) ---------------------------
- */
+/* ---- whole graphs (text form, see graph/text.h) ------------------------- */
 
 /* Parses, infers and runs a graph; fails the test if that fails.  Outputs are
  * copies, freed at exit. */
@@ -85,8 +84,7 @@ sb_tensor *test_run1(const char *text, const sb_tensor *const *inputs);
 /* The status of parse + infer + run, for what must be refused. */
 sb_status test_try_run(const char *text, const sb_tensor *const *inputs);
 
-/* ---- an allocator that counts and fails -----------------------------------
- */
+/* ---- an allocator that counts and fails --------------------------------- */
 
 typedef struct test_heap {
     size_t calls;   /* requests so far */

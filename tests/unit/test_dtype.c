@@ -144,7 +144,7 @@ static void test_half_edges(void **state)
     assert_true(isinf(sb_bf16_to_f32(sb_f32_to_bf16(3.4e38f))));
 }
 
-/* ---- small floats -------------------------------------------------------- */
+/* ---- small floats ------------------------------------------------------- */
 
 static const struct {
     sb_dtype dtype;
@@ -254,8 +254,7 @@ static void test_small_float_edges(void **state)
             sb_small_float_to_f32(d, sb_f32_to_small_float(d, NAN, true))));
 }
 
-/* ---- sb_convert ------------------------------------------------------------
- */
+/* ---- sb_convert --------------------------------------------------------- */
 
 static void test_double_to_half_rounds_once(void **state)
 {

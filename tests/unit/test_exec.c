@@ -34,8 +34,7 @@ static void close_graph(fixture *f)
     sb_graph_free(f->graph);
 }
 
-/* ---- results do not suffer from sharing memory ------------------------------
- */
+/* ---- results do not suffer from sharing memory -------------------------- */
 
 static void test_in_place_keeps_values_that_are_still_read(void **state)
 {
@@ -108,8 +107,7 @@ static void test_same_value_twice_in_one_node(void **state)
     assert_tensor("y", y, test_f32("3", 1, 4, 9), 0);
 }
 
-/* ---- shapes
- * ------------------------------------------------------------------ */
+/* ---- shapes ------------------------------------------------------------- */
 
 static void test_one_executor_many_shapes(void **state)
 {
@@ -211,8 +209,7 @@ static void test_if_runs_the_chosen_branch(void **state)
     close_graph(&f);
 }
 
-/* ---- element types
- * ------------------------------------------------------------ */
+/* ---- element types ------------------------------------------------------ */
 
 static void test_half_precision_goes_through_f32(void **state)
 {
@@ -228,8 +225,7 @@ static void test_half_precision_goes_through_f32(void **state)
     assert_tensor("y", y, test_tensor(SB_DTYPE_F16, "4", want), 1e-3);
 }
 
-/* ---- promises
- * ------------------------------------------------------------------ */
+/* ---- promises ----------------------------------------------------------- */
 
 static void test_a_run_allocates_nothing(void **state)
 {
@@ -313,8 +309,7 @@ static void test_dump_sees_every_value_in_order(void **state)
     close_graph(&f);
 }
 
-/* ---- refusals
- * -------------------------------------------------------------------- */
+/* ---- refusals ----------------------------------------------------------- */
 
 static void test_inputs_that_do_not_fit(void **state)
 {

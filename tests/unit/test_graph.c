@@ -49,8 +49,7 @@ static void add_op(sb_graph *g, const char *op, sb_value_id in, sb_value_id out)
     assert_ok(sb_graph_add_node(g, &spec, NULL));
 }
 
-/* ---- building
- * ------------------------------------------------------------------ */
+/* ---- building ----------------------------------------------------------- */
 
 static void test_build(void **state)
 {
@@ -154,8 +153,7 @@ static void test_constants_and_buffers(void **state)
     sb_graph_free(copy);
 }
 
-/* ---- changing
- * -------------------------------------------------------------------- */
+/* ---- changing ----------------------------------------------------------- */
 
 static void test_set_and_trim_inputs(void **state)
 {
@@ -305,8 +303,7 @@ static void test_remove_dead(void **state)
     sb_graph_free(g);
 }
 
-/* ---- order
- * ------------------------------------------------------------------------- */
+/* ---- order -------------------------------------------------------------- */
 
 static void test_order(void **state)
 {
@@ -382,8 +379,7 @@ static void test_cycle_is_named(void **state)
     assert_null(strstr(sb_ctx_error(test_ctx()), "after"));
 }
 
-/* ---- verify: breaks that only a bug of ours can make
- * ----------------------------------- */
+/* ---- verify: breaks that only a bug of ours can make -------------------- */
 
 typedef void (*breaker)(sb_graph *g);
 
@@ -477,8 +473,7 @@ static void test_verify_finds(void **state)
     }
 }
 
-/* ---- sub-graphs, symbols, clone
- * ----------------------------------------------------------- */
+/* ---- sub-graphs, symbols, clone ----------------------------------------- */
 
 static void test_nesting_has_an_end(void **state)
 {

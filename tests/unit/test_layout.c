@@ -226,8 +226,7 @@ static void test_channels_last_gives_the_plain_result(void **state)
         run_both_ways(&others[i], false);
 }
 
-/* ---- the reorder itself -----------------------------------------------------
- */
+/* ---- the reorder itself ------------------------------------------------- */
 
 static void test_reorder_there_and_back(void **state)
 {

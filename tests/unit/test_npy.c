@@ -52,8 +52,7 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-/* ---- reading ----------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 #define FILE_OF(name) file_##name, sizeof file_##name
 
@@ -170,8 +169,7 @@ static void test_load_by_name(void **state)
     assert_status(sb_tensor_load(test_ctx(), "/nowhere/x.npy", &t), SB_IO);
 }
 
-/* ---- writing
- * ------------------------------------------------------------------ */
+/* ---- writing ------------------------------------------------------------ */
 
 static bool has_numpy_form(int dtype)
 {
@@ -264,8 +262,7 @@ static void test_strings_are_refused(void **state)
     sb_tensor_drop(&t);
 }
 
-/* ---- broken files
- * ---------------------------------------------------------------- */
+/* ---- broken files ------------------------------------------------------- */
 
 static void test_headers_from_strangers(void **state)
 {

@@ -61,8 +61,7 @@ static void test_relu(void **state)
     sb_graph_free(out);
 }
 
-/* ---- bad files --------------------------------------------------------------
- */
+/* ---- bad files ---------------------------------------------------------- */
 
 static void bad_no_graph(pb *m)
 {
@@ -466,8 +465,7 @@ static void test_damaged(void **state)
     }
 }
 
-/* ---- elements in typed fields
- * -------------------------------------------------- */
+/* ---- elements in typed fields ------------------------------------------- */
 
 typedef struct typed_case {
     sb_dtype dtype;
@@ -539,8 +537,7 @@ static void test_strings(void **state)
     sb_graph_free(g);
 }
 
-/* ---- structure
- * ------------------------------------------------------------------ */
+/* ---- structure ---------------------------------------------------------- */
 
 static void test_constant_node(void **state)
 {

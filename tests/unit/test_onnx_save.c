@@ -102,8 +102,7 @@ static sb_graph *save_and_load(const sb_graph *g, const char *name)
     return again;
 }
 
-/* ---- survival
- * ------------------------------------------------------------------ */
+/* ---- survival ----------------------------------------------------------- */
 
 static const char *const texts[] = {
     "graph main(x: f32[N,3,?,8]) -> (y: f32[N,4,?,8]) {\n"
@@ -233,8 +232,7 @@ static void test_no_half_files(void **state)
     sb_graph_free(g);
 }
 
-/* ---- external data
- * --------------------------------------------------------------- */
+/* ---- external data ------------------------------------------------------ */
 
 static void test_external_save(void **state)
 {
@@ -353,8 +351,7 @@ static void test_external_load(void **state)
     }
 }
 
-/* ---- mapping
- * ----------------------------------------------------------------------- */
+/* ---- mapping ------------------------------------------------------------ */
 
 /* Weights stay in the file, aligned or not, and can be copied out of it. */
 static void test_mapped(void **state)
