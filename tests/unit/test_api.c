@@ -1,0 +1,220 @@
+/* The public functions: building, counting, simplifying, running, refusing. */
+#include "sbtest.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+static const char cnn[] = "graph cnn(x: f32[N,2,4,4]) -> (y) {\n"
+                          "    w: f32[3,2,3,3] = random(1)\n"
+                          "    b: f32[3] = [1, 2, 3]\n"
+                          "    c = Conv(x, w, b) {pads=[1,1,1,1]} @ body.conv\n"
+                          "    i = Identity(c)\n"
+                          "    y = Relu(i) @ body.act\n"
+                          "}\n";
+
+static sb_model *parse(const char *text)
+{
+    sb_model *model = NULL;
+
+    assert_ok(sb_model_parse(test_ctx(), text, &model));
+    return model;
+}
+
+static void test_info_counts(void **state)
+{
+    (void)state;
+    sb_model *model = parse(cnn);
+    sb_model_info info;
+
+    assert_ok(sb_model_info_get(test_ctx(), model, &info));
+    assert_string_equal(info.name, "cnn");
+    assert_int_equal(info.nodes, 3);
+    assert_int_equal(info.params, 3 * 2 * 3 * 3 + 3);
+    assert_int_equal(info.weight_bytes, 4 * (54 + 3));
+    /* 16 places, 3 channels out, 2 x 3 x 3 products each; N taken as 1 */
+    assert_close("macs", info.macs, 16 * 3 * 18, 0);
+    assert_true(info.macs_assumed);
+    assert_int_equal(info.n_ops, 3);
+    assert_string_equal(info.ops[0].name, "Conv");
+    assert_int_equal(info.ops[0].params, 57);
+    assert_true(info.ops[0].runnable);
+    assert_int_equal(info.n_modules, 2);
+    assert_string_equal(info.modules[0].name, "body.conv");
+    sb_model_free(model);
+}
+
+static void test_inputs_and_outputs(void **state)
+{
+    (void)state;
+    sb_model *model = parse(cnn);
+
+    assert_int_equal(sb_model_input_count(model), 1);
+    assert_int_equal(sb_model_output_count(model), 1);
+    sb_value_info x = sb_model_input(model, 0), y = sb_model_output(model, 0);
+    assert_string_equal(x.name, "x");
+    assert_string_equal(x.text, "float[N,2,4,4]");
+    assert_int_equal(x.rank, 4);
+    assert_int_equal(x.dims[0], -1);
+    assert_int_equal(x.dims[1], 2);
+    assert_string_equal(y.text, "float[N,3,4,4]");
+    sb_model_free(model);
+}
+
+static void test_simplify_with_fixed_shape(void **state)
+{
+    (void)state;
+    sb_model *model = parse(cnn);
+    sb_simplify_options opt = SB_SIMPLIFY_OPTIONS_INIT;
+    const sb_pass_result *results = NULL;
+    size_t n = 0;
+
+    opt.input_shapes = "x=5x2x4x4";
+    assert_ok(sb_model_simplify(test_ctx(), model, &opt, &results, &n));
+    assert_true(n > 0);
+    assert_string_equal(sb_model_output(model, 0).text, "float[5,3,4,4]");
+    opt.input_shapes = "x=6x2x4x4";
+    assert_status(sb_model_simplify(test_ctx(), model, &opt, NULL, NULL),
+                  SB_BAD_ARG);
+    opt.input_shapes = "z=1";
+    assert_status(sb_model_simplify(test_ctx(), model, &opt, NULL, NULL),
+                  SB_BAD_ARG);
+    opt.input_shapes = NULL;
+    opt.passes = "no_such_pass";
+    assert_int_not_equal(sb_model_simplify(test_ctx(), model, &opt, NULL, NULL),
+                         SB_OK);
+    /* A failure leaves the model as it was. */
+    assert_string_equal(sb_model_output(model, 0).text, "float[5,3,4,4]");
+    sb_model_free(model);
+}
+
+static void test_session_checks_its_inputs(void **state)
+{
+    (void)state;
+    sb_model *model = parse(cnn);
+    sb_session *session = NULL;
+    const sb_tensor *out = NULL;
+    const sb_tensor *good = test_random(SB_DTYPE_F32, "3x2x4x4", 1);
+
+    assert_ok(sb_session_create(test_ctx(), model, NULL, &session));
+    assert_ok(sb_session_run(session, &good, &out));
+    assert_int_equal(sb_tensor_dims(out)[0], 3);
+    assert_true(sb_session_workspace(session) > 0);
+    const sb_tensor *bad[] = {test_random(SB_DTYPE_F32, "3x2x4", 1),
+                              test_random(SB_DTYPE_F32, "3x1x4x4", 1),
+                              test_random(SB_DTYPE_I64, "3x2x4x4", 1)};
+    for (size_t i = 0; i < SB_COUNT(bad); i++) {
+        assert_int_not_equal(sb_session_run(session, &bad[i], &out), SB_OK);
+        assert_error_has("'x'");
+    }
+    assert_ok(sb_session_run(session, &good, &out));
+    sb_session_free(session);
+    sb_model_free(model);
+}
+
+static void test_builder_refuses(void **state)
+{
+    (void)state;
+    const int64_t dims[] = {2};
+    sb_ctx *ctx = test_ctx();
+    sb_model *m = NULL;
+
+    assert_ok(sb_model_create(ctx, "m", &m));
+    assert_ok(sb_model_add_input(ctx, m, "x", SB_DTYPE_F32, 1, dims));
+    assert_int_not_equal(sb_model_add_input(ctx, m, "x", SB_DTYPE_F32, 1, dims),
+                         SB_OK);
+    assert_status(sb_model_add_input(ctx, m, "r", SB_DTYPE_F32, 99, dims),
+                  SB_BAD_ARG);
+    assert_status(sb_model_add_node(ctx, m, "Relu", "nobody", "y", NULL),
+                  SB_BAD_ARG);
+    assert_error_has("nobody");
+    assert_int_not_equal(
+        sb_model_add_node(ctx, m, "Relu", "x", "y", "alpha=[1,"), SB_OK);
+    assert_status(sb_model_add_output(ctx, m, "nothing"), SB_BAD_ARG);
+    sb_model_free(m);
+}
+
+static void test_prints(void **state)
+{
+    (void)state;
+    static const struct {
+        sb_graph_format format;
+        const char *want;
+    } cases[] = {
+        {SB_GRAPH_TEXT, "c = Conv(x, w, b) {pads=[1,1,1,1]} @ body.conv"},
+        {SB_GRAPH_DOT, "[label=\"Conv\\nbody.conv\"]"},
+        {SB_GRAPH_MERMAID, "[\"Conv<br/>body.conv\"]"},
+    };
+    sb_model *model = parse(cnn);
+    char *text = NULL;
+
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        assert_ok(sb_model_print(test_ctx(), model, cases[i].format, &text));
+        if (!strstr(text, cases[i].want))
+            fail_msg("%s is not in:\n%s", cases[i].want, text);
+        sb_text_free(test_ctx(), text);
+    }
+    assert_status(sb_model_print(test_ctx(), model, (sb_graph_format)9, &text),
+                  SB_BAD_ARG);
+    sb_model_free(model);
+}
+
+static void test_garbage_in_memory(void **state)
+{
+    (void)state;
+    static const char garbage[] = "\x08\x08:\xff\xff\xff\xff\x0fgarbage";
+    sb_model *model = NULL;
+
+    assert_int_not_equal(
+        sb_model_load_memory(test_ctx(), garbage, sizeof garbage, &model),
+        SB_OK);
+    assert_int_not_equal(sb_model_load_memory(test_ctx(), "", 0, &model),
+                         SB_OK);
+    assert_null(model);
+}
+
+/* Nothing recurses along the graph, and nothing is quadratic. */
+static void test_ten_thousand_nodes_in_a_row(void **state)
+{
+    (void)state;
+    enum { NODES = 10000 };
+    const int64_t dims[] = {4};
+    sb_ctx *ctx = test_ctx();
+    sb_model *m = NULL;
+    sb_session *session = NULL;
+    char in[16] = "x", out[16];
+    const sb_tensor *x = test_f32("4", -1, 0, 1, 2), *y = NULL;
+    clock_t begin = clock();
+
+    assert_ok(sb_model_create(ctx, "chain", &m));
+    assert_ok(sb_model_add_input(ctx, m, "x", SB_DTYPE_F32, 1, dims));
+    for (int i = 0; i < NODES; i++) {
+        (void)snprintf(out, sizeof out, "v%d", i);
+        assert_ok(
+            sb_model_add_node(ctx, m, i % 2 ? "Neg" : "Sin", in, out, NULL));
+        memcpy(in, out, sizeof in);
+    }
+    assert_ok(sb_model_add_output(ctx, m, out));
+    assert_ok(sb_model_finish(ctx, m));
+    assert_ok(sb_model_simplify(ctx, m, NULL, NULL, NULL));
+    assert_ok(sb_session_create(ctx, m, NULL, &session));
+    assert_ok(sb_session_run(session, &x, &y));
+    sb_session_free(session);
+    sb_model_free(m);
+    /* A tenth of a second when this was written; a minute means a square. */
+    assert_true(clock() - begin < 60 * (clock_t)CLOCKS_PER_SEC);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_info_counts),
+        cmocka_unit_test(test_inputs_and_outputs),
+        cmocka_unit_test(test_simplify_with_fixed_shape),
+        cmocka_unit_test(test_session_checks_its_inputs),
+        cmocka_unit_test(test_builder_refuses),
+        cmocka_unit_test(test_prints),
+        cmocka_unit_test(test_garbage_in_memory),
+        cmocka_unit_test(test_ten_thousand_nodes_in_a_row),
+    };
+    return cmocka_run_group_tests_name("api", tests, NULL, NULL);
+}
