@@ -25,7 +25,7 @@ demo: all
 
 ## test     the fast tests (less than a minute)
 test: deps tests
-	@tools/verdicts --build $(BUILD) --exclude slow
+	@tools/verdicts --build $(BUILD) --exclude 'slow|ort'
 
 ## check    everything that CI runs; ends with `N passed, N failed, N skipped`
 check: deps
