@@ -94,19 +94,27 @@ static dnnl_status_t make_mds(const sb_dnn_conv_desc *d, sb_dnn_layout src,
     return status;
 }
 
-/* True if the kernel's sums do not depend on the number of threads.  Not so
- * GEMM, which divides sums among threads, and BRGEMM, whose blocking (hence
- * the order of additions at the borders) follows the number of threads.  The
- * direct kernels are as fast, and share one blocked layout. */
-static bool kernel_is_steady(const_dnnl_primitive_desc_t pd)
+/* oneDNN's name of a kernel, "" if it has none. */
+static const char *kernel_name(const_dnnl_primitive_desc_t pd)
 {
     const char *name = NULL;
 
     if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0,
                                   (void *)&name) != dnnl_success ||
         !name)
-        return false;
-    return !strstr(name, "gemm:") && !strstr(name, "brg") &&
+        return "";
+    return name;
+}
+
+/* True if the kernel's sums do not depend on the number of threads.  Not so
+ * GEMM, which divides sums among threads, and BRGEMM, whose blocking (hence
+ * the order of additions at the borders) follows the number of threads.  The
+ * direct kernels are as fast, and share one blocked layout. */
+static bool kernel_is_steady(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = kernel_name(pd);
+
+    return name[0] && !strstr(name, "gemm:") && !strstr(name, "brg") &&
            !strstr(name, "brdgmm") && !strstr(name, "ref");
 }
 
@@ -335,6 +343,13 @@ static sb_status make_slices(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
         found = dnnl_unimplemented;
     if (found == dnnl_success)
         found = conv_pd(c, &slice, &mds, attr, false, &pd);
+    /* Few kernels add after an activation.  The reference one does, a hundred
+     * times slower than the caller can. */
+    if (found == dnnl_success && c->desc.n_posts > 1 && has_sum(&c->desc) &&
+        strstr(kernel_name(pd), "ref")) {
+        (void)dnnl_primitive_desc_destroy(pd);
+        found = dnnl_unimplemented;
+    }
     SB_TRY(sb_dnn_check(c->ctx, found, c->what, "convolution"));
 
     sb_status status = SB_OK;

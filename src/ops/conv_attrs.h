@@ -19,6 +19,7 @@ typedef struct sb_conv_state {
     sb_dnn_conv *dnn;
     sb_posts posts;
     bool by_plain;           /* only plain order works: reorder around it */
+    bool late;               /* oneDNN writes to scratch, `posts` follow */
     size_t at_x, at_y, at_z; /* plain copies in the scratch memory */
 } sb_conv_state;
 

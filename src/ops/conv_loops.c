@@ -197,6 +197,30 @@ static sb_status conv_around(sb_kernel *k, sb_conv_state *s,
     return status;
 }
 
+/* A kernel that cannot add after an activation: it writes to scratch memory,
+ * because the addend may lie in y, and the sum is ours. */
+static sb_status conv_late(sb_kernel *k, sb_conv_state *s,
+                           const sb_dnn_conv_desc *full)
+{
+    sb_dnn_conv_desc desc = *full;
+    size_t at = 0;
+
+    while (at < desc.n_posts && desc.posts[at].kind != SB_DNN_SUM)
+        at++;
+    if (at == 0 || at == desc.n_posts)
+        return SB_UNSUPPORTED;
+    desc.n_posts = at;
+    SB_TRY(sb_dnn_conv_create(k->ctx, &desc, &s->dnn));
+    s->late = true;
+    s->posts.n = full->n_posts - at;
+    for (size_t i = 0; i < s->posts.n; i++)
+        s->posts.post[i] = full->posts[at + i];
+    s->at_y = sb_dnn_conv_scratch(s->dnn);
+    s->at_y = (s->at_y + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
+    k->scratch_size = s->at_y + sb_tensor_bytes(k->out[0]);
+    return SB_OK;
+}
+
 sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
                           const sb_dnn_post *posts, size_t n_posts)
 {
@@ -221,10 +245,12 @@ sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
     for (size_t i = 0; i < n_posts; i++)
         desc.posts[i] = posts[i];
     sb_status status = sb_dnn_conv_create(k->ctx, &desc, &s->dnn);
+    if (status == SB_OK)
+        k->scratch_size = sb_dnn_conv_scratch(s->dnn);
+    if (status == SB_UNSUPPORTED)
+        status = conv_late(k, s, &desc);
     if (status == SB_UNSUPPORTED)
         status = conv_around(k, s, &desc);
-    else if (status == SB_OK)
-        k->scratch_size = sb_dnn_conv_scratch(s->dnn);
     if (status == SB_OK && s->dnn && sb_dnn_conv_packed(s->dnn))
         k->packed |= 1u << 1;
     return status;
@@ -239,6 +265,14 @@ static sb_status conv_run(sb_kernel *k, const float *x, const float *z,
     const float *b = bias ? bias->data : NULL;
     size_t n = (size_t)sb_tensor_count(k->out[0]);
 
+    if (s->late) {
+        float *own = (float *)(void *)((char *)k->scratch + s->at_y);
+
+        SB_TRY(sb_dnn_conv_run(s->dnn, x, k->in[1]->data, b, own, k->scratch));
+        sb_posts_apply(k->ctx, &s->posts, own, z, n);
+        memcpy(y, own, n * sizeof *y);
+        return SB_OK;
+    }
     if (s->dnn) {
         if (z && z != y)
             memcpy(y, z, n * sizeof *y);

@@ -6,6 +6,7 @@
  * float16 or bfloat16, once more to that. */
 #include <string.h>
 
+#include "base/simd.h"
 #include "base/threads.h"
 #include "ops/quant_util.h"
 
@@ -95,8 +96,8 @@ static float difference(int32_t q, int32_t zero)
     return (float)(int32_t)((uint32_t)q - (uint32_t)zero);
 }
 
-static void dequantize_ints(const dequantize_job *job, sb_qrun run,
-                            const int32_t *q, float *v)
+SB_HOT static void dequantize_ints(const dequantize_job *job, sb_qrun run,
+                                   const int32_t *q, float *v)
 {
     const float *scale = job->scale + run.param;
     const int32_t *zero = job->zero + run.param;
@@ -122,7 +123,8 @@ static void dequantize_floats(const dequantize_job *job, sb_qrun run, float *v)
 }
 
 /* `n` elements from element `first` on as int32. */
-static void load_ints(const sb_tensor *x, int64_t first, int64_t n, int32_t *q)
+SB_HOT static void load_ints(const sb_tensor *x, int64_t first, int64_t n,
+                             int32_t *q)
 {
     if (x->dtype == SB_DTYPE_U8) {
         const uint8_t *from = (const uint8_t *)x->data + first;

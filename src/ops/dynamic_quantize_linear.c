@@ -5,17 +5,39 @@
  *
  * The rounding is that of ONNX Runtime, which in contrast to the operator's
  * text clamps before it rounds; the results are the same. */
+#include "base/simd.h"
 #include "base/threads.h"
 #include "ops/dynamic_quantize.h"
+
+/* Least and greatest of x and 0; lanes, because a single running minimum of
+ * floats cannot be turned into vector code. */
+SB_HOT static void min_max(const float *x, int64_t n, float *lo, float *hi)
+{
+    enum { LANES = 16 };
+    float least[LANES] = {0}, most[LANES] = {0};
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            least[j] = x[i + j] < least[j] ? x[i + j] : least[j];
+            most[j] = x[i + j] > most[j] ? x[i + j] : most[j];
+        }
+    for (; i < n; i++) {
+        least[0] = x[i] < least[0] ? x[i] : least[0];
+        most[0] = x[i] > most[0] ? x[i] : most[0];
+    }
+    *lo = *hi = 0;
+    for (int j = 0; j < LANES; j++) {
+        *lo = least[j] < *lo ? least[j] : *lo;
+        *hi = most[j] > *hi ? most[j] : *hi;
+    }
+}
 
 sb_qparam sb_dynamic_qparam(const float *x, int64_t n)
 {
     float lo = 0, hi = 0;
 
-    for (int64_t i = 0; i < n; i++) {
-        lo = x[i] < lo ? x[i] : lo;
-        hi = x[i] > hi ? x[i] : hi;
-    }
+    min_max(x, n, &lo, &hi);
     float scale = lo == hi ? 1 : (hi - lo) / 255;
     return (sb_qparam){scale, sb_round_clamp(0 - lo / scale, 0, 255)};
 }
@@ -26,7 +48,7 @@ typedef struct quantize_job {
     sb_qparam q;
 } quantize_job;
 
-static void quantize_range(void *arg, size_t begin, size_t end)
+SB_HOT static void quantize_range(void *arg, size_t begin, size_t end)
 {
     const quantize_job *job = arg;
     float lo = (float)(0 - job->q.zero), hi = (float)(255 - job->q.zero);

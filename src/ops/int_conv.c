@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/simd.h"
 #include "base/threads.h"
 
 #define ATTR(field) offsetof(sb_int_conv_attrs, field)
@@ -372,8 +373,8 @@ static int cut_rows(const sb_int_conv *c, int64_t first, int64_t n,
 }
 
 /* One kernel tap over one row of pixels: to[2 * j] = x - zero, or 0 outside. */
-static void gather_row(const conv_run *run, const void *row, int64_t ix,
-                       int64_t count, int16_t *to)
+SB_HOT static void gather_row(const conv_run *run, const void *row, int64_t ix,
+                              int64_t count, int16_t *to)
 {
     const sb_int_conv *c = run->c;
     int64_t stride = c->stride[2], width = c->x[2];
@@ -447,7 +448,7 @@ typedef struct conv_tile {
     int64_t n_pixel;
 } conv_tile;
 
-static void end_tile(const void *arg, const sb_int_tile *t)
+SB_HOT static void end_tile(const void *arg, const sb_int_tile *t)
 {
     const conv_tile *ct = arg;
     const sb_int_conv_end *e = ct->end;

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/simd.h"
 #include "base/threads.h"
 
 /* ---- shapes ------------------------------------------------------------- */
@@ -273,10 +274,10 @@ static int32_t with_bias(const sb_int_epilogue *e, int32_t sum, int64_t row,
     return (int32_t)((uint32_t)sum + (uint32_t)bias);
 }
 
-static void end_row_quantized(const sb_int_epilogue *e, const float *col_scale,
-                              float row_scale, int64_t row,
-                              const sb_int_tile *t, const int32_t *acc,
-                              uint8_t *y)
+SB_HOT static void end_row_quantized(const sb_int_epilogue *e,
+                                     const float *col_scale, float row_scale,
+                                     int64_t row, const sb_int_tile *t,
+                                     const int32_t *acc, uint8_t *y)
 {
     float lo = (float)(sb_quant_min(e->dtype) - e->out.zero);
     float hi = (float)(sb_quant_max(e->dtype) - e->out.zero);
@@ -291,9 +292,10 @@ static void end_row_quantized(const sb_int_epilogue *e, const float *col_scale,
     }
 }
 
-static void end_row_float(const sb_int_epilogue *e, const float *col_scale,
-                          float row_scale, int64_t row, const sb_int_tile *t,
-                          const int32_t *acc, float *y)
+SB_HOT static void end_row_float(const sb_int_epilogue *e,
+                                 const float *col_scale, float row_scale,
+                                 int64_t row, const sb_int_tile *t,
+                                 const int32_t *acc, float *y)
 {
     int64_t step = e->n_col_scale > 1;
 

@@ -8,6 +8,7 @@
  * Rows of B are independent items.  A piece of a row is dequantized on the
  * stack and used for up to 64 rows of A before the next piece, so the weights
  * are never unpacked in memory. */
+#include "base/simd.h"
 #include "base/threads.h"
 #include "ops/infer_util.h"
 
@@ -168,7 +169,7 @@ static void unpack(const nbits_job *job, int64_t n, int64_t k, int64_t count,
 }
 
 /* Eight partial sums, added in a fixed order. */
-static float dot(const float *a, const float *w, int64_t n)
+SB_HOT static float dot(const float *a, const float *w, int64_t n)
 {
     float sum[8] = {0};
     int64_t i = 0;

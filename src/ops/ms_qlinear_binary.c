@@ -10,6 +10,7 @@
  * ONNX Runtime adds its part to c0 first; so do we. */
 #include <string.h>
 
+#include "base/simd.h"
 #include "base/threads.h"
 #include "ops/quant_util.h"
 
@@ -56,8 +57,9 @@ struct qbinary_job {
     int64_t a_step[SB_MAX_RANK], b_step[SB_MAX_RANK];
 };
 
-static void add_row(const qbinary_job *job, const int32_t *a, const int32_t *b,
-                    bool a_one, bool b_one, int64_t n, float *y)
+SB_HOT static void add_row(const qbinary_job *job, const int32_t *a,
+                           const int32_t *b, bool a_one, bool b_one, int64_t n,
+                           float *y)
 {
     float ra = job->a.scale / job->c.scale, rb = job->b.scale / job->c.scale;
     float c0 = (float)job->c.zero -
@@ -77,8 +79,9 @@ static void add_row(const qbinary_job *job, const int32_t *a, const int32_t *b,
     }
 }
 
-static void mul_row(const qbinary_job *job, const int32_t *a, const int32_t *b,
-                    bool a_one, bool b_one, int64_t n, float *y)
+SB_HOT static void mul_row(const qbinary_job *job, const int32_t *a,
+                           const int32_t *b, bool a_one, bool b_one, int64_t n,
+                           float *y)
 {
     float ratio = job->a.scale * job->b.scale / job->c.scale;
 
@@ -90,7 +93,8 @@ static void mul_row(const qbinary_job *job, const int32_t *a, const int32_t *b,
     }
 }
 
-static void load_bytes(const sb_tensor *t, int64_t at, int64_t n, int32_t *out)
+SB_HOT static void load_bytes(const sb_tensor *t, int64_t at, int64_t n,
+                              int32_t *out)
 {
     if (t->dtype == SB_DTYPE_I8)
         for (int64_t i = 0; i < n; i++)

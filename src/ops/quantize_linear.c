@@ -13,6 +13,7 @@
  * operator without the newer attributes. */
 #include <string.h>
 
+#include "base/simd.h"
 #include "base/threads.h"
 #include "ops/quant_util.h"
 
@@ -106,7 +107,7 @@ typedef struct quantize_job {
     bool saturate;
 } quantize_job;
 
-static void quotient_run(const quantize_job *job, sb_qrun run, float *v)
+SB_HOT static void quotient_run(const quantize_job *job, sb_qrun run, float *v)
 {
     const float *scale = job->scale + run.param;
 
@@ -126,8 +127,8 @@ static void quotient_run(const quantize_job *job, sb_qrun run, float *v)
             v[i] = sb_bf16_to_f32(sb_f32_to_bf16(v[i]));
 }
 
-static void round_run(const quantize_job *job, sb_qrun run, const float *v,
-                      int32_t *q)
+SB_HOT static void round_run(const quantize_job *job, sb_qrun run,
+                             const float *v, int32_t *q)
 {
     const int32_t *zero = job->zero + run.param;
 
@@ -141,7 +142,8 @@ static void round_run(const quantize_job *job, sb_qrun run, const float *v,
 }
 
 /* Integers of at most 16 bits into their type, from element `first` on. */
-static void store_ints(sb_tensor *y, int64_t first, const int32_t *q, int64_t n)
+SB_HOT static void store_ints(sb_tensor *y, int64_t first, const int32_t *q,
+                              int64_t n)
 {
     if (sb_is_byte(y->dtype)) {
         uint8_t *to = (uint8_t *)y->data + first;
