@@ -65,11 +65,36 @@ static void follow_inputs(const sb_kernel *k, sb_layout *in, sb_layout *out)
         out[i] = SB_LAYOUT_CHANNELS_LAST;
 }
 
+/* Results of the graph are handed out in plain order.  So a step that makes
+ * nothing else, and more than it reads (the last Resize of a segmentation
+ * net), had better have its input reordered.  Not a convolution: its work
+ * counts for more. */
+static bool grows_into_result(const step *st)
+{
+    const sb_kernel *k = &st->k;
+    size_t reads = 0, makes = 0;
+
+    for (uint32_t i = 0; i < k->n_in; i++)
+        if (k->in[i] && k->in[i]->layout == SB_LAYOUT_CHANNELS_LAST)
+            reads += sb_tensor_bytes(k->in[i]);
+    for (uint32_t i = 0; i < k->n_out; i++) {
+        if (!k->out[i])
+            continue;
+        const sb_value *v = sb_graph_value(k->graph, k->node->outputs[i]);
+        if (v->n_uses > 0)
+            return false;
+        makes += sb_tensor_bytes(k->out[i]);
+    }
+    return !k->op->macs && makes > reads;
+}
+
 void plan_layouts(const step *st, sb_layout *in, sb_layout *out)
 {
     const sb_kernel *k = &st->k;
     bool movable = true;
 
+    if (grows_into_result(st))
+        return;
     if (k->op->layout)
         k->op->layout(k, in, out);
     else if (k->op->flags & SB_OP_ELEMENTWISE)

@@ -7,40 +7,17 @@
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
-/* The permutation of a Transpose, the default one (reversal) included; the
- * rank, or -1 if it is not known or not a permutation. */
-static int node_perm(const sb_graph *g, const sb_node *node, int64_t *perm)
-{
-    const sb_attr *a = sb_node_attr(node, "perm");
-    int rank = sb_graph_value(g, node->inputs[0])->type.shape.rank;
-    unsigned seen = 0;
-
-    if (!a || a->type != SB_ATTR_INTS) {
-        for (int i = 0; i < rank; i++)
-            perm[i] = rank - 1 - i;
-        return rank;
-    }
-    if (a->n > SB_MAX_RANK || (rank >= 0 && a->n != (size_t)rank))
-        return -1;
-    for (size_t i = 0; i < a->n; i++) {
-        perm[i] = a->ints[i];
-        if (perm[i] < 0 || (size_t)perm[i] >= a->n)
-            return -1;
-        seen |= 1u << perm[i];
-    }
-    return seen == (1u << a->n) - 1 ? (int)a->n : -1;
-}
-
 static sb_status two_rewrite(sb_match *m, bool *done)
 {
     sb_graph *g = m->graph;
     int64_t outer[SB_MAX_RANK], inner[SB_MAX_RANK], perm[SB_MAX_RANK];
     sb_value_id x = sb_match_value(m, "x");
-    int rank = node_perm(g, sb_graph_node(g, m->root), outer);
+    int rank = sb_node_perm(g, sb_graph_node(g, m->root), outer);
     bool identity = true;
     sb_node_id node;
 
-    if (rank < 0 || rank != node_perm(g, sb_graph_node(g, m->nodes[1]), inner))
+    if (rank < 0 ||
+        rank != sb_node_perm(g, sb_graph_node(g, m->nodes[1]), inner))
         return SB_OK;
     for (int i = 0; i < rank; i++) {
         perm[i] = inner[outer[i]];
@@ -78,7 +55,7 @@ static sb_status ones_rewrite(sb_match *m, bool *done)
     int64_t perm[SB_MAX_RANK], target[SB_MAX_RANK];
     sb_value_id in[2] = {sb_match_value(m, "x"), SB_NONE};
     const sb_shape *x = &sb_graph_value(g, in[0])->type.shape;
-    int rank = node_perm(g, root, perm);
+    int rank = sb_node_perm(g, root, perm);
     sb_shape y = {.rank = rank};
     sb_node_id node;
 

@@ -212,6 +212,28 @@ bool sb_reshape_target(const sb_shape *from, const sb_shape *to,
     return true;
 }
 
+int sb_node_perm(const sb_graph *g, const sb_node *node, int64_t *perm)
+{
+    const sb_attr *a = sb_node_attr(node, "perm");
+    int rank = sb_graph_value(g, node->inputs[0])->type.shape.rank;
+    unsigned seen = 0;
+
+    if (!a || a->type != SB_ATTR_INTS) {
+        for (int i = 0; i < rank; i++)
+            perm[i] = rank - 1 - i;
+        return rank;
+    }
+    if (a->n > SB_MAX_RANK || (rank >= 0 && a->n != (size_t)rank))
+        return -1;
+    for (size_t i = 0; i < a->n; i++) {
+        perm[i] = a->ints[i];
+        if (perm[i] < 0 || (size_t)perm[i] >= a->n)
+            return -1;
+        seen |= 1u << perm[i];
+    }
+    return seen == (1u << a->n) - 1 ? (int)a->n : -1;
+}
+
 /* ---- changes ------------------------------------------------------------ */
 
 sb_status sb_rewrite_output(sb_graph *g, sb_node_id node, uint32_t k,

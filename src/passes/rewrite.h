@@ -50,6 +50,9 @@ bool sb_node_has_graphs(const sb_node *node);
 sb_value_id sb_node_in(const sb_node *node, uint32_t i);
 /* Rank and every dimension agree, symbols included. */
 bool sb_value_same_shape(const sb_graph *g, sb_value_id a, sb_value_id b);
+/* The permutation of a Transpose, the default one (reversal) included; the
+ * rank, or -1 if it is not known or not a permutation. */
+int sb_node_perm(const sb_graph *g, const sb_node *node, int64_t *perm);
 /* The target that makes Reshape turn a tensor of shape `from` into `to`:
  * numbers, 0 for a symbol that keeps its place, -1 at most once.  False if
  * there is none. */

@@ -191,6 +191,13 @@ SB_HOT static void rows_32(const uint32_t *x, uint32_t *y, size_t rows,
                 square_4(x + r * cols + c, cols, y + c * rows + r, rows);
             }
         }
+    } else if (n == 2 && rows == 2) {
+        const uint32_t *a = x, *b = x + cols;
+        SB_SIMD
+        for (size_t i = 0; i < cols; i++) {
+            y[2 * i] = a[i];
+            y[2 * i + 1] = b[i];
+        }
     } else if (n == 3 && rows == 3) {
         const uint32_t *a = x, *b = x + cols, *c = x + 2 * cols;
         SB_SIMD

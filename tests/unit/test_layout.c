@@ -49,6 +49,7 @@ static const test_case cases[] = {
     {"slice backwards",
      "a: i64[2] = [-1, 0]\n b: i64[2] = [-99, 9]\n x1: i64[2] = [1, 3]\n"
      "s: i64[2] = [-1, 2]\n m = Slice(c, a, b, x1, s)"},
+    {"shuffled by the channel", "m = sparsebit::ChannelShuffle(c) {groups=2}"},
     {"pad", "a: i64[8] = [0,1,1,0,0,0,1,2]\n m = Pad(c, a)"},
     {"reflect", "a: i64[8] = [0,0,1,2,0,0,1,2]\n"
                 "m = Pad(c, a) {mode=\"reflect\"}"},
