@@ -13,10 +13,7 @@
 #include <string.h>
 
 #include "base/threads.h"
-#include "ops/elementwise.h"
 #include "ops/infer_util.h"
-
-enum { EINSUM_GRAIN = 32 * 1024 };
 
 typedef struct {
     const char *equation;
@@ -69,24 +66,25 @@ typedef struct einsum_view {
     const void *data;
 } einsum_view;
 
-/* Where one pair's matrices and their product lie in scratch, and how large
- * they are. */
-typedef struct einsum_sizes {
-    size_t batch, rows, inner, cols;
-} einsum_sizes;
-
 typedef uint64_t label_set; /* bit i: label i */
 
 _Static_assert(SB_EINSUM_LABELS <= 64, "a label set is a uint64");
 
+/* What prepare() leaves: for the pair that takes in input i, a product by
+ * oneDNN, empty where our own loops serve. */
+typedef struct einsum_state {
+    sb_einsum_gemm gemm[SB_EINSUM_MAX_IN];
+} einsum_state;
+
 typedef struct einsum_run {
     sb_kernel *k;
     const sb_einsum_terms *terms;
-    sb_dtype as;       /* F32, F64 or I64: what is computed with */
-    size_t size;       /* bytes of it */
-    char *memory;      /* scratch; NULL while only measuring */
-    size_t used, most; /* bytes of scratch */
-    bool overflow;
+    sb_dtype as;         /* F32, F64 or I64: what is computed with */
+    size_t size;         /* bytes of it */
+    char *memory;        /* scratch; NULL while only measuring */
+    size_t used, most;   /* bytes of scratch */
+    sb_status status;    /* of the first thing that failed */
+    einsum_state *state; /* oneDNN's products, one for each pair */
 } einsum_run;
 
 static size_t label_size(const einsum_run *r, int label)
@@ -247,6 +245,12 @@ static bool pack_is_free(const einsum_pack *p)
 /* ---- scratch ------------------------------------------------------------ */
 /* The same code runs to measure (memory is NULL) and to compute. */
 
+static void einsum_too_large(einsum_run *r)
+{
+    r->status = sb_kernel_fail(r->k, SB_NO_MEMORY,
+                               "intermediate results are too large");
+}
+
 static void *einsum_take(einsum_run *r, size_t count)
 {
     size_t at = r->used, bytes = 0;
@@ -254,7 +258,7 @@ static void *einsum_take(einsum_run *r, size_t count)
     if (!sb_mul_size(count, r->size, &bytes) ||
         !sb_add_size(bytes, SB_ALIGN - 1, &bytes) ||
         !sb_add_size(r->used, bytes / SB_ALIGN * SB_ALIGN, &r->used)) {
-        r->overflow = true;
+        einsum_too_large(r);
         return NULL;
     }
     if (r->used > r->most)
@@ -285,48 +289,21 @@ static const void *einsum_packed(einsum_run *r, const einsum_view *v,
     return p.out;
 }
 
-/* ---- matrix products ---------------------------------------------------- */
+/* ---- pairs -------------------------------------------------------------- */
 
-typedef struct einsum_product {
-    einsum_sizes s;
-    const void *a, *b;
-    void *c;
-    sb_dtype as;
-} einsum_product;
-
-/* Rows of all batches are the items; the inner loop runs along a row of b. */
-#define PRODUCT(id, T)                                                         \
-    static void id(const einsum_product *p, size_t begin, size_t end)          \
-    {                                                                          \
-        const einsum_sizes *s = &p->s;                                         \
-        for (size_t row = begin; row < end; row++) {                           \
-            const T *a = (const T *)p->a + row * s->inner;                     \
-            const T *b = (const T *)p->b + row / s->rows * s->inner * s->cols; \
-            T *c = (T *)p->c + row * s->cols;                                  \
-            memset(c, 0, s->cols * sizeof *c);                                 \
-            for (size_t k = 0; k < s->inner; k++, b += s->cols) {              \
-                const T x = a[k];                                              \
-                SB_SIMD                                                        \
-                for (size_t j = 0; j < s->cols; j++)                           \
-                    c[j] += x * b[j];                                          \
-            }                                                                  \
-        }                                                                      \
-    }
-
-PRODUCT(product_f32, float)
-PRODUCT(product_f64, double)
-PRODUCT(product_i64, uint64_t)
-
-static void product_rows(void *arg, size_t begin, size_t end)
+/* Computes the packed pair i; while measuring, makes ready for it. */
+static void einsum_multiply(einsum_run *r, uint32_t i,
+                            const sb_einsum_product *p)
 {
-    const einsum_product *p = arg;
+    sb_einsum_gemm *gemm = &r->state->gemm[i];
+    void *scratch = NULL;
 
-    if (p->as == SB_DTYPE_F32)
-        product_f32(p, begin, end);
-    else if (p->as == SB_DTYPE_F64)
-        product_f64(p, begin, end);
-    else
-        product_i64(p, begin, end);
+    if (!r->memory && r->status == SB_OK)
+        r->status = sb_einsum_gemm_create(r->k->ctx, p, gemm);
+    if (r->status == SB_OK && gemm->gemm)
+        scratch = einsum_take(r, sb_dnn_gemm_scratch(gemm->gemm) / r->size + 1);
+    if (r->memory && r->status == SB_OK)
+        r->status = sb_einsum_product_run(r->k->ctx, p, gemm, scratch);
 }
 
 /* Appends the labels of a set in order. */
@@ -338,21 +315,22 @@ static int add_labels(uint8_t *label, int n, label_set set)
     return n;
 }
 
-/* left := left * right, keeping the labels in `needed`. */
-static void einsum_pair(einsum_run *r, einsum_view *left,
-                        const einsum_view *right, label_set needed)
+/* left := left * input i, keeping the labels in `needed`. */
+static void einsum_pair(einsum_run *r, einsum_view *left, uint32_t i,
+                        label_set needed)
 {
-    label_set a = labels_of(left), b = labels_of(right);
+    einsum_view right = view_of(r, i);
+    label_set a = labels_of(left), b = labels_of(&right);
     label_set batch = a & b & needed, inner = a & b & ~needed;
     label_set rows = a & ~b & needed, cols = b & ~a & needed;
     uint8_t label[SB_EINSUM_LABELS];
-    einsum_product p = {.as = r->as};
+    sb_einsum_product p = {.as = r->as};
     size_t count = 0;
 
-    if (!set_size(r, batch, &p.s.batch) || !set_size(r, rows, &p.s.rows) ||
-        !set_size(r, inner, &p.s.inner) || !set_size(r, cols, &p.s.cols) ||
+    if (!set_size(r, batch, &p.batch) || !set_size(r, rows, &p.rows) ||
+        !set_size(r, inner, &p.inner) || !set_size(r, cols, &p.cols) ||
         !set_size(r, batch | rows | cols, &count)) {
-        r->overflow = true;
+        einsum_too_large(r);
         return;
     }
     p.c = einsum_take(r, count);
@@ -360,23 +338,17 @@ static void einsum_pair(einsum_run *r, einsum_view *left,
     int n = add_labels(label, add_labels(label, 0, batch), rows);
     p.a = einsum_packed(r, left, label, add_labels(label, n, inner));
     n = add_labels(label, add_labels(label, 0, batch), inner);
-    p.b = einsum_packed(r, right, label, add_labels(label, n, cols));
-    size_t work = 0; /* of one row */
-    if (!sb_mul_size(p.s.inner, p.s.cols, &work) || work > EINSUM_GRAIN)
-        work = EINSUM_GRAIN;
-    if (r->memory && !r->overflow)
-        sb_parallel_for(r->k->ctx, p.s.batch * p.s.rows,
-                        EINSUM_GRAIN / (work + 1) + 1, product_rows, &p);
+    p.b = einsum_packed(r, &right, label, add_labels(label, n, cols));
+    einsum_multiply(r, i, &p);
     r->used = keep;
 
     *left = (einsum_view){.dtype = r->as, .data = p.c};
     left->n = add_labels(left->label, add_labels(left->label, 0, batch), rows);
     left->n = add_labels(left->label, left->n, cols);
-    for (int i = left->n - 1; i >= 0; i--) {
-        left->stride[i] =
-            i == left->n - 1
-                ? 1
-                : left->stride[i + 1] * label_size(r, left->label[i + 1]);
+    size_t stride = 1;
+    for (int d = left->n - 1; d >= 0; d--) {
+        left->stride[d] = stride;
+        stride *= label_size(r, left->label[d]);
     }
 }
 
@@ -385,8 +357,7 @@ static void einsum_all(einsum_run *r, sb_tensor *y)
 {
     einsum_view left = view_of(r, 0);
 
-    for (uint32_t i = 1; i < r->k->n_in && !r->overflow; i++) {
-        einsum_view right = view_of(r, i);
+    for (uint32_t i = 1; i < r->k->n_in && r->status == SB_OK; i++) {
         label_set needed = 0;
 
         for (int d = 0; d < r->terms->out.n; d++)
@@ -395,9 +366,9 @@ static void einsum_all(einsum_run *r, sb_tensor *y)
             einsum_view later = view_of(r, j);
             needed |= labels_of(&later);
         }
-        einsum_pair(r, &left, &right, needed);
+        einsum_pair(r, &left, i, needed);
     }
-    if (r->overflow)
+    if (r->status != SB_OK)
         return;
     einsum_pack p = pack_plan(r, &left, r->terms->out.label, r->terms->out.n);
     p.out = y->dtype == r->as ? y->data : einsum_take(r, p.count);
@@ -449,13 +420,22 @@ static sb_status einsum_prepare(sb_kernel *k)
                                   sb_dtype_name(k->in[i]->dtype));
     }
     SB_TRY(einsum_start(k, &terms, &run));
+    k->state = run.state = sb_alloc(k->ctx, 1, sizeof *run.state);
+    if (!run.state)
+        return SB_NO_MEMORY;
     einsum_all(&run, k->out[0]);
-    if (run.overflow)
-        return sb_kernel_fail(k, SB_NO_MEMORY,
-                              "intermediate results are too "
-                              "large");
+    /* Nothing is NULL in a run, so that NULL can mean measuring. */
     k->scratch_size = run.most + SB_ALIGN;
-    return SB_OK;
+    return run.status;
+}
+
+static void einsum_release(sb_kernel *k)
+{
+    einsum_state *state = k->state;
+
+    for (int i = 0; i < SB_EINSUM_MAX_IN; i++)
+        sb_einsum_gemm_free(k->ctx, &state->gemm[i]);
+    sb_free(k->ctx, state);
 }
 
 static sb_status einsum_forward(sb_kernel *k)
@@ -465,8 +445,9 @@ static sb_status einsum_forward(sb_kernel *k)
 
     SB_TRY(einsum_start(k, &terms, &run));
     run.memory = k->scratch;
+    run.state = k->state;
     einsum_all(&run, k->out[0]);
-    return SB_OK;
+    return run.status;
 }
 
 static double einsum_macs(const sb_kernel *k)
@@ -501,5 +482,6 @@ const sb_op_def sb_op_einsum = {
     .infer = einsum_infer,
     .prepare = einsum_prepare,
     .forward = einsum_forward,
+    .release = einsum_release,
     .macs = einsum_macs,
 };
