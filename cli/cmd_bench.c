@@ -1,7 +1,6 @@
 /* sparsebit bench - how fast a model runs here. */
 #define _DEFAULT_SOURCE
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include "cli.h"
@@ -12,6 +11,7 @@ typedef struct {
     double seconds;
     cli_list shapes;
     bool simplify;
+    bool exact;
 } bench_args;
 
 #define ARG(field) offsetof(bench_args, field)
@@ -23,6 +23,7 @@ static const cli_opt opts[] = {
     {CLI_REAL, 0, "seconds",  ARG(seconds),  "S", "how long to run (default: 3)", false},
     {CLI_LIST, 0, "shape",    ARG(shapes),   "NAME=1x3x224x224", "shape of an input; repeatable (default: unknown dimensions are 1)", false},
     {CLI_FLAG, 0, "simplify", ARG(simplify), NULL, "simplify the model first", false},
+    {CLI_FLAG, 0, "exact", ARG(exact), NULL, "no faster algorithms that round differently", false},
     {0},
 };
 
@@ -44,6 +45,22 @@ typedef struct {
     double peak_rss_mb, workspace_mb;
     long long batch;
 } timing;
+
+/* The high-water mark of this program alone; getrusage() would count what the
+ * parent had before it started us. */
+static double peak_rss_mb(void)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[128];
+    double kb = 0;
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %lf kB", &kb) == 1)
+            break;
+    if (f)
+        (void)fclose(f);
+    return kb * 1024 / 1e6;
+}
 
 static double now_ms(void)
 {
@@ -127,16 +144,16 @@ static int bench_model(cli_env *env, const bench_args *args,
         sb_model_input_count(model) > 0 && sb_tensor_rank(inputs[0]) > 0;
     timing t = {.batch = batched ? sb_tensor_dims(inputs[0])[0] : 1};
     sb_session *session = NULL;
-    struct rusage usage;
+    sb_session_options opt = SB_SESSION_OPTIONS_INIT;
     int rc = CLI_OK;
 
-    if (sb_session_create(env->ctx, model, NULL, &session) != SB_OK ||
+    opt.exact = args->exact;
+    if (sb_session_create(env->ctx, model, &opt, &session) != SB_OK ||
         measure(session, inputs, outputs, args->seconds > 0 ? args->seconds : 3,
                 &t) != SB_OK) {
         rc = cli_fail(env, args->model);
     } else {
-        (void)getrusage(RUSAGE_SELF, &usage);
-        t.peak_rss_mb = (double)usage.ru_maxrss * 1024 / 1e6;
+        t.peak_rss_mb = peak_rss_mb();
         t.workspace_mb = (double)sb_session_workspace(session) / 1e6;
         t.items_per_s = (double)t.batch * 1e3 / t.median_ms;
         print_timing(env, args, &t);

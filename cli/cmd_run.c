@@ -12,6 +12,7 @@ typedef struct {
     const char *model, *out_dir, *npz;
     cli_list inputs, shapes;
     bool dump_all;
+    bool exact;
 } run_args;
 
 #define ARG(field) offsetof(run_args, field)
@@ -24,6 +25,7 @@ static const cli_opt opts[] = {
     {CLI_FILE, 'o', "out-dir",  ARG(out_dir),  "DIR",   "write each output as DIR/OUTPUT_NAME.npy ('/' becomes '_')", false},
     {CLI_FILE, 0,   "npz",      ARG(npz),      "FILE",  "write all outputs into one .npz", false},
     {CLI_FLAG, 0,   "dump-all", ARG(dump_all), NULL,    "also write every intermediate tensor, and index.tsv naming them, into --out-dir", false},
+    {CLI_FLAG, 0, "exact", ARG(exact), NULL, "no faster algorithms that round differently", false},
     {0},
 };
 
@@ -320,6 +322,7 @@ static int run_model(cli_env *env, const run_args *args, folder *f,
     sb_session *session = NULL;
     int rc = CLI_OK;
 
+    opt.exact = args->exact;
     if (args->dump_all) {
         opt.dump = dump;
         opt.dump_user = f;

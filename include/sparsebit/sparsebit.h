@@ -298,11 +298,12 @@ typedef struct sb_session_options {
     size_t struct_size; /**< set by the INIT macro */
     sb_dump_fn dump;    /**< NULL, or called with each intermediate result */
     void *dump_user;
+    int exact; /**< no faster algorithms that round differently (Winograd) */
 } sb_session_options;
 
 #define SB_SESSION_OPTIONS_INIT                \
     {                                          \
-        sizeof(sb_session_options), NULL, NULL \
+        sizeof(sb_session_options), NULL, NULL, 0 \
     }
 
 /** Makes a model ready to run.  The model must outlive the session and must

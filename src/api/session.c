@@ -35,6 +35,7 @@ sb_status sb_session_create(sb_ctx *ctx, const sb_model *model,
     if (opt) {
         exec_opt.dump = opt->dump;
         exec_opt.dump_user = opt->dump_user;
+        exec_opt.exact = opt->exact != 0;
     }
     s->ctx = ctx;
     s->model = model;

@@ -128,6 +128,30 @@ SB_MUST_USE sb_status sb_dnn_gemm_run(sb_dnn_gemm *gemm,
                                       const sb_dnn_gemm_args *args);
 void sb_dnn_gemm_free(sb_dnn_gemm *gemm);
 
+/* ---- a stack of matrix products -------------------------------------------
+ * c[i] = a[i] b[i] for i in [0, depth), b constant and packed.  a is
+ * [depth, rows, k], c [depth, rows, n]; the last block of rows has fewer, at
+ * the same distances.  A call uses the calling thread only. */
+typedef struct sb_dnn_stack_desc {
+    const char *what;
+    int64_t depth, rows, last_rows, k, n; /* last_rows 0: all are whole */
+} sb_dnn_stack_desc;
+
+typedef struct sb_dnn_stack sb_dnn_stack;
+
+/* `b` [depth, k, n] may be freed afterwards. */
+SB_MUST_USE sb_status sb_dnn_stack_create(sb_ctx *ctx,
+                                          const sb_dnn_stack_desc *desc,
+                                          const float *b, sb_dnn_stack **out);
+/* How many threads may call at once, each with a lane of its own. */
+size_t sb_dnn_stack_lanes(const sb_dnn_stack *stack);
+/* Scratch bytes of one lane. */
+size_t sb_dnn_stack_scratch(const sb_dnn_stack *stack);
+/* False if oneDNN fails. */
+bool sb_dnn_stack_run(sb_dnn_stack *stack, size_t lane, bool last,
+                      const float *a, float *c, void *scratch);
+void sb_dnn_stack_free(sb_dnn_stack *stack);
+
 /* ---- pooling --------------------------------------------------------------
  * Maximum, or average with or without the padding counted. */
 typedef enum sb_dnn_pool_kind {

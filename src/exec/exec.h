@@ -15,6 +15,7 @@ typedef struct sb_exec sb_exec;
 typedef struct sb_exec_options {
     sb_dump_fn dump; /* (optional) sees every value right after it is made */
     void *dump_user;
+    bool exact; /* no faster algorithms that round differently */
 } sb_exec_options;
 
 /* Borrows the graph, which must not change while the executor lives. */

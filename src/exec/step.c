@@ -183,6 +183,7 @@ sb_status step_create(sb_arena *arena, sb_exec *exec, const sb_node *node,
         .n_out = node->n_out,
         .in = st->k_in,
         .out = st->k_out,
+        .exact = exec->opt.exact,
         .host = &host,
         .host_data = st,
     };

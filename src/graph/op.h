@@ -109,6 +109,7 @@ struct sb_kernel {
     uint32_t packed;
     size_t scratch_size;
     void *scratch;
+    bool exact; /* no faster algorithms that round differently */
     const sb_kernel_host *host;
     void *host_data; /* the executor's own */
 };

@@ -17,6 +17,7 @@ typedef struct sb_conv {
 typedef struct sb_conv_state {
     sb_conv conv;
     sb_dnn_conv *dnn;
+    struct sb_winograd *winograd; /* instead of dnn, if not NULL */
     sb_posts posts;
     bool by_plain;           /* only plain order works: reorder around it */
     bool late;               /* oneDNN writes to scratch, `posts` follow */

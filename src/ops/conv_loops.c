@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "ops/winograd.h"
 
 typedef struct loops_job {
     const sb_conv *conv;
@@ -238,6 +239,15 @@ sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
                  conv->w.in_count == 0;
     if (empty || conv->w.n > SB_DNN_MAX_SPATIAL)
         return conv_around(k, s, NULL);
+    if (sb_winograd_suits(k, conv)) {
+        sb_status made = sb_winograd_create(k, conv, &s->posts, &s->winograd);
+        if (made == SB_OK) {
+            k->scratch_size = sb_winograd_scratch(s->winograd);
+            k->packed |= 1u << 1;
+        }
+        if (made != SB_UNSUPPORTED)
+            return made;
+    }
     sb_dnn_conv_desc desc = conv_desc(k, conv);
     desc.src_layout = dnn_layout(k->in[0]);
     desc.dst_layout = dnn_layout(k->out[0]);
@@ -265,6 +275,8 @@ static sb_status conv_run(sb_kernel *k, const float *x, const float *z,
     const float *b = bias ? bias->data : NULL;
     size_t n = (size_t)sb_tensor_count(k->out[0]);
 
+    if (s->winograd)
+        return sb_winograd_run(s->winograd, x, b, z, y, k->scratch);
     if (s->late) {
         float *own = (float *)(void *)((char *)k->scratch + s->at_y);
 
@@ -313,8 +325,10 @@ void sb_conv_release(sb_kernel *k)
 {
     sb_conv_state *s = k->state;
 
-    if (s)
+    if (s) {
         sb_dnn_conv_free(s->dnn);
+        sb_winograd_free(s->winograd);
+    }
     sb_free(k->ctx, s);
 }
 

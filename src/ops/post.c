@@ -4,7 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/simd.h"
 #include "base/threads.h"
+#include "ops/vec_math.h"
 
 /* ONNX name, kind, and the parameters if the node gives none. */
 static const struct {
@@ -65,17 +67,51 @@ typedef struct posts_job {
     const float *z;
 } posts_job;
 
+/* One loop for each function, so that each is vector code. */
+#define POST_LOOP(expr)                  \
+    do {                                 \
+        SB_SIMD                          \
+        for (size_t i = 0; i < n; i++) { \
+            const float x = y[i];        \
+            y[i] = (expr);               \
+        }                                \
+    } while (0)
+
+SB_HOT void sb_post_row(const sb_dnn_post *post, float *y, const float *z,
+                        size_t n)
+{
+    const float a = post->alpha, b = post->beta;
+
+    switch (post->kind) {
+    case SB_DNN_RELU:
+        POST_LOOP(x < 0 ? a * x : x);
+        break;
+    case SB_DNN_CLIP:
+        POST_LOOP(x < a ? a : x > b ? b : x);
+        break;
+    case SB_DNN_SWISH:
+        POST_LOOP(x * sb_vec_sigmoidf(a * x));
+        break;
+    case SB_DNN_SIGMOID:
+        POST_LOOP(sb_vec_sigmoidf(x));
+        break;
+    case SB_DNN_SUM:
+        POST_LOOP(x + z[i]);
+        break;
+    default:
+        for (size_t i = 0; i < n; i++)
+            y[i] = sb_dnn_post_value(post, y[i]);
+        break;
+    }
+}
+
 static void posts_range(void *arg, size_t begin, size_t end)
 {
     const posts_job *job = arg;
 
-    for (size_t p = 0; p < job->posts->n; p++) {
-        const sb_dnn_post *post = &job->posts->post[p];
-        for (size_t i = begin; i < end; i++)
-            job->y[i] = post->kind == SB_DNN_SUM
-                            ? job->y[i] + job->z[i]
-                            : sb_dnn_post_value(post, job->y[i]);
-    }
+    for (size_t p = 0; p < job->posts->n; p++)
+        sb_post_row(&job->posts->post[p], job->y + begin,
+                    job->z ? job->z + begin : NULL, end - begin);
 }
 
 void sb_posts_apply(sb_ctx *ctx, const sb_posts *posts, float *y,

@@ -292,7 +292,7 @@ static void test_dump_sees_every_value_in_order(void **state)
 {
     (void)state;
     char seen[128] = "";
-    sb_exec_options opt = {count_dumped, seen};
+    sb_exec_options opt = {.dump = count_dumped, .dump_user = seen};
     fixture f;
 
     open_graph(&f, test_ctx(),

@@ -1,0 +1,210 @@
+/* A stack of matrix products with constant right sides, one thread each.
+ *
+ *     c[i] = a[i] b[i]      for i in [0, depth), all of one size
+ *
+ * The stack is one oneDNN primitive per number of rows (whole blocks, and the
+ * rest), copied for each thread because a primitive's memory objects can point
+ * at one place only.  Nothing is divided among threads: callers run different
+ * blocks of rows on different threads. */
+#include <string.h>
+
+#include "dnn/dnn_prim.h"
+
+enum { KINDS = 2 }; /* whole blocks of rows, and the last one */
+
+typedef struct stack_lane {
+    sb_dnn_prim block[KINDS];
+} stack_lane;
+
+struct sb_dnn_stack {
+    sb_ctx *ctx;
+    char what[SB_DNN_WHAT_MAX];
+    sb_dnn_stack_desc desc;
+    dnnl_engine_t engine;
+    stack_lane *lanes;
+    size_t n_lanes, lane_bytes;
+    sb_buf *packed;
+};
+
+static dnnl_status_t stack_pd(const sb_dnn_stack *s, int64_t rows,
+                              const dnnl_memory_desc_t *b,
+                              dnnl_primitive_attr_t attr,
+                              dnnl_primitive_desc_t *out)
+{
+    const sb_dnn_stack_desc *d = &s->desc;
+    dnnl_dims_t a_dims = {d->depth, rows, d->k},
+                b_dims = {d->depth, d->k, d->n};
+    dnnl_dims_t c_dims = {d->depth, rows, d->n};
+    /* Blocks lie at the distance of whole ones, also where fewer rows are. */
+    dnnl_dims_t a_steps = {d->rows * d->k, d->k, 1};
+    dnnl_dims_t c_steps = {d->rows * d->n, d->n, 1};
+    dnnl_memory_desc_t a_md, b_md, c_md;
+    dnnl_matmul_desc_t op;
+    dnnl_status_t status =
+        dnnl_memory_desc_init_by_strides(&a_md, 3, a_dims, dnnl_f32, a_steps);
+
+    if (status == dnnl_success)
+        status = dnnl_memory_desc_init_by_strides(&c_md, 3, c_dims, dnnl_f32,
+                                                  c_steps);
+    if (b)
+        b_md = *b;
+    else if (status == dnnl_success)
+        status = dnnl_memory_desc_init_by_tag(&b_md, 3, b_dims, dnnl_f32,
+                                              dnnl_format_tag_any);
+    if (status == dnnl_success)
+        status = dnnl_matmul_desc_init(&op, &a_md, &b_md, NULL, &c_md);
+    if (status == dnnl_success)
+        status = dnnl_primitive_desc_create(out, &op, attr, s->engine, NULL);
+    return status;
+}
+
+static sb_status add_lane(sb_dnn_stack *s, const_dnnl_primitive_desc_t pd,
+                          sb_dnn_prim *prim)
+{
+    size_t pad = 0;
+
+    SB_TRY(sb_dnn_prim_make(s->ctx, s->what, s->engine, pd, prim));
+    SB_TRY(sb_dnn_prim_arg(
+        s->ctx, s->what, s->engine, prim, DNNL_ARG_SRC,
+        dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0)));
+    SB_TRY(sb_dnn_prim_arg(
+        s->ctx, s->what, s->engine, prim, DNNL_ARG_WEIGHTS,
+        dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0)));
+    SB_TRY(sb_dnn_prim_arg(
+        s->ctx, s->what, s->engine, prim, DNNL_ARG_DST,
+        dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0)));
+    SB_TRY(sb_dnn_prim_scratch(s->ctx, s->what, s->engine, prim, pd, &pad));
+    s->lane_bytes = pad > s->lane_bytes ? pad : s->lane_bytes;
+    return SB_OK;
+}
+
+static sb_status pack(sb_dnn_stack *s, const float *b,
+                      const dnnl_memory_desc_t *want)
+{
+    dnnl_dims_t dims = {s->desc.depth, s->desc.k, s->desc.n};
+    dnnl_memory_desc_t plain;
+    sb_dnn_prim reorder = {0};
+    sb_buf *pad = NULL;
+    size_t pad_bytes = 0;
+    sb_status status = sb_dnn_check(
+        s->ctx,
+        dnnl_memory_desc_init_by_tag(&plain, 3, dims, dnnl_f32, dnnl_abc),
+        s->what, "layout");
+
+    if (status == SB_OK)
+        status = sb_buf_create(s->ctx, sb_dnn_md_bytes(want), &s->packed);
+    if (status == SB_OK)
+        status = sb_dnn_prim_reorder(s->ctx, s->what, s->engine, &plain, want,
+                                     &reorder, &pad_bytes);
+    if (status == SB_OK && pad_bytes)
+        status = sb_buf_create(s->ctx, pad_bytes, &pad);
+    if (status == SB_OK) {
+        void *args[] = {sb_dnn_mutable(b), sb_buf_data(s->packed),
+                        pad ? sb_buf_data(pad) : NULL};
+        status = sb_dnn_check(s->ctx, sb_dnn_prim_run(&reorder, args), s->what,
+                              "weight reorder");
+    }
+    sb_dnn_prim_free(&reorder);
+    sb_buf_unref(pad);
+    return status;
+}
+
+static sb_status make(sb_dnn_stack *s, const float *b)
+{
+    const sb_dnn_stack_desc *d = &s->desc;
+    int64_t rows[KINDS] = {d->rows, d->last_rows};
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_memory_desc_t packed;
+    bool known = false;
+    sb_status status = sb_dnn_attr(s->ctx, s->what, NULL, 0, &attr);
+
+    for (int kind = 0; kind < KINDS && status == SB_OK; kind++) {
+        dnnl_primitive_desc_t pd = NULL;
+        if (rows[kind] == 0)
+            continue;
+        status = sb_dnn_check(
+            s->ctx, stack_pd(s, rows[kind], known ? &packed : NULL, attr, &pd),
+            s->what, "matrix product");
+        for (size_t i = 0; i < s->n_lanes && status == SB_OK; i++)
+            status = add_lane(s, pd, &s->lanes[i].block[kind]);
+        if (status == SB_OK && !known)
+            packed =
+                *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+        known = true;
+        if (pd)
+            (void)dnnl_primitive_desc_destroy(pd);
+    }
+    if (status == SB_OK)
+        status = pack(s, b, &packed);
+    if (attr)
+        (void)dnnl_primitive_attr_destroy(attr);
+    return status;
+}
+
+sb_status sb_dnn_stack_create(sb_ctx *ctx, const sb_dnn_stack_desc *desc,
+                              const float *b, sb_dnn_stack **out)
+{
+    sb_dnn_stack *s = sb_alloc(ctx, 1, sizeof *s);
+
+    if (!s)
+        return SB_NO_MEMORY;
+    s->ctx = ctx;
+    s->desc = *desc;
+    strncpy(s->what, desc->what, sizeof s->what - 1);
+    s->desc.what = s->what;
+    s->n_lanes = (size_t)ctx->n_threads;
+    s->lanes = sb_alloc(ctx, s->n_lanes, sizeof *s->lanes);
+    sb_status status = s->lanes ? SB_OK : SB_NO_MEMORY;
+    if (status == SB_OK)
+        status = sb_dnn_check(ctx, dnnl_engine_create(&s->engine, dnnl_cpu, 0),
+                              s->what, "engine");
+    int width = sb_dnn_set_width(1);
+    if (status == SB_OK)
+        status = make(s, b);
+    (void)sb_dnn_set_width(width);
+    if (status != SB_OK) {
+        sb_dnn_stack_free(s);
+        return status;
+    }
+    *out = s;
+    return SB_OK;
+}
+
+size_t sb_dnn_stack_lanes(const sb_dnn_stack *stack)
+{
+    return stack->n_lanes;
+}
+
+size_t sb_dnn_stack_scratch(const sb_dnn_stack *stack)
+{
+    size_t total = 0;
+
+    (void)sb_dnn_reserve(&total, stack->lane_bytes);
+    return total;
+}
+
+bool sb_dnn_stack_run(sb_dnn_stack *stack, size_t lane, bool last,
+                      const float *a, float *c, void *scratch)
+{
+    int width = sb_dnn_set_width(1);
+    void *args[] = {sb_dnn_mutable(a), sb_buf_data(stack->packed), c, scratch};
+    dnnl_status_t status =
+        sb_dnn_prim_run(&stack->lanes[lane].block[last ? 1 : 0], args);
+
+    (void)sb_dnn_set_width(width);
+    return status == dnnl_success;
+}
+
+void sb_dnn_stack_free(sb_dnn_stack *stack)
+{
+    if (!stack)
+        return;
+    for (size_t i = 0; stack->lanes && i < stack->n_lanes; i++)
+        for (int kind = 0; kind < KINDS; kind++)
+            sb_dnn_prim_free(&stack->lanes[i].block[kind]);
+    sb_free(stack->ctx, stack->lanes);
+    sb_buf_unref(stack->packed);
+    if (stack->engine)
+        (void)dnnl_engine_destroy(stack->engine);
+    sb_free(stack->ctx, stack);
+}
