@@ -13,7 +13,7 @@ static double add_parts(const double *p)
     return ((p[0] + p[4]) + (p[1] + p[5])) + ((p[2] + p[6]) + (p[3] + p[7]));
 }
 
-SB_HOT sb_moments sb_moments_of(const float *x, int64_t n)
+SB_HOT static sb_moments moments(const float *x, int64_t n)
 {
     double part[PARTS] = {0}, square[PARTS] = {0};
     int64_t i = 0;
@@ -37,7 +37,7 @@ SB_HOT sb_moments sb_moments_of(const float *x, int64_t n)
     return (sb_moments){mean, add_parts(square) / (double)n};
 }
 
-SB_HOT double sb_mean_square(const float *x, int64_t n)
+SB_HOT static double mean_square(const float *x, int64_t n)
 {
     double part[PARTS] = {0};
     int64_t i = 0;
@@ -51,12 +51,29 @@ SB_HOT double sb_mean_square(const float *x, int64_t n)
     return n ? add_parts(part) / (double)n : 0;
 }
 
-SB_HOT void sb_scale_shift(const float *x, float *y, int64_t n, float factor,
-                           float shift)
+SB_HOT static void scale_shift(const float *x, float *y, int64_t n,
+                               float factor, float shift)
 {
     SB_SIMD
     for (int64_t i = 0; i < n; i++)
         y[i] = x[i] * factor + shift;
+}
+
+/* Only static functions may be hot: callers elsewhere cannot see the choice. */
+sb_moments sb_moments_of(const float *x, int64_t n)
+{
+    return moments(x, n);
+}
+
+double sb_mean_square(const float *x, int64_t n)
+{
+    return mean_square(x, n);
+}
+
+void sb_scale_shift(const float *x, float *y, int64_t n, float factor,
+                    float shift)
+{
+    scale_shift(x, y, n, factor, shift);
 }
 
 /* x + skip + skip_bias of one row into `to`. */
