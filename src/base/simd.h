@@ -8,8 +8,9 @@
 #ifndef SB_BASE_SIMD_H
 #define SB_BASE_SIMD_H
 
-/* The resolvers run before ThreadSanitizer is ready. */
-#if defined(__SANITIZE_THREAD__)
+/* The resolvers run before ThreadSanitizer is ready; and clang 14 names them so
+ * that other files do not find the function. */
+#if defined(__SANITIZE_THREAD__) || defined(__clang__)
 #define SB_NO_CLONES 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
