@@ -56,7 +56,9 @@ static void follow_inputs(const sb_kernel *k, sb_layout *in, sb_layout *out)
             plain++;
         }
     }
-    if (last == 0 || last < plain)
+    /* No convolution of one dimension works so, and what is transposed there
+     * belongs to products of matrices, which are plain. */
+    if (last == 0 || last < plain || (last == plain && y->rank == 3))
         return;
     for (uint32_t i = 0; i < k->n_in; i++)
         if (k->in[i] && same_dims(k->in[i], y))

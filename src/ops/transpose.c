@@ -70,13 +70,29 @@ static bool transpose_is_view(const sb_kernel *k)
     return lies_alike(k, k->in[0]->layout, k->out[0]->layout);
 }
 
+/* Does dimension `dim` of the output run along the input's memory? */
+static bool runs_along(const sb_kernel *k, int dim)
+{
+    int64_t from[SB_MAX_RANK];
+
+    sb_tensor_strides(k->in[0], from);
+    return k->out[0]->dims[dim] > 1 &&
+           from[perm_of(k->attrs, k->out[0]->rank, dim)] == 1;
+}
+
 /* Takes the input as it lies.  From [N, H, W, C] to [N, C, H, W] in channels
- * last, and from there back, nothing moves at all. */
+ * last, and from there back, nothing moves at all; where something does, the
+ * output lies so that runs are copied if it can. */
 static void transpose_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
 {
+    int rank = k->out[0]->rank;
+
     in[0] = k->in[0]->layout;
-    if (k->out[0]->rank >= 3 && !lies_alike(k, in[0], SB_LAYOUT_PLAIN) &&
-        lies_alike(k, in[0], SB_LAYOUT_CHANNELS_LAST))
+    if (rank < 3 || lies_alike(k, in[0], SB_LAYOUT_PLAIN))
+        return;
+    if (lies_alike(k, in[0], SB_LAYOUT_CHANNELS_LAST) ||
+        (in[0] == SB_LAYOUT_PLAIN && rank > 3 && runs_along(k, 1) &&
+         !runs_along(k, rank - 1)))
         out[0] = SB_LAYOUT_CHANNELS_LAST;
 }
 

@@ -31,24 +31,34 @@ typedef struct parts {
     int images, channels, rank;
 } parts;
 
-/* Is this made by a convolution, perhaps with steps in between that keep the
- * order in memory? */
+/* Does the node leave channels-last order as it is? */
+static bool keeps_order(const sb_graph *g, const sb_node *node)
+{
+    static const char *const ops[] = {"Sigmoid", "Mul",  "Add",   "Sub",
+                                      "Concat",  "Exp",  "Split", "Slice",
+                                      "Softmax", "Clip", "Relu"};
+
+    for (size_t i = 0; i < SB_COUNT(ops); i++)
+        if (sb_node_is(node, ops[i]))
+            return true;
+    if (!sb_node_is(node, "Reshape"))
+        return false;
+    const sb_shape *x = &sb_graph_value(g, node->inputs[0])->type.shape;
+    const sb_shape *y = &sb_graph_value(g, node->outputs[0])->type.shape;
+    return x->rank > 2 && y->rank > 2 && sb_dim_same(x->dim[0], y->dim[0]) &&
+           sb_dim_same(x->dim[1], y->dim[1]);
+}
+
+/* Is this made by a convolution, perhaps with such nodes in between? */
 static bool behind_conv(const sb_graph *g, sb_value_id v)
 {
-    static const char *const through[] = {
-        "Sigmoid", "Mul",  "Add", "Concat",  "Split", "Slice",
-        "Clip",    "Relu", "Sub", "Softmax", "Exp"};
-
-    for (int steps = 0; steps < 8; steps++) {
+    for (int steps = 0; steps < 8 && v != SB_NONE; steps++) {
         const sb_node *node = sb_graph_producer(g, v);
-        bool go_on = false;
         if (!node)
             return false;
         if (strcmp(node->op, "Conv") == 0 || strcmp(node->op, "FusedConv") == 0)
             return true;
-        for (size_t i = 0; i < SB_COUNT(through); i++)
-            go_on = go_on || sb_node_is(node, through[i]);
-        if (!go_on)
+        if (!keeps_order(g, node))
             return false;
         v = sb_node_in(node, 0);
     }
@@ -70,15 +80,17 @@ static int run_of(const sb_shape *s, int begin, int64_t want)
 
 static bool find_parts(const sb_shape *x, const sb_shape *r, parts *p)
 {
-    if (x->rank < 4 || r->rank < 2 || !sb_dim_known(x->dim[1]))
+    p->rank = r->rank;
+    if (x->rank < 3 || r->rank < 2 || !sb_dim_known(x->dim[1]))
         return false;
     /* One image may have no dimension of its own. */
-    p->images = sb_dim_same(x->dim[0], r->dim[0]) ? 1 : x->dim[0] == 1 ? 0 : -1;
-    p->rank = r->rank;
+    p->images = sb_dim_same(x->dim[0], r->dim[0]) ? 1
+                : sb_dim_known(x->dim[0])         ? run_of(r, 0, x->dim[0])
+                                                  : -1;
     if (p->images < 0)
         return false;
     p->channels = run_of(r, p->images, x->dim[1]);
-    if (p->channels < 0 && p->images == 1 && x->dim[0] == 1) {
+    if (p->channels < 0 && x->dim[0] == 1) {
         p->images = 0;
         p->channels = run_of(r, 0, x->dim[1]);
     }

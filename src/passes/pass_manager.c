@@ -32,22 +32,33 @@ static const sb_pass_def *const table[] = {
 /* Cheap and enabling passes first; what is collapsed has by then lost its
  * casts and identities, and equal parts are one. */
 static const char *const simplify_passes[] = {
-    "remove_identity",    "fold_if",
-    "fold_shapes",        "fold_constants",
-    "split_to_slice",     "merge_reshape",
-    "merge_transpose",    "cse",
-    "collapse_layernorm", "collapse_rmsnorm",
-    "collapse_gelu",      "collapse_silu",
-    "collapse_mish",      "collapse_hardsigmoid",
-    "collapse_hardswish", "collapse_softmax",
-    "remove_dead",        NULL,
+    "remove_identity",
+    "fold_if",
+    "fold_shapes",
+    "fold_constants",
+    "remove_expand",
+    "split_to_slice",
+    "merge_reshape",
+    "merge_transpose",
+    "cse",
+    "collapse_layernorm",
+    "collapse_rmsnorm",
+    "collapse_gelu",
+    "collapse_silu",
+    "collapse_mish",
+    "collapse_hardsigmoid",
+    "collapse_hardswish",
+    "collapse_softmax",
+    "remove_dead",
+    NULL,
 };
 
 /* What makes a graph faster to run but unreadable for other programs. */
 static const char *const lower_passes[] = {
-    "simplify",      "fuse_bn",     "fuse_attention",
-    "fuse_conv",     "fuse_linear", "fuse_shuffle",
-    "channels_last", "remove_dead", NULL,
+    "simplify",     "fuse_bn",       "fuse_attention",
+    "fuse_conv",    "fuse_linear",   "fuse_groupnorm",
+    "fuse_shuffle", "channels_last", "remove_dead",
+    NULL,
 };
 
 static const char *const no_passes[] = {NULL};

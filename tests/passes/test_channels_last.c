@@ -42,6 +42,23 @@ static const pass_case cases[] = {
      W "shape_1: i64[5] = [0, 4, 5, 2, 3]\nc = Conv(x, w)\n"
        "y_0 = Transpose(c) {perm=[0,2,3,1]}\ny = Reshape(y_0, shape_1)\n",
      false},
+    {"images cut, too",
+     TEST_GRAPH("x: f32[4,3,4,5]", "y: f32[2,2,20,6]",
+                C "s: i64[4] = [2,2,6,20]\nr = Reshape(c, s)\n"
+                  "y = Transpose(r) {perm=[0,1,3,2]}\n"),
+     W "shape_1: i64[4] = [2, 2, 20, 6]\nc = Conv(x, w)\n"
+       "y_0 = Transpose(c) {perm=[0,2,3,1]}\ny = Reshape(y_0, shape_1)\n",
+     false},
+    {"rows of places: softmax over a part of the channels",
+     TEST_GRAPH(X, "y: f32[2,3,2,20]",
+                C "t: i64[3] = [2,6,20]\ns: i64[4] = [2,2,3,20]\n"
+                  "q = Reshape(c, t)\nd = Concat(q) {axis=2}\n"
+                  "r = Reshape(d, s)\ny = Transpose(r) {perm=[0,2,1,3]}\n"),
+     W "t: i64[3] = [2, 6, 20]\nshape_1: i64[4] = [2, 20, 2, 3]\n"
+       "c = Conv(x, w)\nq = Reshape(c, t)\nd = Concat(q) {axis=2}\n"
+       "y_0 = Transpose(d) {perm=[0,2,1]}\ny_2 = Reshape(y_0, shape_1)\n"
+       "y = Transpose(y_2) {perm=[0,3,2,1]}\n",
+     false},
     {"not behind a convolution",
      TEST_GRAPH("c: f32[2,6,4,5]", "y: f32[2,20,6]",
                 "s: i64[3] = [2,6,20]\nr = Reshape(c, s)\n"

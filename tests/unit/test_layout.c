@@ -115,6 +115,12 @@ static const test_case cases[] = {
     {"transpose of a pixel and back",
      "t = Transpose(c) {perm=[0,3,2,1]}\n n = Neg(t)\n"
      "m = Transpose(n) {perm=[0,3,2,1]}"},
+    {"rows of places, channels cut",
+     "s: i64[3] = [0,0,-1]\n r = Reshape(c, s)\n"
+     "t = Transpose(r) {perm=[0,2,1]}\n u: i64[4] = [2,35,2,3]\n"
+     "v = Reshape(t, u)\n p = Transpose(v) {perm=[0,3,2,1]}\n"
+     "q = Softmax(p) {axis=1}\n w2: f32[1,3,1,1] = random(7)\n"
+     "m = Conv(q, w2)"},
     {"transpose of images", "m = Transpose(c) {perm=[1,0,2,3]}"},
     {"rows of pixels",
      "s: i64[3] = [0,0,-1]\n r = Reshape(c, s)\n n = Neg(r)\n"

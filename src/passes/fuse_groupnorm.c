@@ -1,0 +1,106 @@
+/* Pass "fuse_groupnorm": GroupNormalization as PyTorch writes it for older
+ * opsets becomes one node.
+ *
+ *     r = Reshape(x)                               [N, groups, ...]
+ *     n = InstanceNormalization(r, 1, 0)
+ *     b = Reshape(n)                               as x
+ *     y = Add(Mul(b, scale), bias)                 one number a channel
+ *
+ * For running: the Reshape of channels would force a reorder on both sides,
+ * and older opsets do not know the operator. */
+#include <string.h>
+
+#include "passes/matcher.h"
+#include "passes/pass.h"
+#include "passes/rewrite.h"
+
+static const sb_pat pattern[] = {
+    {"y", "Add", .in = {"m", "$bias"}, .order = SB_PAT_ANY},
+    {"m", "Mul", .in = {"b", "$scale"}, .order = SB_PAT_ANY},
+    {"b", "Reshape", .in = {"n", "*"}},
+    {"n", "InstanceNormalization", .in = {"r", "$one", "$zero"}},
+    {"r", "Reshape", .in = {"x", "*"}},
+    {0},
+};
+
+/* Is it a float constant with one element for each channel of x, the second
+ * of its dimensions? */
+static bool per_channel(const sb_graph *g, sb_value_id v, const sb_shape *x)
+{
+    const sb_tensor *t = &sb_graph_value(g, v)->constant;
+    int at = 1 - (x->rank - t->rank); /* where it has its channels */
+
+    if (t->dtype != SB_DTYPE_F32 || t->rank > x->rank || at < 0)
+        return false;
+    for (int i = 0; i < t->rank; i++)
+        if (t->dims[i] != (i == at ? x->dim[1] : 1))
+            return false;
+    return true;
+}
+
+static bool groupnorm_check(const sb_match *m)
+{
+    const sb_graph *g = m->graph;
+    sb_value_id in = sb_match_value(m, "x");
+    const sb_shape *x = &sb_graph_value(g, in)->type.shape;
+    const sb_shape *r = &sb_graph_value(g, sb_match_value(m, "r"))->type.shape;
+
+    return x->rank >= 3 && r->rank >= 3 && sb_dim_known(x->dim[1]) &&
+           sb_dim_known(r->dim[1]) && r->dim[1] > 0 &&
+           x->dim[1] % r->dim[1] == 0 && sb_dim_same(x->dim[0], r->dim[0]) &&
+           sb_value_same_shape(g, in, sb_match_value(m, "b")) &&
+           sb_const_all(g, sb_match_value(m, "one"), 1) &&
+           sb_const_all(g, sb_match_value(m, "zero"), 0) &&
+           per_channel(g, sb_match_value(m, "scale"), x) &&
+           per_channel(g, sb_match_value(m, "bias"), x);
+}
+
+/* The same elements with one dimension. */
+static sb_status flat(sb_graph *g, sb_value_id v, sb_value_id *out)
+{
+    const sb_tensor *old = &sb_graph_value(g, v)->constant;
+    const char *stem = sb_graph_value(g, v)->name;
+    int64_t n = sb_tensor_count(old);
+    sb_tensor t = sb_tensor_make(SB_DTYPE_F32, 1, &n);
+
+    SB_TRY(sb_tensor_alloc(g->ctx, &t));
+    memcpy(t.data, old->data, sb_tensor_bytes(&t));
+    sb_status status = sb_graph_add_value_like(g, stem, out);
+    if (status == SB_OK)
+        status = sb_graph_set_constant(g, *out, &t);
+    sb_tensor_drop(&t);
+    return status;
+}
+
+static sb_status groupnorm_rewrite(sb_match *m, bool *done)
+{
+    sb_graph *g = m->graph;
+    const sb_node *norm = sb_graph_node(g, sb_match_node(m, "n"));
+    float epsilon = sb_node_float(norm, "epsilon", 1e-5f);
+    int64_t groups =
+        sb_graph_value(g, sb_match_value(m, "r"))->type.shape.dim[1];
+    sb_value_id in[3] = {sb_match_value(m, "x"), SB_NONE, SB_NONE};
+    sb_node_id node = SB_NONE;
+
+    *done = true;
+    SB_TRY(flat(g, sb_match_value(m, "scale"), &in[1]));
+    SB_TRY(flat(g, sb_match_value(m, "bias"), &in[2]));
+    SB_TRY(sb_rewrite_node(g, m->root, "GroupNormalization", in, 3, &node));
+    SB_TRY(sb_graph_set_attr_int(g, node, "num_groups", groups));
+    return sb_rewrite_set_float(g, node, "epsilon", epsilon);
+}
+
+static const sb_rule rules[] = {
+    {.rows = pattern, .check = groupnorm_check, .rewrite = groupnorm_rewrite},
+};
+
+static sb_status fuse_groupnorm_run(sb_graph *graph, size_t *changes)
+{
+    return sb_rules_run(graph, rules, SB_COUNT(rules), changes);
+}
+
+const sb_pass_def sb_pass_fuse_groupnorm = {
+    .name = "fuse_groupnorm",
+    .summary = "GroupNormalization from InstanceNormalization (for running)",
+    .run = fuse_groupnorm_run,
+};
