@@ -301,8 +301,8 @@ typedef struct sb_session_options {
     int exact; /**< no faster algorithms that round differently (Winograd) */
 } sb_session_options;
 
-#define SB_SESSION_OPTIONS_INIT                \
-    {                                          \
+#define SB_SESSION_OPTIONS_INIT                   \
+    {                                             \
         sizeof(sb_session_options), NULL, NULL, 0 \
     }
 
