@@ -127,12 +127,13 @@ static sb_status make_job(const sb_kernel *k, col2im_job *job)
     return SB_OK;
 }
 
-/* Where element b of the block lies in the image at place p; -1: outside. */
-static int64_t image_at(const col2im_job *job, int64_t b, int64_t p)
+/* Where element b of the block at place p of the outer axes lies: the start of
+ * a row of the image, or -1 if that row is outside. */
+static int64_t image_row(const col2im_job *job, int64_t b, int64_t p)
 {
-    int64_t at = 0, step = 1;
+    int64_t at = 0, step = job->image[job->n - 1];
 
-    for (int i = job->n - 1; i >= 0; i--) {
+    for (int i = job->n - 2; i >= 0; i--) {
         int64_t x = p % job->places[i] * job->stride[i] - job->pad[i] +
                     b % job->block[i] * job->dilation[i];
         if (x < 0 || x >= job->image[i])
@@ -145,21 +146,40 @@ static int64_t image_at(const col2im_job *job, int64_t b, int64_t p)
     return at;
 }
 
+/* Adds one row of places. */
+static void add_row(const col2im_job *job, int64_t first, const float *x,
+                    float *y)
+{
+    int last = job->n - 1;
+    int64_t stride = job->stride[last], n = job->image[last];
+
+    for (int64_t p = 0; p < job->places[last]; p++) {
+        int64_t at = first + p * stride;
+        if (at >= 0 && at < n)
+            y[at] += x[p];
+    }
+}
+
 /* An item is one channel of one image. */
 static void col2im_range(void *arg, size_t begin, size_t end)
 {
     const col2im_job *job = arg;
+    int last = job->n - 1;
+    int64_t n_row = job->n_place / job->places[last];
 
     for (size_t item = begin; item < end; item++) {
         float *y = job->y + (int64_t)item * job->n_image;
         const float *x = job->x + (int64_t)item * job->n_block * job->n_place;
         memset(y, 0, (size_t)job->n_image * sizeof *y);
-        for (int64_t b = 0; b < job->n_block; b++)
-            for (int64_t p = 0; p < job->n_place; p++) {
-                int64_t at = image_at(job, b, p);
+        for (int64_t b = 0; b < job->n_block; b++) {
+            int64_t first =
+                b % job->block[last] * job->dilation[last] - job->pad[last];
+            for (int64_t r = 0; r < n_row; r++, x += job->places[last]) {
+                int64_t at = image_row(job, b / job->block[last], r);
                 if (at >= 0)
-                    y[at] += x[b * job->n_place + p];
+                    add_row(job, first, x, y + at);
             }
+        }
     }
 }
 
@@ -168,7 +188,9 @@ static sb_status col2im_forward(sb_kernel *k)
     col2im_job job;
 
     SB_TRY(make_job(k, &job));
-    if (sb_tensor_count(k->out[0]))
+    if (job.n_place == 0 && sb_tensor_count(k->out[0]))
+        memset(k->out[0]->data, 0, sb_tensor_bytes(k->out[0]));
+    else if (sb_tensor_count(k->out[0]))
         sb_parallel_for(k->ctx,
                         (size_t)(k->out[0]->dims[0] * k->out[0]->dims[1]), 1,
                         col2im_range, &job);

@@ -99,7 +99,6 @@ static sb_status gather_forward(sb_kernel *k)
     int axis = sb_tensor_place(k->in[0], sb_axis_norm(a->axis, x->rank));
     int64_t outer = sb_dims_product(x->dims, 0, axis);
     int64_t inner = sb_dims_product(x->dims, axis + 1, x->rank);
-    int64_t ignore = 0;
     gather_job job = {.indices = idx,
                       .src = x->data,
                       .dst = k->out[0]->data,
@@ -107,8 +106,7 @@ static sb_status gather_forward(sb_kernel *k)
                       .n_axis = x->dims[axis],
                       .run = (size_t)inner * sb_dtype_size(x->dtype)};
 
-    for (int64_t i = 0; i < job.n_index; i++)
-        SB_TRY(sb_index_check(k, sb_index_at(idx, i), job.n_axis, &ignore));
+    SB_TRY(sb_index_check_all(k, idx, job.n_axis));
     if (sb_tensor_count(k->out[0]))
         sb_parallel_for(k->ctx, (size_t)(outer * job.n_index),
                         (1u << 16) / job.run + 1, gather_range, &job);

@@ -38,20 +38,38 @@ typedef struct {
     size_t elem;
 } gather_job;
 
+/* One row; a memcpy of constant size is one move. */
+#define DEFINE_ROW(size)                                                       \
+    static void row_##size(const gather_job *job, int64_t first, int64_t base) \
+    {                                                                          \
+        const sb_index_walk *w = &job->w;                                      \
+        char *dst = job->dst + first * size;                                   \
+                                                                               \
+        for (int64_t j = 0; j < w->n_last; j++) {                              \
+            int64_t at = base + j * w->step + sb_index_walk_add(w, first + j); \
+            memcpy(dst + j * size, job->src + at * size, size);                \
+        }                                                                      \
+    }
+DEFINE_ROW(1)
+DEFINE_ROW(2)
+DEFINE_ROW(4)
+DEFINE_ROW(8)
+DEFINE_ROW(16)
+#undef DEFINE_ROW
+
 static void gather_rows(void *arg, size_t begin, size_t end)
 {
     const gather_job *job = arg;
-    const sb_index_walk *w = &job->w;
+    size_t e = job->elem;
+    void (*row)(const gather_job *, int64_t, int64_t) = e == 1   ? row_1
+                                                        : e == 2 ? row_2
+                                                        : e == 4 ? row_4
+                                                        : e == 8 ? row_8
+                                                                 : row_16;
 
-    for (size_t row = begin; row < end; row++) {
-        int64_t base = sb_index_walk_row(w, (int64_t)row);
-        int64_t first = (int64_t)row * w->n_last;
-        for (int64_t j = 0; j < w->n_last; j++) {
-            int64_t at = base + j * w->step + sb_index_walk_add(w, first + j);
-            memcpy(job->dst + (size_t)(first + j) * job->elem,
-                   job->src + (size_t)at * job->elem, job->elem);
-        }
-    }
+    for (size_t i = begin; i < end; i++)
+        row(job, (int64_t)i * job->w.n_last,
+            sb_index_walk_row(&job->w, (int64_t)i));
 }
 
 static sb_status gather_elements_forward(sb_kernel *k)

@@ -3,7 +3,7 @@
  * Each axis turns its coordinate into 1, 2 or 4 taps (nearest, linear, cubic):
  * an index and a weight.  What lies outside is 0, the border, or the mirror
  * image; an index of -1 reads as 0.  The value is the sum over all
- * combinations of taps. */
+ * combinations of taps, which are tabulated once and serve every channel. */
 #include <math.h>
 #include <string.h>
 
@@ -92,7 +92,7 @@ static sb_status grid_infer(sb_infer *in)
 
 /* ---- one axis ----------------------------------------------------------- */
 
-enum { MOST_TAPS = 4, MOST_AXES = SB_MAX_RANK - 2 };
+enum { MOST_TAPS = 4, MOST_AXES = 3 };
 
 typedef struct {
     int64_t index[MOST_TAPS]; /* -1: outside, reads as 0 */
@@ -162,65 +162,98 @@ static void axis_taps(const grid_config *c, float g, int64_t n, grid_axis *out)
     }
 }
 
-/* ---- running ------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------- */
 
 typedef struct {
     const sb_kernel *k;
     grid_config c;
     int n_axis;
+    int n_mix;        /* combinations of taps: taps ^ n_axis */
     int64_t n_points; /* of one batch item */
     int64_t plane;    /* elements of one input channel */
+    int64_t *offset;  /* [N, points, n_mix] in a channel */
+    float *weight;    /* the same; 0 where the tap is outside */
 } grid_job;
 
-/* Sum over the taps of axes [axis, n_axis). */
-static float sample(const grid_job *job, const grid_axis *axes, int axis,
-                    const float *x, int64_t offset)
-{
-    float sum = 0;
-
-    offset *= job->k->in[0]->dims[axis + 2];
-    for (int t = 0; t < job->c.taps; t++) {
-        int64_t at = axes[axis].index[t];
-        if (at < 0)
-            continue;
-        float v = axis + 1 == job->n_axis
-                      ? x[offset + at]
-                      : sample(job, axes, axis + 1, x, offset + at);
-        sum += axes[axis].weight[t] * v;
-    }
-    return sum;
-}
-
-static void grid_range(void *arg, size_t begin, size_t end)
+/* Multiplies the taps of all axes out for each point. */
+static void grid_table(void *arg, size_t begin, size_t end)
 {
     const grid_job *job = arg;
     const sb_tensor *x = job->k->in[0];
     const float *grid = job->k->in[1]->data;
-    int64_t n_channel = x->dims[1];
 
-    for (size_t item = begin; item < end; item++) {
-        int64_t batch = (int64_t)item / job->n_points;
-        int64_t point = (int64_t)item % job->n_points;
-        const float *g = grid + (int64_t)item * job->n_axis;
+    for (size_t point = begin; point < end; point++) {
+        const float *g = grid + point * (size_t)job->n_axis;
         grid_axis axes[MOST_AXES];
         for (int i = 0; i < job->n_axis; i++) /* x first in the grid */
             axis_taps(&job->c, g[job->n_axis - 1 - i], x->dims[i + 2],
                       &axes[i]);
-        const float *src =
-            (const float *)x->data + batch * n_channel * job->plane;
-        float *dst = (float *)job->k->out[0]->data +
-                     batch * n_channel * job->n_points + point;
-        for (int64_t c = 0; c < n_channel; c++)
-            dst[c * job->n_points] =
-                sample(job, axes, 0, src + c * job->plane, 0);
+        for (int m = 0; m < job->n_mix; m++) {
+            int64_t offset = 0, stride = 1;
+            float weight = 1;
+            int rest = m;
+            for (int i = job->n_axis - 1; i >= 0; i--) {
+                int64_t at = axes[i].index[rest % job->c.taps];
+                weight =
+                    at < 0 ? 0 : weight * axes[i].weight[rest % job->c.taps];
+                offset += (at < 0 ? 0 : at) * stride;
+                stride *= x->dims[i + 2];
+                rest /= job->c.taps;
+            }
+            job->offset[point * (size_t)job->n_mix + (size_t)m] = offset;
+            job->weight[point * (size_t)job->n_mix + (size_t)m] = weight;
+        }
+    }
+}
+
+/* An item is one channel of one image. */
+static void grid_channels(void *arg, size_t begin, size_t end)
+{
+    const grid_job *job = arg;
+    int64_t n_channel = job->k->in[0]->dims[1], n = job->n_points;
+    int mix = job->n_mix;
+
+    for (size_t item = begin; item < end; item++) {
+        int64_t first = (int64_t)item / n_channel * n * mix;
+        const float *x =
+            (const float *)job->k->in[0]->data + (int64_t)item * job->plane;
+        float *y = (float *)job->k->out[0]->data + (int64_t)item * n;
+        const int64_t *o = job->offset + first;
+        const float *w = job->weight + first;
+        if (mix == 4) {
+            for (int64_t p = 0; p < n; p++, o += 4, w += 4)
+                y[p] = w[0] * x[o[0]] + w[1] * x[o[1]] + w[2] * x[o[2]] +
+                       w[3] * x[o[3]];
+            continue;
+        }
+        for (int64_t p = 0; p < n; p++, o += mix, w += mix) {
+            float sum = 0;
+            for (int m = 0; m < mix; m++)
+                sum += w[m] * x[o[m]];
+            y[p] = sum;
+        }
     }
 }
 
 static sb_status grid_prepare(sb_kernel *k)
 {
-    if (k->in[0]->dtype != SB_DTYPE_F32 || k->in[1]->dtype != SB_DTYPE_F32)
+    const sb_tensor *x = k->in[0], *y = k->out[0];
+    size_t n = 1;
+    grid_config c;
+
+    if (x->dtype != SB_DTYPE_F32 || k->in[1]->dtype != SB_DTYPE_F32)
         return sb_kernel_fail(k, SB_UNSUPPORTED, "elements of type %s",
-                              sb_dtype_name(k->in[0]->dtype));
+                              sb_dtype_name(x->dtype));
+    if (x->rank - 2 > MOST_AXES)
+        return sb_kernel_fail(k, SB_UNSUPPORTED, "%d axes, at most %d",
+                              x->rank - 2, MOST_AXES);
+    (void)config_of(k->attrs, &c);
+    for (int i = 2; i < x->rank; i++)
+        n *= (size_t)c.taps;
+    if (!sb_mul_size(n, (size_t)y->dims[0], &n) ||
+        !sb_mul_size(n, (size_t)sb_dims_product(y->dims, 2, y->rank), &n) ||
+        !sb_mul_size(n, sizeof(int64_t) + sizeof(float), &k->scratch_size))
+        return sb_kernel_fail(k, SB_NO_MEMORY, "too many points");
     return SB_OK;
 }
 
@@ -229,6 +262,7 @@ static sb_status grid_forward(sb_kernel *k)
     const sb_tensor *x = k->in[0], *y = k->out[0];
     grid_job job = {.k = k,
                     .n_axis = x->rank - 2,
+                    .n_mix = 1,
                     .n_points = sb_dims_product(y->dims, 2, y->rank),
                     .plane = sb_dims_product(x->dims, 2, x->rank)};
 
@@ -237,8 +271,15 @@ static sb_status grid_forward(sb_kernel *k)
         return SB_OK;
     if (job.plane == 0)
         return sb_kernel_fail(k, SB_BAD_DATA, "the image is empty");
-    sb_parallel_for(k->ctx, (size_t)(x->dims[0] * job.n_points), 256,
-                    grid_range, &job);
+    for (int i = 0; i < job.n_axis; i++)
+        job.n_mix *= job.c.taps;
+    size_t n = (size_t)(y->dims[0] * job.n_points);
+    job.offset = k->scratch;
+    job.weight = (float *)(void *)(job.offset + n * (size_t)job.n_mix);
+    sb_parallel_for(k->ctx, n, 256, grid_table, &job);
+    sb_parallel_for(k->ctx, (size_t)(y->dims[0] * y->dims[1]),
+                    (size_t)(16384 / (job.n_points * job.n_mix) + 1),
+                    grid_channels, &job);
     return SB_OK;
 }
 

@@ -8,7 +8,7 @@ sb_status sb_index_walk_init(const sb_kernel *k, const sb_tensor *data,
                              sb_index_walk *out)
 {
     sb_index_walk w = {.indices = indices, .axis = axis, .rank = data->rank};
-    int64_t n = sb_tensor_count(indices), ignore = 0;
+    int64_t n = sb_tensor_count(indices);
 
     for (int i = 0; i < data->rank; i++)
         if (i != axis && indices->dims[i] > data->dims[i])
@@ -17,8 +17,7 @@ sb_status sb_index_walk_init(const sb_kernel *k, const sb_tensor *data,
                 "dimension %d of the indices is %lld, of the data only %lld", i,
                 (long long)indices->dims[i], (long long)data->dims[i]);
     w.n_axis = data->dims[axis];
-    for (int64_t i = 0; i < n; i++)
-        SB_TRY(sb_index_check(k, sb_index_at(indices, i), w.n_axis, &ignore));
+    SB_TRY(sb_index_check_all(k, indices, w.n_axis));
     sb_strides_of(data->rank, data->dims, w.stride);
     w.axis_stride = w.stride[axis];
     w.step = axis == data->rank - 1 ? 0 : 1;

@@ -104,6 +104,34 @@ sb_status sb_index_check(const sb_kernel *k, int64_t index, int64_t n,
     return SB_OK;
 }
 
+/* Whether all are inside, without a branch for each. */
+#define DEFINE_INSIDE(name, type)                             \
+    static bool name(const type *v, int64_t count, int64_t n) \
+    {                                                         \
+        bool ok = true;                                       \
+                                                              \
+        for (int64_t i = 0; i < count; i++)                   \
+            ok &= v[i] >= -n && v[i] < n;                     \
+        return ok;                                            \
+    }
+DEFINE_INSIDE(inside_i64, int64_t)
+DEFINE_INSIDE(inside_i32, int32_t)
+#undef DEFINE_INSIDE
+
+sb_status sb_index_check_all(const sb_kernel *k, const sb_tensor *indices,
+                             int64_t n)
+{
+    int64_t count = sb_tensor_count(indices), ignore = 0;
+
+    if (indices->dtype == SB_DTYPE_I64 && inside_i64(indices->data, count, n))
+        return SB_OK;
+    if (indices->dtype == SB_DTYPE_I32 && inside_i32(indices->data, count, n))
+        return SB_OK;
+    for (int64_t i = 0; i < count; i++)
+        SB_TRY(sb_index_check(k, sb_index_at(indices, i), n, &ignore));
+    return SB_OK;
+}
+
 void sb_strides_of(int rank, const int64_t *dims, int64_t *strides)
 {
     int64_t s = 1;

@@ -40,6 +40,9 @@ static inline int64_t sb_index_at(const sb_tensor *t, int64_t i)
  * in [-n, n). */
 SB_MUST_USE sb_status sb_index_check(const sb_kernel *k, int64_t index,
                                      int64_t n, int64_t *out);
+/* Checks all elements of an index tensor so. */
+SB_MUST_USE sb_status sb_index_check_all(const sb_kernel *k,
+                                         const sb_tensor *indices, int64_t n);
 /* Strides in elements of a row-major tensor. */
 void sb_strides_of(int rank, const int64_t *dims, int64_t *strides);
 

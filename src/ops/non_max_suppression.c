@@ -49,6 +49,7 @@ static sb_status nms_infer(sb_infer *in)
 typedef struct {
     float y0, x0, y1, x1;
 } box;
+_Static_assert(sizeof(box) == 2 * sizeof(int64_t), "as scratch counts it");
 
 static box read_box(const float *p, bool center)
 {
@@ -136,7 +137,8 @@ static sb_status nms_read(const sb_kernel *k, nms_args *a)
     return SB_OK;
 }
 
-/* Scratch: the heap, then for each class the picked boxes and their number. */
+/* Scratch: the heap, the boxes picked in one class, then for each class the
+ * numbers of the picked ones and their count. */
 static sb_status nms_prepare(sb_kernel *k)
 {
     nms_args a;
@@ -149,6 +151,7 @@ static sb_status nms_prepare(sb_kernel *k)
     if (!sb_mul_size((size_t)a.n_batch, (size_t)a.n_class, &n) ||
         !sb_mul_size(n, (size_t)a.most + 1, &total) ||
         !sb_add_size(total, (size_t)a.n_box, &total) ||
+        !sb_add_size(total, 2 * (size_t)a.most, &total) ||
         !sb_mul_size(total, sizeof(int64_t), &k->scratch_size))
         return sb_kernel_fail(k, SB_NO_MEMORY, "too many boxes");
     return SB_OK;
@@ -156,7 +159,7 @@ static sb_status nms_prepare(sb_kernel *k)
 
 /* Picks boxes of one class; returns how many. */
 static int64_t pick(const nms_args *a, const float *boxes, const float *score,
-                    int64_t *heap, int64_t *picked)
+                    int64_t *heap, box *kept, int64_t *picked)
 {
     int64_t n = 0, n_picked = 0;
 
@@ -169,12 +172,12 @@ static int64_t pick(const nms_args *a, const float *boxes, const float *score,
         int64_t i = pop_best(heap, &n, score);
         box b = read_box(boxes + 4 * i, a->center);
         bool keep = true;
-        for (int64_t p = 0; keep && p < n_picked; p++) {
-            box other = read_box(boxes + 4 * picked[p], a->center);
-            keep = !overlap(&b, &other, a->iou);
-        }
-        if (keep)
+        for (int64_t p = 0; keep && p < n_picked; p++)
+            keep = !overlap(&b, &kept[p], a->iou);
+        if (keep) {
+            kept[n_picked] = b;
             picked[n_picked++] = i;
+        }
     }
     return n_picked;
 }
@@ -185,12 +188,13 @@ static sb_status nms_forward(sb_kernel *k)
     nms_args a;
 
     SB_TRY(nms_read(k, &a));
-    int64_t *heap = k->scratch, *counts = heap + a.n_box;
+    int64_t *heap = k->scratch, *counts = heap + a.n_box + 2 * a.most;
+    box *kept = (box *)(void *)(heap + a.n_box);
     int64_t n = a.n_batch * a.n_class, total = 0;
     int64_t *picked = counts + n;
     for (int64_t i = 0; i < n; i++) {
         counts[i] = pick(&a, boxes + i / a.n_class * a.n_box * 4,
-                         scores + i * a.n_box, heap, picked + i * a.most);
+                         scores + i * a.n_box, heap, kept, picked + i * a.most);
         total += counts[i];
         SB_TRY(sb_ctx_poll(k->ctx));
     }

@@ -26,7 +26,7 @@ static const sb_attr_def attrs[] = {
 #undef AT
 
 /* Samples of a bin along one axis; more means a region from nowhere. */
-enum { MOST_SAMPLES = 1 << 13 };
+enum { MOST_SAMPLES = 1 << 10 };
 
 static sb_status roi_infer(sb_infer *in)
 {
@@ -126,55 +126,70 @@ static bool tap_at(const roi_axis *a, int64_t bin, int s, roi_tap *tap)
     return true;
 }
 
+/* The samples of one axis of a region; those outside have weight 0. */
+typedef struct {
+    roi_tap tap[MOST_SAMPLES];
+} roi_taps;
+
+static void fill_taps(const roi_axis *a, int64_t bin, roi_taps *out)
+{
+    for (int s = 0; s < a->samples; s++)
+        if (!tap_at(a, bin, s, &out->tap[s]))
+            out->tap[s] = (roi_tap){0};
+}
+
 /* One bin of one channel. */
-static float roi_bin(const roi_job *job, const float *map, const roi_axis *ay,
-                     const roi_axis *ax, int64_t by, int64_t bx)
+static float roi_bin(const float *map, const roi_axis *ay, const roi_axis *ax,
+                     const roi_taps *ty, const roi_taps *tx, bool max)
 {
     float sum = 0, most = -INFINITY;
 
     for (int sy = 0; sy < ay->samples; sy++) {
-        roi_tap y;
-        bool row = tap_at(ay, by, sy, &y);
+        const roi_tap *y = &ty->tap[sy];
+        const float *lo = map + y->lo * ax->n, *hi = map + y->hi * ax->n;
         for (int sx = 0; sx < ax->samples; sx++) {
-            roi_tap x;
-            float v[4] = {0, 0, 0, 0};
-            if (row && tap_at(ax, bx, sx, &x)) {
-                v[0] = y.w_lo * x.w_lo * map[y.lo * ax->n + x.lo];
-                v[1] = y.w_lo * x.w_hi * map[y.lo * ax->n + x.hi];
-                v[2] = y.w_hi * x.w_lo * map[y.hi * ax->n + x.lo];
-                v[3] = y.w_hi * x.w_hi * map[y.hi * ax->n + x.hi];
-            }
-            sum += v[0] + v[1] + v[2] + v[3];
-            most = fmaxf(most, fmaxf(fmaxf(v[0], v[1]), fmaxf(v[2], v[3])));
+            const roi_tap *x = &tx->tap[sx];
+            float a = y->w_lo * x->w_lo * lo[x->lo];
+            float b = y->w_lo * x->w_hi * lo[x->hi];
+            float c = y->w_hi * x->w_lo * hi[x->lo];
+            float d = y->w_hi * x->w_hi * hi[x->hi];
+            sum += a + b + c + d;
+            if (max)
+                most = fmaxf(most, fmaxf(fmaxf(a, b), fmaxf(c, d)));
         }
     }
     int64_t count = (int64_t)ay->samples * ax->samples;
-    if (job->max)
+    if (max)
         return count ? most : 0;
     return sum / (float)(count > 0 ? count : 1);
 }
 
-/* An item is one channel of one region. */
+/* An item is one row of bins of one region, all channels: so the places of the
+ * samples are computed once. */
 static void roi_range(void *arg, size_t begin, size_t end)
 {
     const roi_job *job = arg;
     const sb_tensor *x = job->k->in[0];
-    const float *rois = job->k->in[1]->data;
     int64_t n_channel = x->dims[1], h = x->dims[2], w = x->dims[3];
-    int64_t n_bin = job->a->height * job->a->width;
+    int64_t ph = job->a->height, pw = job->a->width;
 
     for (size_t item = begin; item < end; item++) {
-        int64_t r = (int64_t)item / n_channel, c = (int64_t)item % n_channel;
-        const float *roi = rois + 4 * r;
-        roi_axis ay = axis_of(job, roi[1], roi[3], job->a->height, h);
-        roi_axis ax = axis_of(job, roi[0], roi[2], job->a->width, w);
-        int64_t batch = sb_index_at(job->k->in[2], r);
-        const float *map =
-            (const float *)x->data + (batch * n_channel + c) * h * w;
-        float *y = (float *)job->k->out[0]->data + (int64_t)item * n_bin;
-        for (int64_t by = 0; by < job->a->height; by++)
-            for (int64_t bx = 0; bx < job->a->width; bx++)
-                *y++ = roi_bin(job, map, &ay, &ax, by, bx);
+        int64_t r = (int64_t)item / ph, by = (int64_t)item % ph;
+        const float *roi = (const float *)job->k->in[1]->data + 4 * r;
+        roi_axis ay = axis_of(job, roi[1], roi[3], ph, h);
+        roi_axis ax = axis_of(job, roi[0], roi[2], pw, w);
+        const float *maps = (const float *)x->data +
+                            sb_index_at(job->k->in[2], r) * n_channel * h * w;
+        float *y =
+            (float *)job->k->out[0]->data + (r * n_channel * ph + by) * pw;
+        roi_taps ty, tx;
+        fill_taps(&ay, by, &ty);
+        for (int64_t bx = 0; bx < pw; bx++) {
+            fill_taps(&ax, bx, &tx);
+            for (int64_t c = 0; c < n_channel; c++)
+                y[c * ph * pw + bx] =
+                    roi_bin(maps + c * h * w, &ay, &ax, &ty, &tx, job->max);
+        }
     }
 }
 
@@ -205,7 +220,7 @@ static sb_status roi_forward(sb_kernel *k)
             return sb_kernel_fail(k, SB_BAD_DATA, "region %lld is too large",
                                   (long long)r);
     }
-    sb_parallel_for(k->ctx, (size_t)(n * x->dims[1]), 16, roi_range, &job);
+    sb_parallel_for(k->ctx, (size_t)(n * a->height), 4, roi_range, &job);
     return SB_OK;
 }
 
