@@ -119,8 +119,8 @@ static const char *const texts[] = {
     "        q = Neg(h)\n"
     "    }} \"choice\"\n"
     "}\n",
-    "graph main(x: i4[3], z: f8e4m3fn[2]) -> (x: i4[3], z: f8e4m3fn[2]) {\n"
-    "}\n",
+    ("graph main(x: i4[3], z: f8e4m3fn[2]) -> (x: i4[3], z: f8e4m3fn[2]) {\n"
+     "}\n"),
 };
 
 static void test_same_text(void **state)
