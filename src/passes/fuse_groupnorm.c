@@ -14,9 +14,17 @@
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
-static const sb_pat pattern[] = {
+static const sb_pat affine_pattern[] = {
     {"y", "Add", .in = {"m", "$bias"}, .order = SB_PAT_ANY},
     {"m", "Mul", .in = {"b", "$scale"}, .order = SB_PAT_ANY},
+    {"b", "Reshape", .in = {"n", "*"}},
+    {"n", "InstanceNormalization", .in = {"r", "$one", "$zero"}},
+    {"r", "Reshape", .in = {"x", "*"}},
+    {0},
+};
+
+/* A scale of 1 and a bias of 0 were removed before. */
+static const sb_pat bare_pattern[] = {
     {"b", "Reshape", .in = {"n", "*"}},
     {"n", "InstanceNormalization", .in = {"r", "$one", "$zero"}},
     {"r", "Reshape", .in = {"x", "*"}},
@@ -38,20 +46,29 @@ static bool per_channel(const sb_graph *g, sb_value_id v, const sb_shape *x)
     return true;
 }
 
-static bool groupnorm_check(const sb_match *m)
+static bool bare_check(const sb_match *m)
 {
     const sb_graph *g = m->graph;
     sb_value_id in = sb_match_value(m, "x");
-    const sb_shape *x = &sb_graph_value(g, in)->type.shape;
+    const sb_type *x = &sb_graph_value(g, in)->type;
     const sb_shape *r = &sb_graph_value(g, sb_match_value(m, "r"))->type.shape;
+    const sb_shape *s = &x->shape;
 
-    return x->rank >= 3 && r->rank >= 3 && sb_dim_known(x->dim[1]) &&
-           sb_dim_known(r->dim[1]) && r->dim[1] > 0 &&
-           x->dim[1] % r->dim[1] == 0 && sb_dim_same(x->dim[0], r->dim[0]) &&
+    return x->dtype == SB_DTYPE_F32 && s->rank >= 3 && r->rank >= 3 &&
+           sb_dim_known(s->dim[1]) && sb_dim_known(r->dim[1]) &&
+           r->dim[1] > 0 && s->dim[1] % r->dim[1] == 0 &&
+           sb_dim_same(s->dim[0], r->dim[0]) &&
            sb_value_same_shape(g, in, sb_match_value(m, "b")) &&
            sb_const_all(g, sb_match_value(m, "one"), 1) &&
-           sb_const_all(g, sb_match_value(m, "zero"), 0) &&
-           per_channel(g, sb_match_value(m, "scale"), x) &&
+           sb_const_all(g, sb_match_value(m, "zero"), 0);
+}
+
+static bool affine_check(const sb_match *m)
+{
+    const sb_graph *g = m->graph;
+    const sb_shape *x = &sb_graph_value(g, sb_match_value(m, "x"))->type.shape;
+
+    return bare_check(m) && per_channel(g, sb_match_value(m, "scale"), x) &&
            per_channel(g, sb_match_value(m, "bias"), x);
 }
 
@@ -72,26 +89,52 @@ static sb_status flat(sb_graph *g, sb_value_id v, sb_value_id *out)
     return status;
 }
 
-static sb_status groupnorm_rewrite(sb_match *m, bool *done)
+static sb_status replace(sb_match *m, sb_value_id scale, sb_value_id bias)
 {
     sb_graph *g = m->graph;
     const sb_node *norm = sb_graph_node(g, sb_match_node(m, "n"));
     float epsilon = sb_node_float(norm, "epsilon", 1e-5f);
     int64_t groups =
         sb_graph_value(g, sb_match_value(m, "r"))->type.shape.dim[1];
-    sb_value_id in[3] = {sb_match_value(m, "x"), SB_NONE, SB_NONE};
+    sb_value_id in[3] = {sb_match_value(m, "x"), scale, bias};
     sb_node_id node = SB_NONE;
 
-    *done = true;
-    SB_TRY(flat(g, sb_match_value(m, "scale"), &in[1]));
-    SB_TRY(flat(g, sb_match_value(m, "bias"), &in[2]));
     SB_TRY(sb_rewrite_node(g, m->root, "GroupNormalization", in, 3, &node));
     SB_TRY(sb_graph_set_attr_int(g, node, "num_groups", groups));
     return sb_rewrite_set_float(g, node, "epsilon", epsilon);
 }
 
+static sb_status affine_rewrite(sb_match *m, bool *done)
+{
+    sb_value_id scale = SB_NONE, bias = SB_NONE;
+
+    *done = true;
+    SB_TRY(flat(m->graph, sb_match_value(m, "scale"), &scale));
+    SB_TRY(flat(m->graph, sb_match_value(m, "bias"), &bias));
+    return replace(m, scale, bias);
+}
+
+static sb_status bare_rewrite(sb_match *m, bool *done)
+{
+    sb_graph *g = m->graph;
+    const sb_value *b = sb_graph_value(g, sb_match_value(m, "b"));
+    sb_shape shape = {
+        .rank = 1,
+        .dim = {sb_graph_value(g, sb_match_value(m, "x"))->type.shape.dim[1]}};
+    sb_value_id scale = SB_NONE, bias = SB_NONE;
+
+    /* Left to the other rule, which comes to it by the Add. */
+    if (b->n_uses == 1 && sb_node_is(sb_graph_node(g, b->uses[0].node), "Mul"))
+        return SB_OK;
+    *done = true;
+    SB_TRY(sb_rewrite_fill(g, "scale", SB_DTYPE_F32, &shape, 1, &scale));
+    SB_TRY(sb_rewrite_fill(g, "bias", SB_DTYPE_F32, &shape, 0, &bias));
+    return replace(m, scale, bias);
+}
+
 static const sb_rule rules[] = {
-    {.rows = pattern, .check = groupnorm_check, .rewrite = groupnorm_rewrite},
+    {.rows = affine_pattern, .check = affine_check, .rewrite = affine_rewrite},
+    {.rows = bare_pattern, .check = bare_check, .rewrite = bare_rewrite},
 };
 
 static sb_status fuse_groupnorm_run(sb_graph *graph, size_t *changes)

@@ -18,6 +18,16 @@ static const pass_case cases[] = {
      "u_0: f32[6] = [1, 2, 3, 4, 5, 6]\nv_1: f32[6] = [6, 5, 4, 3, 2, 1]\n"
      "y = GroupNormalization(x, u_0, v_1) {num_groups=2, epsilon=0.1}\n",
      false},
+    {"without scale and bias",
+     TEST_GRAPH(X, Y,
+                ONES "s: i64[3] = [0,2,-1]\nb: i64[4] = [2,6,3,5]\n"
+                     "z: f32[2] = [0, 0]\nr = Reshape(x, s)\n"
+                     "n = InstanceNormalization(r, o, z)\ny = Reshape(n, b)\n"),
+     "scale_0: f32[6] = [1, 1, 1, 1, 1, 1]\n"
+     "bias_1: f32[6] = [0, 0, 0, 0, 0, 0]\n"
+     "y = GroupNormalization(x, scale_0, bias_1) {num_groups=2, "
+     "epsilon=1e-05}\n",
+     false},
     {"another scale before",
      TEST_GRAPH(X, Y,
                 "o: f32[2] = [1, 2]\n" REST "r = Reshape(x, s)\n"
