@@ -74,6 +74,8 @@ static float original(sb_resize_coord coord, const sb_resize_axis *a, float x)
             return 0;
         break;
     case SB_COORD_ALIGN_CORNERS:
+        /* Two conformance cases want scale * n_in, a fraction, for n_out;
+         * ONNX Runtime and the specification's text do not. */
         return a->n_out <= 1 ? 0 : x * (n_in - 1) / (n_out - 1);
     case SB_COORD_ASYMMETRIC:
         return x / a->scale;
