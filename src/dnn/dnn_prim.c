@@ -59,11 +59,9 @@ dnnl_status_t sb_dnn_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims,
         tag = dnnl_format_tag_any;
     else if (layout == SB_DNN_PLAIN)
         tag = plain[rank - 1];
-    else if (rank < 3)
-        return dnnl_unimplemented;
-    else if (layout == dims[1])
+    else if (rank >= 3 && layout == dims[1])
         tag = last[rank - 3];
-    else if (layout == 8 || layout == 16)
+    else if (rank >= 3 && (layout == 8 || layout == 16))
         tag = layout == 8 ? c8[rank - 3] : c16[rank - 3];
     else
         return dnnl_unimplemented;

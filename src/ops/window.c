@@ -98,7 +98,7 @@ sb_status sb_window_read(const sb_window_who *who, const sb_window_attrs *a,
                          sb_window *out)
 {
     sb_window w = {.n = 0};
-    int64_t pads[2 * SB_MAX_SPATIAL];
+    int64_t pads[2 * SB_MAX_SPATIAL] = {0};
 
     *out = w;
     if (x->rank >= 0 && x->rank < 3)
@@ -126,7 +126,9 @@ sb_status sb_window_read(const sb_window_who *who, const sb_window_attrs *a,
         if (sb_dim_known(w.in[i]) && w.in[i] > WINDOW_MOST)
             return who_fail(who, "input size %lld is too large",
                             (long long)w.in[i]);
-        if (w.kernel[i] > WINDOW_MOST / w.dilation[i])
+        int64_t reach = 0;
+        if (!sb_mul_i64(w.kernel[i], w.dilation[i], &reach) ||
+            reach > WINDOW_MOST)
             return who_fail(who, "kernel %lld with dilation %lld is too large",
                             (long long)w.kernel[i], (long long)w.dilation[i]);
     }

@@ -40,6 +40,25 @@ static const char shapes_text[] = "graph shapes(x: f32[N,2,3]) -> (y, idx) {\n"
                                   "    idx = NonZero(y)\n"
                                   "}\n";
 
+static const char nn_text[] =
+    "graph nn(x: f32[2,4,6]) -> (y, z, a) {\n"
+    "    w: f32[2,40,6] = random(1)\n"
+    "    r: f32[2,40,10] = random(2)\n"
+    "    h = LSTM(x, w, r) {hidden_size=10, direction=\"bidirectional\"}\n"
+    "    s: i64[3] = [4, 4, 10]\n"
+    "    q = Reshape(h, s)\n"
+    "    a = Attention(q, q, q) {q_num_heads=2, kv_num_heads=2}\n"
+    "    g: f32[10] = random(3)\n"
+    "    n = LayerNormalization(q, g)\n"
+    "    v: f32[10,30] = random(4)\n"
+    "    y = MatMul(n, v)\n"
+    "    i: i64[4] = [1, 10, 4, 4]\n"
+    "    p = Reshape(q, i)\n"
+    "    u: f32[10,3,2,2] = random(5)\n"
+    "    t = ConvTranspose(p, u) {strides=[2,2]}\n"
+    "    z = MaxPool(t) {kernel_shape=[2,2]}\n"
+    "}\n";
+
 static const char if_text[] =
     "graph choose(c: bool[], x: f32[2,2]) -> (y) {\n"
     "    y = If(c) {then_branch=graph yes() -> (a: f32[2,2]) {\n"
@@ -149,6 +168,11 @@ static sb_status run_shapes(sb_ctx *ctx)
     return with_text(ctx, shapes_text, use_run);
 }
 
+static sb_status run_nn(sb_ctx *ctx)
+{
+    return with_text(ctx, nn_text, use_run);
+}
+
 static sb_status run_if(sb_ctx *ctx)
 {
     return with_text(ctx, if_text, use_run);
@@ -245,6 +269,7 @@ static const struct {
     {"print a convolutional network", print_cnn},
     {"run a convolutional network", run_cnn},
     {"run shapes that depend on data", run_shapes},
+    {"run recurrent, attention and transposed layers", run_nn},
     {"run If", run_if},
     {"simplify a convolutional network", simplify_cnn},
     {"simplify shape arithmetic", simplify_shapes},
