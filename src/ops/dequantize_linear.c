@@ -105,9 +105,11 @@ SB_HOT static void dequantize_ints(const dequantize_job *job, sb_qrun run,
     if (run.step == 0) {
         float s = scale[0];
         int32_t z = zero[0];
+        SB_SIMD
         for (int64_t i = 0; i < run.count; i++)
             v[i] = difference(q[i], z) * s;
     } else {
+        SB_SIMD
         for (int64_t i = 0; i < run.count; i++)
             v[i] = difference(q[i], zero[i]) * scale[i];
     }
@@ -128,10 +130,12 @@ SB_HOT static void load_ints(const sb_tensor *x, int64_t first, int64_t n,
 {
     if (x->dtype == SB_DTYPE_U8) {
         const uint8_t *from = (const uint8_t *)x->data + first;
+        SB_SIMD
         for (int64_t i = 0; i < n; i++)
             q[i] = from[i];
     } else if (x->dtype == SB_DTYPE_I8) {
         const int8_t *from = (const int8_t *)x->data + first;
+        SB_SIMD
         for (int64_t i = 0; i < n; i++)
             q[i] = from[i];
     } else {

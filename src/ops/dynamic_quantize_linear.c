@@ -51,11 +51,14 @@ typedef struct quantize_job {
 SB_HOT static void quantize_range(void *arg, size_t begin, size_t end)
 {
     const quantize_job *job = arg;
-    float lo = (float)(0 - job->q.zero), hi = (float)(255 - job->q.zero);
+    const float lo = (float)(0 - job->q.zero), hi = (float)(255 - job->q.zero);
+    const sb_qparam q = job->q;
+    const float *x = job->x;
+    uint8_t *y = job->y;
 
+    SB_SIMD
     for (size_t i = begin; i < end; i++)
-        job->y[i] = (uint8_t)(sb_round_clamp(job->x[i] / job->q.scale, lo, hi) +
-                              job->q.zero);
+        y[i] = (uint8_t)(sb_round_clamp(x[i] / q.scale, lo, hi) + q.zero);
 }
 
 void sb_quantize_u8(sb_ctx *ctx, const float *x, int64_t n, sb_qparam q,

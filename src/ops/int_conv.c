@@ -11,114 +11,6 @@
 #include "base/simd.h"
 #include "base/threads.h"
 
-#define ATTR(field) offsetof(sb_int_conv_attrs, field)
-
-const sb_attr_def sb_int_conv_attr_defs[] = {
-    {.name = "auto_pad", SB_ATTR_STRING, ATTR(auto_pad), .s = "NOTSET"},
-    {.name = "dilations", SB_ATTR_INTS, ATTR(dilations)},
-    {.name = "group", SB_ATTR_INT, ATTR(group), .i = 1},
-    {.name = "kernel_shape", SB_ATTR_INTS, ATTR(kernel_shape)},
-    {.name = "pads", SB_ATTR_INTS, ATTR(pads)},
-    {.name = "strides", SB_ATTR_INTS, ATTR(strides)},
-    {0},
-};
-
-/* ---- geometry ----------------------------------------------------------- */
-
-enum { SANE = 1 << 30 }; /* bound on strides, pads, dilations and kernels */
-
-static bool sane(int64_t v, int64_t least)
-{
-    return v >= least && v <= SANE;
-}
-
-const char *sb_int_axis_window(const sb_int_conv_attrs *a, size_t n, size_t d,
-                               int64_t x, sb_axis_window *w)
-{
-    int64_t end = 0;
-
-    w->stride = d < a->strides.n ? a->strides.v[d] : 1;
-    w->dilation = d < a->dilations.n ? a->dilations.v[d] : 1;
-    if (a->pads.n == 2 * n) {
-        w->pad = a->pads.v[d];
-        end = a->pads.v[d + n];
-    }
-    if (!sane(w->stride, 1) || !sane(w->dilation, 1) || !sane(w->kernel, 1))
-        return "a stride, dilation or kernel size is out of range";
-    if (!sane(w->pad, 0) || !sane(end, 0) || x < 0 || x > INT64_MAX / 4)
-        return "a padding or input size is out of range";
-
-    int64_t reach = (w->kernel - 1) * w->dilation + 1;
-    bool upper = strcmp(a->auto_pad, "SAME_UPPER") == 0;
-    if (upper || strcmp(a->auto_pad, "SAME_LOWER") == 0) {
-        w->out = x / w->stride + (x % w->stride != 0);
-        int64_t total = (w->out - 1) * w->stride + reach - x;
-        total = total > 0 ? total : 0;
-        w->pad = upper ? total / 2 : total - total / 2;
-        return NULL;
-    }
-    if (strcmp(a->auto_pad, "VALID") == 0)
-        w->pad = end = 0;
-    int64_t room = x + w->pad + end - reach;
-    if (room < 0)
-        return "the kernel is larger than the padded input";
-    w->out = room / w->stride + 1;
-    if (w->ceil && room % w->stride != 0 && w->out * w->stride < x + w->pad)
-        w->out++; /* unless the window would start behind the input */
-    return NULL;
-}
-
-/* Attribute lengths against the number of spatial dimensions. */
-bool sb_int_conv_lengths_fit(const sb_int_conv_attrs *a, size_t n)
-{
-    return (a->strides.n == 0 || a->strides.n == n) &&
-           (a->dilations.n == 0 || a->dilations.n == n) &&
-           (a->kernel_shape.n == 0 || a->kernel_shape.n == n) &&
-           (a->pads.n == 0 || a->pads.n == 2 * n);
-}
-
-sb_status sb_int_conv_infer(sb_infer *in, const sb_int_conv_inputs *which,
-                            sb_dtype dtype)
-{
-    const sb_int_conv_attrs *a = in->attrs;
-    const sb_shape *x = &in->in[which->x]->type.shape;
-    const sb_shape *w = &in->in[which->w]->type.shape;
-    sb_shape out = sb_shape_unknown();
-
-    if (x->rank >= 0) {
-        if (x->rank < 3)
-            return sb_infer_fail(in, "input has rank %d, want 3 to 5", x->rank);
-        if (w->rank >= 0 && w->rank != x->rank)
-            return sb_infer_fail(in, "weight has rank %d, want %d", w->rank,
-                                 x->rank);
-        size_t n = (size_t)x->rank - 2;
-        if (!sb_int_conv_lengths_fit(a, n))
-            return sb_infer_fail(in,
-                                 "an attribute does not fit %zu spatial "
-                                 "dimensions",
-                                 n);
-        out = sb_shape_of_rank(x->rank);
-        out.dim[0] = x->dim[0];
-        out.dim[1] = w->rank > 0 ? w->dim[0] : SB_DIM_UNKNOWN;
-        for (size_t d = 0; d < n; d++) {
-            sb_axis_window win = {.kernel = w->rank > 0 ? w->dim[d + 2]
-                                            : a->kernel_shape.n
-                                                ? a->kernel_shape.v[d]
-                                                : SB_DIM_UNKNOWN};
-
-            if (!sb_dim_known(win.kernel) || !sb_dim_known(x->dim[d + 2]))
-                continue;
-            const char *wrong =
-                sb_int_axis_window(a, n, d, x->dim[d + 2], &win);
-            if (wrong)
-                return sb_infer_fail(in, "%s", wrong);
-            out.dim[d + 2] = win.out;
-        }
-    }
-    sb_infer_set(in, 0, dtype, &out);
-    return SB_OK;
-}
-
 /* ---- preparing ---------------------------------------------------------- */
 
 static void set_axis(sb_int_conv *c, int at, int64_t x, const sb_axis_window *w)
@@ -372,30 +264,41 @@ static int cut_rows(const sb_int_conv *c, int64_t first, int64_t n,
     return n_row;
 }
 
-/* One kernel tap over one row of pixels: to[2 * j] = x - zero, or 0 outside. */
+/* One kernel tap over one row of pixels: to[j] = x - zero, or 0 outside. */
 SB_HOT static void gather_row(const conv_run *run, const void *row, int64_t ix,
                               int64_t count, int16_t *to)
 {
     const sb_int_conv *c = run->c;
     int64_t stride = c->stride[2], width = c->x[2];
+    int32_t zero = run->x_zero;
     /* Pixels whose input column ix + j * stride lies in [0, width). */
     int64_t begin = ix < 0 ? (-ix + stride - 1) / stride : 0;
     int64_t end = ix < width ? (width - ix + stride - 1) / stride : 0;
 
     begin = begin < count ? begin : count;
     end = end < count ? end : count;
+    end = end > begin ? end : begin;
     for (int64_t j = 0; j < begin; j++)
-        to[2 * j] = 0;
-    if (c->x_signed)
+        to[j] = 0;
+    if (stride == 1 && c->x_signed) {
+        const int8_t *from = (const int8_t *)row + ix;
+        SB_SIMD
         for (int64_t j = begin; j < end; j++)
-            to[2 * j] =
-                (int16_t)(((const int8_t *)row)[ix + j * stride] - run->x_zero);
-    else
+            to[j] = (int16_t)(from[j] - zero);
+    } else if (stride == 1) {
+        const uint8_t *from = (const uint8_t *)row + ix;
+        SB_SIMD
         for (int64_t j = begin; j < end; j++)
-            to[2 * j] = (int16_t)(((const uint8_t *)row)[ix + j * stride] -
-                                  run->x_zero);
-    for (int64_t j = end > begin ? end : begin; j < count; j++)
-        to[2 * j] = 0;
+            to[j] = (int16_t)(from[j] - zero);
+    } else if (c->x_signed) {
+        for (int64_t j = begin; j < end; j++)
+            to[j] = (int16_t)(((const int8_t *)row)[ix + j * stride] - zero);
+    } else {
+        for (int64_t j = begin; j < end; j++)
+            to[j] = (int16_t)(((const uint8_t *)row)[ix + j * stride] - zero);
+    }
+    for (int64_t j = end; j < count; j++)
+        to[j] = 0;
 }
 
 /* One tap (kd, kh, kw) of channel image `x` over all rows of a panel. */
@@ -411,11 +314,32 @@ static void gather_tap(const conv_run *run, const char *x, const int64_t tap[3],
         int64_t w = r->w * c->stride[2] - c->pad[2] + tap[2] * c->dilation[2];
 
         if (d < 0 || d >= c->x[0] || h < 0 || h >= c->x[1])
-            for (int64_t j = 0; j < r->count; j++)
-                to[2 * (r->at + j)] = 0;
+            memset(to + r->at, 0, (size_t)r->count * sizeof *to);
         else
             gather_row(run, x + (d * c->x[1] + h) * c->x[2], w, r->count,
-                       to + 2 * r->at);
+                       to + r->at);
+    }
+}
+
+/* Moves to the next tap; false after the last one of a channel. */
+static bool next_tap(const sb_int_conv *c, int64_t tap[3])
+{
+    for (int d = 2; d >= 0; d--) {
+        if (++tap[d] < c->kernel[d])
+            return true;
+        tap[d] = 0;
+    }
+    return false;
+}
+
+/* Two rows of taps side by side, as the kernel wants them. */
+SB_HOT static void interleave(const int16_t *even, const int16_t *odd,
+                              int16_t *out)
+{
+    SB_SIMD
+    for (int j = 0; j < SB_INT_NR; j++) {
+        out[2 * j] = even[j];
+        out[2 * j + 1] = odd[j];
     }
 }
 
@@ -424,19 +348,24 @@ static void gather_panel(const conv_run *run, const char *x, int64_t first,
                          int64_t n, int16_t *panel)
 {
     const sb_int_conv *c = run->c;
-    int64_t image = c->x[0] * c->x[1] * c->x[2], p = 0;
+    int64_t image = c->x[0] * c->x[1] * c->x[2], tap[3] = {0};
     pixel_row rows[SB_INT_NR];
     int n_row = cut_rows(c, first, n, rows);
-    int64_t tap[3];
+    int16_t pair[2][SB_INT_NR] = {{0}};
 
-    if (n < SB_INT_NR || c->k % 2 != 0)
-        memset(panel, 0, (size_t)sb_int_panel_size(c->k) * sizeof *panel);
-    for (int64_t ch = 0; ch < c->c_in; ch++)
-        for (tap[0] = 0; tap[0] < c->kernel[0]; tap[0]++)
-            for (tap[1] = 0; tap[1] < c->kernel[1]; tap[1]++)
-                for (tap[2] = 0; tap[2] < c->kernel[2]; tap[2]++, p++)
-                    gather_tap(run, x + ch * image, tap, rows, n_row,
-                               panel + p / 2 * 2 * SB_INT_NR + p % 2);
+    for (int64_t p = 0; p < c->k; p++) {
+        gather_tap(run, x, tap, rows, n_row, pair[p % 2]);
+        if (p % 2 != 0) {
+            interleave(pair[0], pair[1], panel);
+            panel += 2 * SB_INT_NR;
+        }
+        if (!next_tap(c, tap))
+            x += image;
+    }
+    if (c->k % 2 != 0) {
+        memset(pair[1], 0, sizeof pair[1]);
+        interleave(pair[0], pair[1], panel);
+    }
 }
 
 /* ---- running ------------------------------------------------------------ */
@@ -468,13 +397,43 @@ SB_HOT static void end_tile(const void *arg, const sb_int_tile *t)
         uint32_t bias = e->bias ? (uint32_t)e->bias[m] : 0;
         float multiplier = e->multiplier[m];
         uint8_t *y = (uint8_t *)e->y + at;
+        int32_t zero = e->zero;
+        SB_SIMD
         for (int64_t j = 0; j < t->n_col; j++) {
             int32_t sum = (int32_t)((uint32_t)acc[j] + bias);
 
             y[j] = (uint8_t)(sb_round_clamp((float)sum * multiplier, lo, hi) +
-                             e->zero);
+                             zero);
         }
     }
+}
+
+SB_HOT static void add_tap(const int16_t *x, int32_t w, int32_t *acc)
+{
+    SB_SIMD
+    for (int j = 0; j < SB_INT_NR; j++)
+        acc[j] = (int32_t)((uint32_t)acc[j] + (uint32_t)(x[j] * w));
+}
+
+/* A group of one input and one output channel (depthwise): the taps are added
+ * up as they are gathered.  `w` is the packed block, of which row 0 is used. */
+static void depthwise(const conv_run *run, const char *x, const int16_t *w,
+                      int64_t first, int64_t n, const conv_tile *tile)
+{
+    const sb_int_conv *c = run->c;
+    pixel_row rows[SB_INT_NR];
+    int n_row = cut_rows(c, first, n, rows);
+    int16_t row[SB_INT_NR] = {0};
+    int32_t acc[SB_INT_NR] = {0};
+    int64_t tap[3] = {0};
+
+    for (int64_t p = 0; p < c->k; p++) {
+        gather_tap(run, x, tap, rows, n_row, row);
+        add_tap(row, w[p / 2 * 2 * SB_INT_MR + p % 2], acc);
+        (void)next_tap(c, tap);
+    }
+    end_tile(tile,
+             &(sb_int_tile){.acc = acc, .col = first, .n_row = 1, .n_col = n});
 }
 
 static void conv_items(void *arg, size_t begin, size_t end)
@@ -498,6 +457,11 @@ static void conv_items(void *arg, size_t begin, size_t end)
         };
 
         n = n < SB_INT_NR ? n : SB_INT_NR;
+        if (c->c_in == 1 && c->c_out == 1) {
+            depthwise(run, (const char *)run->x + group * x_image,
+                      run->w + g * group_size(c), first, n, &tile);
+            continue;
+        }
         gather_panel(run, (const char *)run->x + group * x_image, first, n,
                      panel);
         sb_int_gemm_panel(run->w + g * group_size(c), c->c_out, c->k, panel,

@@ -276,35 +276,35 @@ static int32_t with_bias(const sb_int_epilogue *e, int32_t sum, int64_t row,
 
 SB_HOT static void end_row_quantized(const sb_int_epilogue *e,
                                      const float *col_scale, float row_scale,
-                                     int64_t row, const sb_int_tile *t,
-                                     const int32_t *acc, uint8_t *y)
+                                     const int32_t *sum, int64_t n, uint8_t *y)
 {
-    float lo = (float)(sb_quant_min(e->dtype) - e->out.zero);
-    float hi = (float)(sb_quant_max(e->dtype) - e->out.zero);
-    int64_t step = e->n_col_scale > 1;
+    const float lo = (float)(sb_quant_min(e->dtype) - e->out.zero);
+    const float hi = (float)(sb_quant_max(e->dtype) - e->out.zero);
+    const float y_scale = e->out.scale;
+    const int32_t zero = e->out.zero;
+    const int64_t step = e->n_col_scale > 1;
 
-    for (int64_t j = 0; j < t->n_col; j++) {
-        float multiplier = row_scale * col_scale[j * step] / e->out.scale;
-        int32_t sum = with_bias(e, acc[j], row, t->col + j);
+    SB_SIMD
+    for (int64_t j = 0; j < n; j++) {
+        float multiplier = row_scale * col_scale[j * step] / y_scale;
 
-        y[j] = (uint8_t)(sb_round_clamp((float)sum * multiplier, lo, hi) +
-                         e->out.zero);
+        y[j] = (uint8_t)(sb_round_clamp((float)sum[j] * multiplier, lo, hi) +
+                         zero);
     }
 }
 
 SB_HOT static void end_row_float(const sb_int_epilogue *e,
                                  const float *col_scale, float row_scale,
-                                 int64_t row, const sb_int_tile *t,
-                                 const int32_t *acc, float *y)
+                                 const int32_t *sum, int64_t col, int64_t n,
+                                 float *y)
 {
-    int64_t step = e->n_col_scale > 1;
+    const int64_t step = e->n_col_scale > 1;
 
-    for (int64_t j = 0; j < t->n_col; j++) {
-        int32_t sum = with_bias(e, acc[j], row, t->col + j);
-        float v = (float)sum * (row_scale * col_scale[j * step]);
-
-        y[j] = e->bias_float ? v + e->bias_float[t->col + j] : v;
-    }
+    SB_SIMD
+    for (int64_t j = 0; j < n; j++)
+        y[j] = (float)sum[j] * (row_scale * col_scale[j * step]);
+    for (int64_t j = 0; e->bias_float && j < n; j++)
+        y[j] += e->bias_float[col + j];
 }
 
 static void end_tile(const void *arg, const sb_int_tile *t)
@@ -313,13 +313,14 @@ static void end_tile(const void *arg, const sb_int_tile *t)
     const sb_int_epilogue *e = te->end;
 
     for (int64_t i = 0; i < t->n_row; i++) {
-        const int32_t *acc = t->acc + i * SB_INT_NR;
         int64_t row = te->row0 + t->row + i, at = row * te->n + t->col;
+        int32_t sum[SB_INT_NR];
 
+        memcpy(sum, t->acc + i * SB_INT_NR, sizeof sum);
+        for (int64_t j = 0; e->bias && j < t->n_col; j++)
+            sum[j] = with_bias(e, sum[j], row, t->col + j);
         if (e->dtype == SB_DTYPE_I32) {
-            for (int64_t j = 0; j < t->n_col; j++)
-                ((int32_t *)e->y)[at + j] =
-                    with_bias(e, acc[j], row, t->col + j);
+            memcpy((int32_t *)e->y + at, sum, (size_t)t->n_col * sizeof *sum);
             continue;
         }
         float row_scale = e->alpha * e->row_scale[row % e->n_row_scale];
@@ -327,10 +328,10 @@ static void end_tile(const void *arg, const sb_int_tile *t)
         if (e->n_col_scale > 1)
             col_scale += te->scale0 + t->col;
         if (e->dtype == SB_DTYPE_F32)
-            end_row_float(e, col_scale, row_scale, row, t, acc,
+            end_row_float(e, col_scale, row_scale, sum, t->col, t->n_col,
                           (float *)e->y + at);
         else
-            end_row_quantized(e, col_scale, row_scale, row, t, acc,
+            end_row_quantized(e, col_scale, row_scale, sum, t->n_col,
                               (uint8_t *)e->y + at);
     }
 }

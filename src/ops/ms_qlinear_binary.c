@@ -71,9 +71,11 @@ SB_HOT static void add_row(const qbinary_job *job, const int32_t *a,
             y[i] = c0 + (float)b[b_one ? 0 : i] * rb;
     } else if (b_one) {
         c0 = c0 + (float)b[0] * rb;
+        SB_SIMD
         for (int64_t i = 0; i < n; i++)
             y[i] = c0 + (float)a[i] * ra;
     } else {
+        SB_SIMD
         for (int64_t i = 0; i < n; i++)
             y[i] = (c0 + (float)a[i] * ra) + (float)b[i] * rb;
     }
@@ -85,6 +87,7 @@ SB_HOT static void mul_row(const qbinary_job *job, const int32_t *a,
 {
     float ratio = job->a.scale * job->b.scale / job->c.scale;
 
+    SB_SIMD
     for (int64_t i = 0; i < n; i++) {
         int32_t product =
             (a[a_one ? 0 : i] - job->a.zero) * (b[b_one ? 0 : i] - job->b.zero);
@@ -102,6 +105,14 @@ SB_HOT static void load_bytes(const sb_tensor *t, int64_t at, int64_t n,
     else
         for (int64_t i = 0; i < n; i++)
             out[i] = ((const uint8_t *)t->data)[at + i];
+}
+
+SB_HOT static void round_bytes(const float *v, int64_t n, float lo, float hi,
+                               uint8_t *y)
+{
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (uint8_t)sb_round_clamp(v[i], lo, hi);
 }
 
 static void qbinary_rows(void *arg, size_t begin, size_t end)
@@ -131,8 +142,7 @@ static void qbinary_rows(void *arg, size_t begin, size_t end)
             load_bytes(job->ta, at_a + (a_one ? 0 : i), a_one ? 1 : count, a);
             load_bytes(job->tb, at_b + (b_one ? 0 : i), b_one ? 1 : count, b);
             job->fn(job, a, b, a_one, b_one, count, v);
-            for (int64_t j = 0; j < count; j++)
-                y[i + j] = (uint8_t)sb_round_clamp(v[j], lo, hi);
+            round_bytes(v, count, lo, hi, y + i);
         }
     }
 }

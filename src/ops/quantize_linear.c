@@ -113,9 +113,11 @@ SB_HOT static void quotient_run(const quantize_job *job, sb_qrun run, float *v)
 
     if (run.step == 0) {
         float s = scale[0];
+        SB_SIMD
         for (int64_t i = 0; i < run.count; i++)
             v[i] = v[i] / s;
     } else {
+        SB_SIMD
         for (int64_t i = 0; i < run.count; i++)
             v[i] = v[i] / scale[i];
     }
@@ -131,14 +133,22 @@ SB_HOT static void round_run(const quantize_job *job, sb_qrun run,
                              const float *v, int32_t *q)
 {
     const int32_t *zero = job->zero + run.param;
+    const int32_t lo = job->lo, hi = job->hi;
 
-    for (int64_t i = 0; i < run.count; i++) {
-        int32_t z = zero[i * run.step];
+    if (run.step == 0) {
+        const int32_t z = zero[0];
+        const float least = (float)(lo - z), most = (float)(hi - z);
 
-        q[i] =
-            sb_round_clamp(v[i], (float)(job->lo - z), (float)(job->hi - z)) +
-            z;
+        SB_SIMD
+        for (int64_t i = 0; i < run.count; i++)
+            q[i] = sb_round_clamp(v[i], least, most) + z;
+        return;
     }
+    SB_SIMD
+    for (int64_t i = 0; i < run.count; i++)
+        q[i] =
+            sb_round_clamp(v[i], (float)(lo - zero[i]), (float)(hi - zero[i])) +
+            zero[i];
 }
 
 /* Integers of at most 16 bits into their type, from element `first` on. */
@@ -147,6 +157,7 @@ SB_HOT static void store_ints(sb_tensor *y, int64_t first, const int32_t *q,
 {
     if (sb_is_byte(y->dtype)) {
         uint8_t *to = (uint8_t *)y->data + first;
+        SB_SIMD
         for (int64_t i = 0; i < n; i++)
             to[i] = (uint8_t)q[i];
         return;
