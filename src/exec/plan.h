@@ -105,8 +105,33 @@ SB_MUST_USE sb_status plan_build(sb_exec *exec, const sb_tensor *const *inputs,
                                  sb_plan **out);
 void plan_free(sb_plan *plan);
 
-/* plan_layout.c: the layouts that a static step wants. */
-void plan_layouts(const step *st, sb_layout *in, sb_layout *out);
+/* A plan being built. */
+typedef struct plan_builder {
+    sb_exec *exec;
+    sb_plan *plan;
+    uint32_t position;
+    sb_fact *facts; /* room for one node: inputs, then outputs */
+    const sb_fact **ins;
+} plan_builder;
+
+/* A slot of the plan with the type and shape of `like`, in use between two
+ * positions. */
+SB_MUST_USE sb_status plan_new_slot(plan_builder *b, slot_kind kind,
+                                    const sb_tensor *like, uint32_t first,
+                                    uint32_t last, slot **out);
+
+/* Lets `y` lie in the memory of `x`, which must then live as long. */
+void slot_lie_at(slot *y, const slot *x);
+
+/* plan_layout.c */
+/* The value of `s` in another layout: made once, by the first step that wants
+ * it (a conversion goes on its list, or on the plan's for outputs). */
+SB_MUST_USE sb_status plan_in_layout(plan_builder *b, slot *s, sb_layout layout,
+                                     conversion *list, size_t *n, slot **out);
+/* Brings inputs into the layouts that the kernel wants and gives outputs
+ * theirs.  Dynamic steps, and all steps of a run that dumps, stay plain. */
+SB_MUST_USE sb_status plan_settle_layouts(plan_builder *b, const sb_node *node,
+                                          step *st);
 
 /* plan_memory.c: gives every STATIC slot its place and allocates. */
 SB_MUST_USE sb_status plan_memory(sb_plan *plan);

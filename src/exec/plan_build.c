@@ -8,21 +8,13 @@
 
 #include <string.h>
 
-typedef struct builder {
-    sb_exec *exec;
-    sb_plan *plan;
-    uint32_t position;
-    sb_fact *facts; /* room for one node: inputs, then outputs */
-    const sb_fact **ins;
-} builder;
-
 /* A folded result may be this much larger than what it came from. */
 enum { FOLD_BYTES = 1 << 20, FOLD_FACTOR = 4 };
 
 /* ---- slots -------------------------------------------------------------- */
 
-static sb_status new_slot(builder *b, slot_kind kind, const sb_tensor *like,
-                          uint32_t first, uint32_t last, slot **out)
+sb_status plan_new_slot(plan_builder *b, slot_kind kind, const sb_tensor *like,
+                        uint32_t first, uint32_t last, slot **out)
 {
     slot *s = NULL;
 
@@ -38,14 +30,14 @@ static sb_status new_slot(builder *b, slot_kind kind, const sb_tensor *like,
 }
 
 /* The slot of a value; constants of the graph get theirs at first use. */
-static sb_status slot_of(builder *b, sb_value_id v, slot **out)
+static sb_status slot_of(plan_builder *b, sb_value_id v, slot **out)
 {
     slot **place = &b->plan->values[v];
     const sb_tensor *t = NULL;
 
     if (!*place) {
         SB_TRY(exec_const(b->exec, v, false, &t));
-        SB_TRY(new_slot(b, SLOT_CONST, t, 0, 0, place));
+        SB_TRY(plan_new_slot(b, SLOT_CONST, t, 0, 0, place));
         (*place)->t.data = t->data;
     }
     *out = *place;
@@ -60,7 +52,7 @@ static bool shape_known_now(const slot *s)
 /* ---- folding ------------------------------------------------------------ */
 
 /* Does the value hold for every plan of the executor? */
-static bool is_exec_const(const builder *b, sb_value_id v)
+static bool is_exec_const(const plan_builder *b, sb_value_id v)
 {
     return b->exec->consts[v].folded ||
            (sb_graph_value(b->exec->graph, v)->is_constant &&
@@ -107,11 +99,11 @@ static bool worth_folding(const step *st, const sb_fact *outs)
 
 /* Keeps a computed tensor: with the executor if it holds for all plans, else
  * with this plan.  Takes the reference of `t`. */
-static sb_status keep_folded(builder *b, sb_value_id v, sb_tensor *t,
+static sb_status keep_folded(plan_builder *b, sb_value_id v, sb_tensor *t,
                              bool for_all)
 {
     slot *s = NULL;
-    sb_status status = new_slot(b, SLOT_CONST, t, 0, 0, &s);
+    sb_status status = plan_new_slot(b, SLOT_CONST, t, 0, 0, &s);
 
     if (status != SB_OK) {
         sb_tensor_drop(t);
@@ -129,7 +121,7 @@ static sb_status keep_folded(builder *b, sb_value_id v, sb_tensor *t,
     return SB_OK;
 }
 
-static sb_status fold(builder *b, const sb_node *node, const step *st)
+static sb_status fold(plan_builder *b, const sb_node *node, const step *st)
 {
     sb_ctx *ctx = b->exec->ctx;
     uint32_t n = node->n_in + node->n_implicit;
@@ -158,7 +150,7 @@ static sb_status fold(builder *b, const sb_node *node, const step *st)
 }
 
 /* A result of an earlier plan that holds for this one too. */
-static sb_status reuse_folded(builder *b, const sb_node *node, bool *done)
+static sb_status reuse_folded(plan_builder *b, const sb_node *node, bool *done)
 {
     *done = true;
     for (uint32_t i = 0; i < node->n_out; i++)
@@ -177,7 +169,7 @@ static sb_status reuse_folded(builder *b, const sb_node *node, bool *done)
 
 /* ---- static and dynamic steps ------------------------------------------- */
 
-static sb_status make_outputs(builder *b, const sb_node *node, step *st,
+static sb_status make_outputs(plan_builder *b, const sb_node *node, step *st,
                               const sb_fact *outs)
 {
     for (uint32_t i = 0; i < node->n_out; i++) {
@@ -201,9 +193,9 @@ static sb_status make_outputs(builder *b, const sb_node *node, step *st,
             st->dynamic = true;
         }
         uint32_t last = b->exec->last_use[v];
-        SB_TRY(new_slot(b, known ? SLOT_STATIC : SLOT_DYNAMIC, &like,
-                        b->position, last < b->position ? b->position : last,
-                        &b->plan->values[v]));
+        SB_TRY(plan_new_slot(
+            b, known ? SLOT_STATIC : SLOT_DYNAMIC, &like, b->position,
+            last < b->position ? b->position : last, &b->plan->values[v]));
         st->out[i] = b->plan->values[v];
     }
     return SB_OK;
@@ -233,7 +225,7 @@ static bool is_view(const step *st, const slot *x, const slot *y)
 }
 
 /* `y` lies where `x` lies, for as long as it lives. */
-static void lie_at(slot *y, const slot *x)
+void slot_lie_at(slot *y, const slot *x)
 {
     slot *root = x->root;
 
@@ -246,7 +238,7 @@ static void lie_at(slot *y, const slot *x)
 
 /* Lets output 0 lie where an input lies: a view always, a result in place when
  * nobody reads the input any more. */
-static void share_memory(builder *b, step *st)
+static void share_memory(plan_builder *b, step *st)
 {
     uint32_t flags = st->k.op->flags;
     uint32_t from = flags & SB_OP_INPLACE_SUM ? 3 : 0;
@@ -258,7 +250,7 @@ static void share_memory(builder *b, step *st)
         return;
     slot *root = x->root;
     if (is_view(st, x, y)) {
-        lie_at(y, x);
+        slot_lie_at(y, x);
     } else if ((flags & (SB_OP_INPLACE | SB_OP_INPLACE_SUM)) &&
                x->t.layout == y->t.layout && root->kind == SLOT_STATIC &&
                root->last == b->position && only_this_input(st, x)) {
@@ -269,82 +261,8 @@ static void share_memory(builder *b, step *st)
     }
 }
 
-/* ---- layouts ------------------------------------------------------------ */
-
-/* A constant in the other layout is made once, now, and kept by the plan. */
-static sb_status reorder_constant(builder *b, const slot *s, slot *to)
-{
-    SB_TRY(sb_tensor_alloc(b->exec->ctx, &to->t));
-    sb_tensor_reorder(b->exec->ctx, &s->t, &to->t);
-    return SB_OK;
-}
-
-/* The value of `s` in another layout: made once, by the first step that wants
- * it (a conversion goes on its list, or on the plan's for outputs). */
-static sb_status in_layout(builder *b, slot *s, sb_layout layout,
-                           conversion *list, size_t *n, slot **out)
-{
-    slot *to = s->other;
-
-    *out = s;
-    if (s->t.layout == layout)
-        return SB_OK;
-    if (to && to->version == to->root->writes) {
-        to->root->last =
-            to->root->last < b->position ? b->position : to->root->last;
-        *out = to;
-        return SB_OK;
-    }
-    sb_tensor like = s->t;
-    like.layout = layout;
-    SB_TRY(new_slot(b, SLOT_STATIC, &like, b->position, b->position, &to));
-    if (sb_tensor_same_order(&like)) {
-        lie_at(to, s);
-    } else if (s->kind == SLOT_CONST) {
-        to->kind = SLOT_CONST;
-        SB_TRY(reorder_constant(b, s, to));
-    } else {
-        list[(*n)++] = (conversion){s, to};
-    }
-    s->other = to;
-    to->other = s;
-    *out = to;
-    return SB_OK;
-}
-
-/* Brings inputs into the layouts that the kernel wants and gives outputs
- * theirs.  Dynamic steps, and all steps of a run that dumps, stay plain. */
-static sb_status settle_layouts(builder *b, const sb_node *node, step *st)
-{
-    uint32_t n = node->n_in + node->n_implicit;
-    sb_layout *wish =
-        sb_alloc(b->exec->ctx, (size_t)n + node->n_out + 1, sizeof *wish);
-    sb_status status = SB_OK;
-
-    if (!wish)
-        return SB_NO_MEMORY;
-    for (uint32_t i = 0; i < n; i++)
-        st->k_in[i] = st->in[i] ? &st->in[i]->t : NULL;
-    for (uint32_t i = 0; i < node->n_out; i++)
-        st->k_out[i] = st->out[i] ? &st->out[i]->t : NULL;
-    if (!st->dynamic && !b->exec->opt.dump)
-        plan_layouts(st, wish, wish + n);
-    for (uint32_t i = 0; i < n && status == SB_OK; i++) {
-        if (!st->in[i] || st->in[i]->kind == SLOT_DYNAMIC)
-            continue;
-        status = in_layout(b, st->in[i], wish[i], st->before, &st->n_before,
-                           &st->in[i]);
-        st->k_in[i] = &st->in[i]->t;
-    }
-    for (uint32_t i = 0; i < node->n_out; i++)
-        if (st->out[i])
-            st->out[i]->t.layout = wish[n + i];
-    sb_free(b->exec->ctx, wish);
-    return status;
-}
-
 /* Input i as the kernel sees it, through a temporary in f32 if need be. */
-static sb_status connect_input(builder *b, step *st, uint32_t i)
+static sb_status connect_input(plan_builder *b, step *st, uint32_t i)
 {
     slot *s = st->in[i];
 
@@ -360,18 +278,18 @@ static sb_status connect_input(builder *b, step *st, uint32_t i)
     if (s->kind == SLOT_CONST && is_exec_const(b, v) && !st->dynamic) {
         const sb_tensor *c = NULL;
         SB_TRY(exec_const(b->exec, v, true, &c));
-        SB_TRY(new_slot(b, SLOT_CONST, &like, 0, 0, &temp));
+        SB_TRY(plan_new_slot(b, SLOT_CONST, &like, 0, 0, &temp));
         temp->t.data = c->data;
     } else {
-        SB_TRY(new_slot(b, st->dynamic ? SLOT_DYNAMIC : SLOT_STATIC, &like,
-                        b->position, b->position, &temp));
+        SB_TRY(plan_new_slot(b, st->dynamic ? SLOT_DYNAMIC : SLOT_STATIC, &like,
+                             b->position, b->position, &temp));
         st->before[st->n_before++] = (conversion){s, temp};
     }
     st->k_in[i] = &temp->t;
     return SB_OK;
 }
 
-static sb_status connect_output(builder *b, step *st, uint32_t i)
+static sb_status connect_output(plan_builder *b, step *st, uint32_t i)
 {
     slot *s = st->out[i];
 
@@ -384,14 +302,14 @@ static sb_status connect_output(builder *b, step *st, uint32_t i)
     sb_tensor like = s->t;
     like.dtype = SB_DTYPE_F32;
     slot *temp = NULL;
-    SB_TRY(new_slot(b, st->dynamic ? SLOT_DYNAMIC : SLOT_STATIC, &like,
-                    b->position, b->position, &temp));
+    SB_TRY(plan_new_slot(b, st->dynamic ? SLOT_DYNAMIC : SLOT_STATIC, &like,
+                         b->position, b->position, &temp));
     st->after[st->n_after++] = (conversion){temp, s};
     st->k_out[i] = &temp->t;
     return SB_OK;
 }
 
-static sb_status prepare(builder *b, step *st)
+static sb_status prepare(plan_builder *b, step *st)
 {
     sb_kernel *k = &st->k;
 
@@ -402,7 +320,8 @@ static sb_status prepare(builder *b, step *st)
             sb_arena_alloc(&b->plan->arena, k->n_in + 1, sizeof(sb_fact *));
         if (!st->facts || !st->in_facts)
             return SB_NO_MEMORY;
-        return new_slot(b, SLOT_DYNAMIC, &(sb_tensor){0}, 0, 0, &st->scratch);
+        return plan_new_slot(b, SLOT_DYNAMIC, &(sb_tensor){0}, 0, 0,
+                             &st->scratch);
     }
     SB_TRY(step_check_types(k));
     if (k->op->prepare)
@@ -411,11 +330,11 @@ static sb_status prepare(builder *b, step *st)
         return SB_OK;
     sb_tensor like =
         sb_tensor_make(SB_DTYPE_U8, 1, &(int64_t){(int64_t)k->scratch_size});
-    return new_slot(b, SLOT_STATIC, &like, b->position, b->position,
-                    &st->scratch);
+    return plan_new_slot(b, SLOT_STATIC, &like, b->position, b->position,
+                         &st->scratch);
 }
 
-static sb_status finish_step(builder *b, const sb_node *node, step *st,
+static sb_status finish_step(plan_builder *b, const sb_node *node, step *st,
                              const sb_fact *outs)
 {
     uint32_t n = node->n_in + node->n_implicit;
@@ -424,7 +343,7 @@ static sb_status finish_step(builder *b, const sb_node *node, step *st,
         if (st->in[i] && st->in[i]->kind == SLOT_DYNAMIC)
             st->dynamic = true;
     SB_TRY(make_outputs(b, node, st, outs));
-    SB_TRY(settle_layouts(b, node, st));
+    SB_TRY(plan_settle_layouts(b, node, st));
     share_memory(b, st);
     for (uint32_t i = 0; i < n; i++)
         SB_TRY(connect_input(b, st, i));
@@ -434,7 +353,7 @@ static sb_status finish_step(builder *b, const sb_node *node, step *st,
 }
 
 /* Facts for inference; unknown where the shape comes only at the run. */
-static void gather_facts(builder *b, const step *st)
+static void gather_facts(plan_builder *b, const step *st)
 {
     for (uint32_t i = 0; i < st->k.n_in; i++) {
         const slot *s = st->in[i];
@@ -456,7 +375,7 @@ static void gather_facts(builder *b, const step *st)
     }
 }
 
-static sb_status add_node(builder *b, const sb_node *node)
+static sb_status add_node(plan_builder *b, const sb_node *node)
 {
     sb_exec *exec = b->exec;
     uint32_t n = node->n_in + node->n_implicit;
@@ -483,7 +402,7 @@ static sb_status add_node(builder *b, const sb_node *node)
 
 /* ---- the plan ----------------------------------------------------------- */
 
-static sb_status add_all_given(builder *b, const sb_tensor *const *inputs,
+static sb_status add_all_given(plan_builder *b, const sb_tensor *const *inputs,
                                const sb_tensor *const *captured)
 {
     const sb_graph *g = b->exec->graph;
@@ -503,13 +422,14 @@ static sb_status add_all_given(builder *b, const sb_tensor *const *inputs,
         plan->key[i].buf = NULL;
         plan->key[i].data = NULL;
         sb_value_id v = input ? g->inputs[i] : g->captures[i - g->n_inputs];
-        SB_TRY(new_slot(b, SLOT_GIVEN, t, 0, POSITION_END, &plan->values[v]));
+        SB_TRY(
+            plan_new_slot(b, SLOT_GIVEN, t, 0, POSITION_END, &plan->values[v]));
     }
     return SB_OK;
 }
 
 /* Outputs are handed out in plain order. */
-static sb_status add_outputs(builder *b)
+static sb_status add_outputs(plan_builder *b)
 {
     const sb_graph *g = b->exec->graph;
     sb_plan *plan = b->plan;
@@ -525,14 +445,14 @@ static sb_status add_outputs(builder *b)
         SB_TRY(slot_of(b, g->outputs[i], &s));
         plan->outputs[i] = s;
         if (s->kind != SLOT_DYNAMIC)
-            SB_TRY(in_layout(b, s, SB_LAYOUT_PLAIN, plan->finals,
-                             &plan->n_finals, &plan->outputs[i]));
+            SB_TRY(plan_in_layout(b, s, SB_LAYOUT_PLAIN, plan->finals,
+                                  &plan->n_finals, &plan->outputs[i]));
     }
     return SB_OK;
 }
 
 /* Copies of constants that all kernels have packed are dropped again. */
-static sb_status drop_packed(builder *b)
+static sb_status drop_packed(plan_builder *b)
 {
     sb_exec *exec = b->exec;
     const sb_graph *g = exec->graph;
@@ -560,7 +480,7 @@ static sb_status drop_packed(builder *b)
     return SB_OK;
 }
 
-static sb_status build(builder *b, const sb_tensor *const *inputs,
+static sb_status build(plan_builder *b, const sb_tensor *const *inputs,
                        const sb_tensor *const *captured)
 {
     sb_exec *exec = b->exec;
@@ -606,7 +526,7 @@ sb_status plan_build(sb_exec *exec, const sb_tensor *const *inputs,
         return SB_NO_MEMORY;
     plan->exec = exec;
     sb_arena_init(&plan->arena, exec->ctx);
-    builder b = {.exec = exec, .plan = plan};
+    plan_builder b = {.exec = exec, .plan = plan};
     sb_status status = build(&b, inputs, captured);
     if (status == SB_OK)
         *out = plan;

@@ -90,7 +90,8 @@ static bool grows_into_result(const step *st)
     return !k->op->macs && makes > reads;
 }
 
-void plan_layouts(const step *st, sb_layout *in, sb_layout *out)
+/* What the step wants of its inputs, and how its outputs come. */
+static void choose(const step *st, sb_layout *in, sb_layout *out)
 {
     const sb_kernel *k = &st->k;
     bool movable = true;
@@ -108,4 +109,78 @@ void plan_layouts(const step *st, sb_layout *in, sb_layout *out)
         in[i] = SB_LAYOUT_PLAIN;
     for (uint32_t i = 0; i < k->n_out && !movable; i++)
         out[i] = SB_LAYOUT_PLAIN;
+}
+
+/* ---- the same value in another layout ----------------------------------- */
+
+/* A constant in the other layout is made once, now, and kept by the plan. */
+static sb_status reorder_constant(plan_builder *b, const slot *s, slot *to)
+{
+    SB_TRY(sb_tensor_alloc(b->exec->ctx, &to->t));
+    sb_tensor_reorder(b->exec->ctx, &s->t, &to->t);
+    return SB_OK;
+}
+
+/* The value of `s` in another layout: made once, by the first step that wants
+ * it (a conversion goes on its list, or on the plan's for outputs). */
+sb_status plan_in_layout(plan_builder *b, slot *s, sb_layout layout,
+                         conversion *list, size_t *n, slot **out)
+{
+    slot *to = s->other;
+
+    *out = s;
+    if (s->t.layout == layout)
+        return SB_OK;
+    if (to && to->version == to->root->writes) {
+        to->root->last =
+            to->root->last < b->position ? b->position : to->root->last;
+        *out = to;
+        return SB_OK;
+    }
+    sb_tensor like = s->t;
+    like.layout = layout;
+    SB_TRY(plan_new_slot(b, SLOT_STATIC, &like, b->position, b->position, &to));
+    if (sb_tensor_same_order(&like)) {
+        slot_lie_at(to, s);
+    } else if (s->kind == SLOT_CONST) {
+        to->kind = SLOT_CONST;
+        SB_TRY(reorder_constant(b, s, to));
+    } else {
+        list[(*n)++] = (conversion){s, to};
+    }
+    s->other = to;
+    to->other = s;
+    *out = to;
+    return SB_OK;
+}
+
+/* Brings inputs into the layouts that the kernel wants and gives outputs
+ * theirs.  Dynamic steps, and all steps of a run that dumps, stay plain. */
+sb_status plan_settle_layouts(plan_builder *b, const sb_node *node, step *st)
+{
+    uint32_t n = node->n_in + node->n_implicit;
+    sb_layout *wish =
+        sb_alloc(b->exec->ctx, (size_t)n + node->n_out + 1, sizeof *wish);
+    sb_status status = SB_OK;
+
+    if (!wish)
+        return SB_NO_MEMORY;
+    for (uint32_t i = 0; i < n; i++)
+        st->k_in[i] = st->in[i] ? &st->in[i]->t : NULL;
+    for (uint32_t i = 0; i < node->n_out; i++)
+        st->k_out[i] = st->out[i] ? &st->out[i]->t : NULL;
+    if (!st->dynamic && !b->exec->opt.dump)
+        choose(st, wish, wish + n);
+    for (uint32_t i = 0; i < n && status == SB_OK; i++) {
+        if (!st->in[i] || st->in[i]->kind == SLOT_DYNAMIC)
+            continue;
+        status = plan_in_layout(b, st->in[i], wish[i], st->before,
+                                &st->n_before, &st->in[i]);
+        st->k_in[i] = &st->in[i]->t;
+    }
+    for (uint32_t i = 0; i < node->n_out; i++)
+        if (st->out[i])
+            st->out[i]->t.layout = wish[n + i];
+    sb_free(b->exec->ctx, wish);
+    return status;
 }

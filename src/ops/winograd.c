@@ -101,17 +101,24 @@ static void transform_kernel(const float *w, double u[SPOTS])
                             half[i][2] * g[j][2];
 }
 
-/* [M, C, 3, 3] to [36, C, M]. */
-static void transform_weights(const sb_conv *c, const float *w, float *out)
-{
-    int64_t step = c->in_channels * c->out_channels;
+typedef struct weights_job {
+    const sb_conv *conv;
+    const float *w;
+    float *out;
+} weights_job;
 
-    for (int64_t m = 0; m < c->out_channels; m++)
-        for (int64_t i = 0; i < c->in_channels; i++) {
+/* [M, C, 3, 3] to [36, C, M] for some of the C. */
+static void transform_weights(void *arg, size_t begin, size_t end)
+{
+    const weights_job *job = arg;
+    int64_t n_in = job->conv->in_channels, n_out = job->conv->out_channels;
+
+    for (int64_t i = (int64_t)begin; i < (int64_t)end; i++)
+        for (int64_t m = 0; m < n_out; m++) {
             double u[SPOTS];
-            transform_kernel(w + (m * c->in_channels + i) * 9, u);
+            transform_kernel(job->w + (m * n_in + i) * 9, u);
             for (int s = 0; s < SPOTS; s++)
-                out[s * step + i * c->out_channels + m] = (float)u[s];
+                job->out[(s * n_in + i) * n_out + m] = (float)u[s];
         }
 }
 
@@ -130,7 +137,8 @@ static sb_status make_stack(sb_winograd *w, const char *what,
 
     if (!u)
         return SB_NO_MEMORY;
-    transform_weights(c, weights, u);
+    weights_job job = {c, weights, u};
+    sb_parallel_for(w->ctx, (size_t)c->in_channels, 4, transform_weights, &job);
     sb_status status = sb_dnn_stack_create(w->ctx, &d, u, &w->stack);
     sb_free(w->ctx, u);
     return status;
