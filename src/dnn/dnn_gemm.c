@@ -19,6 +19,9 @@
 enum {
     TILE_M = 192,
     TILE_N = 256,
+    TILE_M_LEAST = 24,
+    TILE_N_LEAST = 64,
+    TILES_WANTED = 4,
     SHAPES = 4,        /* bit 0: last column, bit 1: last row */
     LOOPS_MOST = 8192, /* multiplications below which a call costs more */
     GRAIN = 32768,     /* multiplications worth a thread */
@@ -317,6 +320,41 @@ static void free_lanes(sb_dnn_gemm *g)
     g->lane_bytes = 0;
 }
 
+/* Equal parts of at most `most`, each a multiple of `unit` but the last. */
+static int64_t even_tile(int64_t total, int64_t most, int64_t unit)
+{
+    int64_t parts = (total + most - 1) / most;
+    int64_t tile = parts ? (total + parts - 1) / parts : total;
+
+    tile = (tile + unit - 1) / unit * unit;
+    return tile < total ? tile : total;
+}
+
+/* Tiles of even size, so that threads finish together.  A product with
+ * constant b stands alone (others come in batches), so it is cut further until
+ * there are some tiles to share. */
+static void choose_tiles(sb_dnn_gemm *g)
+{
+    const sb_dnn_gemm_desc *d = &g->desc;
+    int64_t most_m = TILE_M, most_n = TILE_N;
+
+    for (;;) {
+        g->tile_m = even_tile(d->m, most_m, 1);
+        g->tile_n = even_tile(d->n, most_n, 16);
+        if (!d->b || g->tile_m < 1 || g->tile_n < 1 ||
+            (d->m + g->tile_m - 1) / g->tile_m *
+                    ((d->n + g->tile_n - 1) / g->tile_n) >=
+                TILES_WANTED)
+            return;
+        if (most_n > TILE_N_LEAST)
+            most_n /= 2;
+        else if (most_m > TILE_M_LEAST)
+            most_m /= 2;
+        else
+            return;
+    }
+}
+
 sb_status sb_dnn_gemm_create(sb_ctx *ctx, const sb_dnn_gemm_desc *desc,
                              sb_dnn_gemm **out)
 {
@@ -329,8 +367,7 @@ sb_status sb_dnn_gemm_create(sb_ctx *ctx, const sb_dnn_gemm_desc *desc,
     g->desc = *desc;
     strncpy(g->what, desc->what, sizeof g->what - 1);
     g->desc.what = g->what;
-    g->tile_m = desc->m < TILE_M ? desc->m : TILE_M;
-    g->tile_n = desc->n < TILE_N ? desc->n : TILE_N;
+    choose_tiles(g);
     if (desc->m && desc->n && desc->k &&
         (double)desc->m * (double)desc->n * (double)desc->k > LOOPS_MOST) {
         g->rows = (desc->m + g->tile_m - 1) / g->tile_m;

@@ -55,10 +55,10 @@ static const char *const simplify_passes[] = {
 
 /* What makes a graph faster to run but unreadable for other programs. */
 static const char *const lower_passes[] = {
-    "simplify",     "fuse_bn",       "fuse_attention",
-    "fuse_conv",    "fuse_linear",   "fuse_groupnorm",
-    "fuse_shuffle", "channels_last", "remove_dead",
-    NULL,
+    "simplify",       "fuse_bn",      "fuse_attention",
+    "pad_pointwise",  "fuse_conv",    "fuse_linear",
+    "fuse_groupnorm", "fuse_shuffle", "channels_last",
+    "remove_dead",    NULL,
 };
 
 static const char *const no_passes[] = {NULL};
