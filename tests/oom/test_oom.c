@@ -173,6 +173,36 @@ static sb_status run_nn(sb_ctx *ctx)
     return with_text(ctx, nn_text, use_run);
 }
 
+/* What sessions put together: batch norm, sum and activation in a Winograd
+ * convolution, a padded 1x1 one, attention, a linear layer. */
+static const char fused_text[] =
+    "graph fused(x: f32[1,32,28,28], q: f32[1,2,9,8]) -> (y: f32[*], "
+    "o: f32[*]) {\n"
+    "  w: f32[32,32,3,3] = random(1)\n"
+    "  a: f32[32] = random(2)\n"
+    "  v: f32[32] = zeros()\n"
+    "  w1: f32[16,32,1,1] = random(3)\n"
+    "  w2: f32[8,8] = random(4)\n"
+    "  b2: f32[8] = random(5)\n"
+    "  c = Conv(x, w) {pads=[1,1,1,1]}\n"
+    "  n = BatchNormalization(c, a, a, a, v)\n"
+    "  s = Add(n, x)\n"
+    "  r = Relu(s)\n"
+    "  y = Conv(r, w1) {pads=[1,1,1,1]}\n"
+    "  k = Transpose(q) {perm=[0,1,3,2]}\n"
+    "  m = MatMul(q, k)\n"
+    "  p = Softmax(m) {axis=-1}\n"
+    "  h = MatMul(p, q)\n"
+    "  l = MatMul(h, w2)\n"
+    "  d = Add(l, b2)\n"
+    "  o = Gelu(d)\n"
+    "}\n";
+
+static sb_status run_fused(sb_ctx *ctx)
+{
+    return with_text(ctx, fused_text, use_run);
+}
+
 static sb_status run_if(sb_ctx *ctx)
 {
     return with_text(ctx, if_text, use_run);
@@ -270,6 +300,7 @@ static const struct {
     {"run a convolutional network", run_cnn},
     {"run shapes that depend on data", run_shapes},
     {"run recurrent, attention and transposed layers", run_nn},
+    {"run fused layers", run_fused},
     {"run If", run_if},
     {"simplify a convolutional network", simplify_cnn},
     {"simplify shape arithmetic", simplify_shapes},
