@@ -47,8 +47,7 @@ static bool find_fusion(const sb_graph *g, sb_node_id id, fusion *f)
 static sb_status apply(sb_graph *g, const fusion *f)
 {
     const sb_node conv = *sb_graph_node(g, f->conv);
-    const sb_node next = *sb_graph_node(g, f->next);
-    sb_value_id in[4], result = next.outputs[0];
+    sb_value_id in[4];
     sb_node_id fresh = SB_NONE;
     bool had_act = sb_node_attr(&conv, "activation") != NULL;
 
@@ -56,19 +55,10 @@ static sb_status apply(sb_graph *g, const fusion *f)
         in[i] = sb_node_in(&conv, i);
     if (f->z != SB_NONE)
         in[3] = f->z;
-    sb_node_spec spec = {.op = "FusedConv",
-                         .domain = SB_FUSED_DOMAIN,
-                         .name = conv.name,
-                         .module = conv.module,
-                         .inputs = in,
-                         .n_in = in[3] != SB_NONE ? 4 : 3,
-                         .outputs = &result,
-                         .n_out = 1,
-                         .attrs = conv.attrs,
-                         .n_attrs = conv.n_attrs,
-                         .position = next.position};
-    sb_graph_remove_node(g, f->next);
-    SB_TRY(sb_graph_add_node(g, &spec, &fresh));
+    SB_TRY(sb_fused_replace(g, f->conv, f->next, "FusedConv", in,
+                            in[3] != SB_NONE ? 4 : 3, &fresh));
+    for (uint32_t i = 0; i < conv.n_attrs; i++)
+        SB_TRY(sb_graph_set_attr(g, fresh, &conv.attrs[i]));
     if (f->act.name)
         SB_TRY(sb_fused_act_set(g, fresh, &f->act));
     else if (had_act)

@@ -98,24 +98,11 @@ static bool find_fusion(const sb_graph *g, sb_node_id id, fusion *f)
 
 static sb_status apply(sb_graph *g, const fusion *f)
 {
-    const sb_node node = *sb_graph_node(g, f->node);
-    const sb_node next = *sb_graph_node(g, f->next);
-    sb_value_id result = next.outputs[0];
+    size_t n_in = f->in[3] != SB_NONE ? 4 : f->in[2] != SB_NONE ? 3 : 2;
     sb_node_id fresh = SB_NONE;
-    sb_node_spec spec = {.op = "FusedMatMul",
-                         .domain = SB_FUSED_DOMAIN,
-                         .name = node.name,
-                         .module = node.module,
-                         .inputs = f->in,
-                         .n_in = f->in[3] != SB_NONE   ? 4
-                                 : f->in[2] != SB_NONE ? 3
-                                                       : 2,
-                         .outputs = &result,
-                         .n_out = 1,
-                         .position = next.position};
 
-    sb_graph_remove_node(g, f->next);
-    SB_TRY(sb_graph_add_node(g, &spec, &fresh));
+    SB_TRY(sb_fused_replace(g, f->node, f->next, "FusedMatMul", f->in, n_in,
+                            &fresh));
     if (f->trans_b)
         SB_TRY(sb_graph_set_attr_int(g, fresh, "transB", 1));
     if (f->act.name)

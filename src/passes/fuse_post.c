@@ -61,6 +61,26 @@ sb_status sb_fused_act_set(sb_graph *g, sb_node_id node,
     return act->n_params ? sb_graph_set_attr(g, node, &attr) : SB_OK;
 }
 
+sb_status sb_fused_replace(sb_graph *g, sb_node_id node, sb_node_id next,
+                           const char *op, const sb_value_id *in, size_t n_in,
+                           sb_node_id *out)
+{
+    const sb_node *old = sb_graph_node(g, node);
+    sb_value_id result = sb_graph_node(g, next)->outputs[0];
+    sb_node_spec spec = {.op = op,
+                         .domain = SB_FUSED_DOMAIN,
+                         .name = old->name,
+                         .module = old->module,
+                         .inputs = in,
+                         .n_in = n_in,
+                         .outputs = &result,
+                         .n_out = 1,
+                         .position = sb_graph_node(g, next)->position};
+
+    sb_graph_remove_node(g, next);
+    return sb_graph_add_node(g, &spec, out);
+}
+
 sb_value_id sb_fused_addend(const sb_graph *g, const sb_node *node,
                             sb_value_id y)
 {

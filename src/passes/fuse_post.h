@@ -17,6 +17,13 @@ bool sb_fused_act_of(const sb_graph *g, const sb_node *node, sb_fused_act *out);
 /* Writes it into the attributes of a fused node. */
 SB_MUST_USE sb_status sb_fused_act_set(sb_graph *g, sb_node_id node,
                                        const sb_fused_act *act);
+/* Puts a node of the executor's domain with the first `n_in` of `in` in the
+ * place of `next`, whose result it makes; name and module are those of `node`,
+ * which goes on existing until it is pruned. */
+SB_MUST_USE sb_status sb_fused_replace(sb_graph *g, sb_node_id node,
+                                       sb_node_id next, const char *op,
+                                       const sb_value_id *in, size_t n_in,
+                                       sb_node_id *out);
 /* If the node adds to `y` another f32 tensor of exactly its shape that is not a
  * constant: that tensor, else SB_NONE. */
 sb_value_id sb_fused_addend(const sb_graph *g, const sb_node *node,
