@@ -1,0 +1,115 @@
+/* param.h - parameter tables: YAML maps into plain structs.
+ *
+ * A table is an array of rows that ends with {0}; each row names a key, its
+ * type, where it goes, its default (written as in the file), what is allowed,
+ * and one line of help.  The same table reads files, explains keys and makes
+ * the reference in docs/.
+ *
+ *     typedef struct { int64_t batch; sb_param_floats mean; } options;
+ *     static const sb_param_def table[] = {
+ *         {.name = "BATCH", .type = SB_PARAM_INT, .offset = offsetof(...),
+ *          .preset = "1", .min = 1, .max = 65536, .help = "..."},
+ *         {0},
+ *     };
+ *     options o;
+ *     SB_TRY(sb_params_read(doc, doc->root, "", table, &o));
+ *
+ * Keys are case-sensitive; names of an ENUM are not.  Failures are
+ * SB_BAD_CONFIG with `file:line: KEY.PATH: found X, want Y`. */
+#ifndef SB_CONFIG_PARAM_H
+#define SB_CONFIG_PARAM_H
+
+#include "base/str.h"
+#include "config/yaml.h"
+
+/* The field that a row's offset points to. */
+typedef enum sb_param_type {
+    SB_PARAM_END,
+    SB_PARAM_BOOL,    /* bool */
+    SB_PARAM_INT,     /* int64_t */
+    SB_PARAM_FLOAT,   /* double */
+    SB_PARAM_STRING,  /* const char *; NULL without preset */
+    SB_PARAM_ENUM,    /* int: index into `names`; -1 without preset */
+    SB_PARAM_INTS,    /* sb_param_ints; one number counts as a list */
+    SB_PARAM_FLOATS,  /* sb_param_floats; the same */
+    SB_PARAM_STRINGS, /* sb_param_strings; the same */
+    SB_PARAM_MAP,     /* a struct with a table of its own, `fields` */
+    SB_PARAM_NODE,    /* const sb_yaml *, for the caller to read; or NULL */
+} sb_param_type;
+
+/* Lists live in the document's arena. */
+typedef struct sb_param_ints {
+    const int64_t *v;
+    size_t n;
+} sb_param_ints;
+
+typedef struct sb_param_floats {
+    const double *v;
+    size_t n;
+} sb_param_floats;
+
+typedef struct sb_param_strings {
+    const char *const *v;
+    size_t n;
+} sb_param_strings;
+
+typedef struct sb_param_def sb_param_def;
+struct sb_param_def {
+    const char *name; /* NULL ends the table */
+    sb_param_type type;
+    size_t offset;
+    /* Default, as one would write it: "8", "true", "[0, 1]".  NULL: none (zero,
+     * NULL, empty, -1 for an ENUM). */
+    const char *preset;
+    bool required; /* an absent key is an error */
+    /* Least and largest number, also of list elements; min == max: no limit. */
+    double min, max;
+    size_t n_min, n_max;        /* length of a list; n_max 0: no limit */
+    const char *const *names;   /* ENUM: allowed, ends with NULL */
+    const sb_param_def *fields; /* MAP */
+    const char *help;           /* one line */
+    const char *values;         /* (optional) what is allowed, in words */
+};
+
+/* Sets every field to its default, nested ones too.  `arena` gets lists and
+ * copies nothing else.  A required key's field is set as if absent. */
+SB_MUST_USE sb_status sb_params_defaults(sb_arena *arena,
+                                         const sb_param_def *defs, void *out);
+
+/* Defaults, then the keys of `map`.  `path` is the dotted path of `map`
+ * itself, "" at the top. */
+SB_MUST_USE sb_status sb_params_read(sb_yaml_doc *doc, const sb_yaml *map,
+                                     const char *path, const sb_param_def *defs,
+                                     void *out);
+
+/* Several tables over one map, e.g. what all sources share and what one adds;
+ * a key may stand in one of them only. */
+typedef struct sb_param_set {
+    const sb_param_def *defs;
+    void *out;
+} sb_param_set;
+
+SB_MUST_USE sb_status sb_params_read_sets(sb_yaml_doc *doc, const sb_yaml *map,
+                                          const char *path,
+                                          const sb_param_set *sets,
+                                          size_t n_sets);
+
+/* Sets one field by its dotted key, relative to the table: `QUANTIZER.BIT`.
+ * `key` says where for messages, `path` stands before the dotted key there. */
+SB_MUST_USE sb_status sb_params_set(sb_yaml_doc *doc, const char *path,
+                                    const sb_yaml *key, const sb_yaml *value,
+                                    const sb_param_def *defs, void *out);
+
+/* The row of a dotted key, NULL if there is none; adds its place in the outer
+ * struct to *offset (may be NULL). */
+const sb_param_def *sb_params_find(const sb_param_def *defs, const char *key,
+                                   size_t *offset);
+
+/* What a row allows, in words: "1..16", "minmax, mse or percentile". */
+void sb_param_allowed(const sb_param_def *def, sb_str *out);
+
+/* The name most like `word`, NULL if none is close.  `names` ends with NULL.
+ * Letter case costs nothing. */
+const char *sb_nearest(const char *word, const char *const *names);
+
+#endif

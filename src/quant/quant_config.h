@@ -1,0 +1,145 @@
+/* quant_config.h - the configuration of quantization (qconfig.yaml, the keys
+ * of Sparsebit) and what it says about one quantizer.
+ *
+ *     sb_quant_config *cfg;
+ *     SB_TRY(sb_quant_config_load(ctx, "q.yaml", SB_QUANT_CONFIG_QUANT, &cfg));
+ *     sb_quant_spec spec;
+ *     sb_quant_config_spec(cfg, SB_QUANT_WEIGHT, node, &spec);
+ *     ...
+ *     sb_quant_config_free(cfg);
+ *
+ * A config that was loaded is whole: every combination that can come out of
+ * it, overrides by SPECIFIC included, was checked. */
+#ifndef SB_QUANT_QUANT_CONFIG_H
+#define SB_QUANT_QUANT_CONFIG_H
+
+#include "config/param.h"
+#include "graph/graph.h"
+
+typedef enum sb_quant_kind {
+    SB_QUANT_WEIGHT,  /* a constant: key W */
+    SB_QUANT_FEATURE, /* an activation: key A */
+} sb_quant_kind;
+
+typedef enum sb_quant_granularity {
+    SB_QUANT_PER_TENSOR,
+    SB_QUANT_PER_CHANNEL,
+    SB_QUANT_PER_GROUP, /* weights only: group_size columns share a scale */
+} sb_quant_granularity;
+
+/* Backend or target; sb_quant_backend_name() gives the name in files. */
+typedef enum sb_quant_backend {
+    SB_BACKEND_VIRTUAL,
+    SB_BACKEND_ONNXRUNTIME, /* in files: same as onnxruntime-x86 */
+    SB_BACKEND_ONNXRUNTIME_X86,
+    SB_BACKEND_ONNXRUNTIME_ARM,
+    SB_BACKEND_TENSORRT,
+    SB_BACKEND_OPENVINO,
+    SB_BACKEND_QNN,
+    SB_BACKEND_COUNT
+} sb_quant_backend;
+
+/* How activations are treated: `A:` as a map, `A: none`, `A: dynamic`. */
+typedef enum sb_quant_mode {
+    SB_QUANT_STATIC,       /* calibrated */
+    SB_QUANT_WEIGHTS_ONLY, /* activations stay in float */
+    SB_QUANT_DYNAMIC,      /* ranges are taken from the data at each run */
+} sb_quant_mode;
+
+/* The resolved settings of one quantizer.  Texts are static or live as long
+ * as the config. */
+typedef struct sb_quant_spec {
+    sb_quant_kind kind;
+    bool disabled; /* leave this value in float; the rest says nothing then */
+    bool dynamic;  /* feature of an `A: dynamic` config: no observer */
+    sb_quant_granularity granularity;
+    bool symmetric;
+    int bits;              /* 1..16 */
+    int64_t group_size;    /* per group: 16..256 columns, or -1 for all */
+    const char *quantizer; /* row name: "uniform", "dorefa", "lsq", "lsq+",
+                              "pact", "adaround" */
+    const char *observer;  /* row name: "minmax", "moving_average",
+                              "percentile", "mse", "kl_histogram", "aciq" */
+    double percentile_alpha;
+    bool aciq_laplace;
+    double ema_ratio;
+    double pact_alpha;
+    /* Channel axis of a feature by LAYOUT: NCHW 1, NLC 2; -1 for weights, where
+     * the operator knows. */
+    int channel_axis;
+    const char *pattern; /* of SPECIFIC that matched; NULL if none */
+} sb_quant_spec;
+
+/* What SPARSER says (sconfig.yaml). */
+typedef struct sb_sparse_config {
+    bool structured;
+    const char *strategy; /* "l1norm" */
+    double ratio;         /* 0..1 */
+} sb_sparse_config;
+
+typedef struct sb_quant_config sb_quant_config;
+
+/* What a file must hold; the rest is checked as far as it is there. */
+enum {
+    SB_QUANT_CONFIG_ANY = 0,
+    SB_QUANT_CONFIG_QUANT = 1 << 0,  /* W and A */
+    SB_QUANT_CONFIG_SPARSE = 1 << 1, /* SPARSER */
+};
+
+/* SB_IO or SB_BAD_CONFIG (`file:line: key: found, allowed`) on failure. */
+SB_MUST_USE sb_status sb_quant_config_load(sb_ctx *ctx, const char *path,
+                                           unsigned need,
+                                           sb_quant_config **out);
+/* From text in memory, which is copied; `file` is what messages say. */
+SB_MUST_USE sb_status sb_quant_config_load_memory(sb_ctx *ctx, const char *file,
+                                                  const char *text, size_t size,
+                                                  unsigned need,
+                                                  sb_quant_config **out);
+/* W8 per channel symmetric, A8 per tensor affine, minmax, FUSE_BN, virtual:
+ * what `sparsebit config default` prints. */
+SB_MUST_USE sb_status sb_quant_config_default(sb_ctx *ctx,
+                                              sb_quant_config **out);
+void sb_quant_config_free(sb_quant_config *cfg); /* NULL is allowed */
+
+bool sb_quant_config_has_quant(const sb_quant_config *cfg);
+bool sb_quant_config_has_sparse(const sb_quant_config *cfg);
+sb_sparse_config sb_quant_config_sparse(const sb_quant_config *cfg);
+
+/* Settings for a weight or feature quantizer of `node`; NULL gives what W or A
+ * say without SPECIFIC.  The first pattern in file order that matches wins. */
+void sb_quant_config_spec(const sb_quant_config *cfg, sb_quant_kind kind,
+                          const sb_node *node, sb_quant_spec *out);
+
+/* Is the node inside a module of SKIP_TRACE_MODULES? */
+bool sb_quant_config_skips(const sb_quant_config *cfg, const sb_node *node);
+sb_param_strings sb_quant_config_skip_patterns(const sb_quant_config *cfg);
+
+/* Does a pattern of SPECIFIC mean this node?  As sb_node_matches(), and as the
+ * original names things: module paths in snake case (`encoder_layer_norm` for
+ * `encoder.LayerNorm`), functions by their own (`softmax` for Softmax). */
+bool sb_quant_node_matches(const sb_node *node, const char *pattern);
+
+sb_quant_backend sb_quant_config_backend(const sb_quant_config *cfg);
+const char *sb_quant_backend_name(sb_quant_backend backend);
+sb_quant_mode sb_quant_config_mode(const sb_quant_config *cfg);
+
+typedef struct sb_quant_schedule {
+    bool fuse_bn;
+    bool bn_tuning; /* BN stays unfused until it is tuned */
+    bool disable_unnecessary_quant;
+} sb_quant_schedule;
+
+sb_quant_schedule sb_quant_config_schedule(const sb_quant_config *cfg);
+/* A.QADD.ENABLE_QUANT */
+bool sb_quant_config_qadd(const sb_quant_config *cfg);
+/* As given to the load; for messages. */
+const char *sb_quant_config_file(const sb_quant_config *cfg);
+
+/* "per-channel-symmetric" */
+const char *sb_quant_scheme_name(sb_quant_granularity granularity,
+                                 bool symmetric);
+
+/* The table of all keys, for explain and docs. */
+const sb_param_def *sb_quant_config_table(void);
+
+#endif
