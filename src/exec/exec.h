@@ -12,10 +12,16 @@
 typedef struct sb_plan sb_plan;
 typedef struct sb_exec sb_exec;
 
+/* Sees the input of each Observe node while the graph runs, in the layout it
+ * has; an error ends the run. */
+typedef sb_status (*sb_observe_fn)(void *user, int64_t id, const sb_tensor *x);
+
 typedef struct sb_exec_options {
     sb_dump_fn dump; /* (optional) sees every value right after it is made */
     void *dump_user;
-    bool exact; /* no faster algorithms that round differently */
+    bool exact;            /* no faster algorithms that round differently */
+    sb_observe_fn observe; /* (optional) */
+    void *observe_user;
 } sb_exec_options;
 
 /* Borrows the graph, which must not change while the executor lives. */

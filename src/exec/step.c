@@ -116,7 +116,18 @@ static sb_status host_run_body(sb_kernel *k, const sb_graph *body,
                    sb_node_label(k->graph, node));
 }
 
-static const sb_kernel_host host = {host_resize_out, host_run_body};
+static sb_status host_observe(sb_kernel *k, int64_t id, const sb_tensor *x)
+{
+    const sb_exec_options *opt = &((const step *)k->host_data)->exec->opt;
+
+    return opt->observe ? opt->observe(opt->observe_user, id, x) : SB_OK;
+}
+
+static const sb_kernel_host host = {
+    .resize_out = host_resize_out,
+    .run_body = host_run_body,
+    .observe = host_observe,
+};
 
 /* ---- making ------------------------------------------------------------- */
 

@@ -91,6 +91,8 @@ typedef struct sb_kernel_host {
     sb_status (*run_body)(sb_kernel *k, const sb_graph *body,
                           const sb_tensor *const *inputs,
                           const sb_tensor **outputs);
+    /* Shows the tensor to whoever observes this run under that number. */
+    sb_status (*observe)(sb_kernel *k, int64_t id, const sb_tensor *x);
 } sb_kernel_host;
 
 struct sb_kernel {
@@ -141,6 +143,21 @@ enum {
 
 enum { SB_ARITY_ANY = 255 };
 
+/* How quantization treats an operator.  A quantizer sits on an input; the
+ * result is quantized, if at all, where it is read. */
+typedef enum sb_quant_role {
+    SB_ROLE_UNKNOWN,  /* not thought of: stays in float */
+    SB_ROLE_PASS,     /* moves or picks elements: none of its own */
+    SB_ROLE_SINGLE,   /* input 0 */
+    SB_ROLE_ACT,      /* the same, and joins the layer before it */
+    SB_ROLE_RELU,     /* the same, and joins a sum as well */
+    SB_ROLE_NORM,     /* BatchNormalization: joins the layer before it */
+    SB_ROLE_WEIGHTED, /* input 0, and input 1 if it is constant: a weight */
+    SB_ROLE_TABLE,    /* input 0 if it is constant: rows of an embedding */
+    SB_ROLE_MULTI,    /* every computed input, if there are several */
+    SB_ROLE_SUM,      /* the same, where the settings ask for it */
+} sb_quant_role;
+
 struct sb_op_def {
     const char *name;
     const char *domain; /* NULL for ai.onnx */
@@ -156,6 +173,10 @@ struct sb_op_def {
     size_t attrs_size; /* 0: no attributes are read */
     const sb_attr_def *attrs;
     const void *aux; /* (optional) shared by a family, e.g. its function */
+    sb_quant_role quant;
+    /* (optional) The axis of a weight that counts output channels, negative
+     * from the end.  Without it: 0. */
+    int (*weight_axis)(const sb_node *node);
     sb_status (*infer)(sb_infer *in);
     /* (optional) Memory layouts that the kernel wants, asked between infer()
      * and prepare(): k->in[i]->layout says how inputs lie now, `in` and `out`

@@ -88,8 +88,8 @@ static sb_status div_infer(sb_infer *in)
 
 /* ---- rows --------------------------------------------------------------- */
 /* clang-format off */
-const sb_op_def sb_op_add = SB_EW_BINARY("Add", 7, &add_def, SB_OP_INPLACE | SB_OP_COMMUTES, add_infer);
-const sb_op_def sb_op_div = SB_EW_BINARY("Div", 7, &div_def, SB_OP_INPLACE, div_infer);
-const sb_op_def sb_op_mul = SB_EW_BINARY("Mul", 7, &mul_def, SB_OP_INPLACE | SB_OP_COMMUTES, mul_infer);
-const sb_op_def sb_op_sub = SB_EW_BINARY("Sub", 7, &sub_def, SB_OP_INPLACE, sub_infer);
+const sb_op_def sb_op_add = SB_EW_BINARY_Q("Add", 7, &add_def, SB_OP_INPLACE | SB_OP_COMMUTES, add_infer, SB_ROLE_SUM);
+const sb_op_def sb_op_div = SB_EW_BINARY_Q("Div", 7, &div_def, SB_OP_INPLACE, div_infer, SB_ROLE_MULTI);
+const sb_op_def sb_op_mul = SB_EW_BINARY_Q("Mul", 7, &mul_def, SB_OP_INPLACE | SB_OP_COMMUTES, mul_infer, SB_ROLE_MULTI);
+const sb_op_def sb_op_sub = SB_EW_BINARY_Q("Sub", 7, &sub_def, SB_OP_INPLACE, sub_infer, SB_ROLE_MULTI);
 /* clang-format on */

@@ -107,6 +107,7 @@ static sb_status average_pool_forward(sb_kernel *k)
 const sb_op_def sb_op_average_pool = {
     .name = "AveragePool",
     .since = 7,
+    .quant = SB_ROLE_SINGLE,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,

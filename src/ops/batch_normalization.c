@@ -192,6 +192,7 @@ static sb_status batch_norm_forward(sb_kernel *k)
 const sb_op_def sb_op_batch_normalization = {
     .name = "BatchNormalization",
     .since = 9,
+    .quant = SB_ROLE_NORM,
     .in_min = 5,
     .in_max = 5,
     .out_min = 1,

@@ -202,6 +202,7 @@ static sb_status bit_cast_infer(sb_infer *in)
 const sb_op_def sb_op_cast = {
     .name = "Cast",
     .since = 6,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,

@@ -87,6 +87,7 @@ static sb_status clip_forward(sb_kernel *k)
 const sb_op_def sb_op_clip = {
     .name = "Clip",
     .since = 11,
+    .quant = SB_ROLE_RELU,
     .in_min = 1,
     .in_max = 3,
     .out_min = 1,

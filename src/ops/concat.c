@@ -132,6 +132,7 @@ static void concat_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
 const sb_op_def sb_op_concat = {
     .name = "Concat",
     .since = 4,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = SB_ARITY_ANY,
     .out_min = 1,

@@ -88,6 +88,7 @@ static sb_status conv_prepare(sb_kernel *k)
 const sb_op_def sb_op_conv = {
     .name = "Conv",
     .since = 1,
+    .quant = SB_ROLE_WEIGHTED,
     .in_min = 2,
     .in_max = 3,
     .out_min = 1,

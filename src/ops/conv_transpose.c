@@ -144,9 +144,18 @@ static sb_status conv_transpose_prepare(sb_kernel *k)
     return sb_conv_prepare(k, &conv, NULL, 0);
 }
 
+/* W is [C_in, C_out / group, k...]. */
+static int conv_transpose_weight_axis(const sb_node *node)
+{
+    (void)node;
+    return 1;
+}
+
 const sb_op_def sb_op_conv_transpose = {
     .name = "ConvTranspose",
     .since = 1,
+    .quant = SB_ROLE_WEIGHTED,
+    .weight_axis = conv_transpose_weight_axis,
     .in_min = 2,
     .in_max = 3,
     .out_min = 1,

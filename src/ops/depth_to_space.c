@@ -127,6 +127,7 @@ static sb_status to_depth_forward(sb_kernel *k)
 const sb_op_def sb_op_depth_to_space = {
     .name = "DepthToSpace",
     .since = 11,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,
@@ -142,6 +143,7 @@ const sb_op_def sb_op_depth_to_space = {
 const sb_op_def sb_op_space_to_depth = {
     .name = "SpaceToDepth",
     .since = 1,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,

@@ -142,31 +142,41 @@ static inline int64_t sb_wrap_mul(int64_t a, int64_t b)
 #define SB_STRIP2(name, T, R, expr) SB_STRIP2_SETUP(name, T, R, (void)0, expr)
 
 /* ---- rows --------------------------------------------------------------- */
-#define SB_EW_UNARY(name_, since_, def_)                          \
+#define SB_EW_UNARY(name_, since_, def_) \
+    SB_EW_UNARY_Q(name_, since_, def_, SB_ROLE_UNKNOWN)
+
+/* The same with what quantization has to know. */
+#define SB_EW_UNARY_Q(name_, since_, def_, quant_)                \
     {                                                             \
         .name = name_, .since = since_, .in_min = 1, .in_max = 1, \
-        .out_min = 1, .out_max = 1,                               \
+        .out_min = 1, .out_max = 1, .quant = quant_,              \
         .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE, .aux = def_,  \
         .infer = sb_infer_same, .prepare = sb_ew_prepare,         \
         .forward = sb_ew_forward,                                 \
     }
 
-#define SB_EW_UNARY_ATTRS(name_, since_, def_, type_, table_)      \
-    {                                                              \
-        .name = name_, .since = since_, .in_min = 1, .in_max = 1,  \
-        .out_min = 1, .out_max = 1,                                \
-        .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,                \
-        .attrs_size = sizeof(type_), .attrs = table_, .aux = def_, \
-        .infer = sb_infer_same, .prepare = sb_ew_prepare,          \
-        .forward = sb_ew_forward,                                  \
+#define SB_EW_UNARY_ATTRS(name_, since_, def_, type_, table_) \
+    SB_EW_UNARY_ATTRS_Q(name_, since_, def_, type_, table_, SB_ROLE_UNKNOWN)
+
+#define SB_EW_UNARY_ATTRS_Q(name_, since_, def_, type_, table_, quant_) \
+    {                                                                   \
+        .name = name_, .since = since_, .in_min = 1, .in_max = 1,       \
+        .out_min = 1, .out_max = 1, .quant = quant_,                    \
+        .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,                     \
+        .attrs_size = sizeof(type_), .attrs = table_, .aux = def_,      \
+        .infer = sb_infer_same, .prepare = sb_ew_prepare,               \
+        .forward = sb_ew_forward,                                       \
     }
 
-#define SB_EW_BINARY(name_, since_, def_, flags_, infer_)                  \
-    {                                                                      \
-        .name = name_, .since = since_, .in_min = 2, .in_max = 2,          \
-        .out_min = 1, .out_max = 1, .flags = SB_OP_ELEMENTWISE | (flags_), \
-        .aux = def_, .infer = infer_, .prepare = sb_ew_prepare,            \
-        .forward = sb_ew_forward,                                          \
+#define SB_EW_BINARY(name_, since_, def_, flags_, infer_) \
+    SB_EW_BINARY_Q(name_, since_, def_, flags_, infer_, SB_ROLE_UNKNOWN)
+
+#define SB_EW_BINARY_Q(name_, since_, def_, flags_, infer_, quant_)          \
+    {                                                                        \
+        .name = name_, .since = since_, .in_min = 2, .in_max = 2,            \
+        .quant = quant_, .out_min = 1, .out_max = 1,                         \
+        .flags = SB_OP_ELEMENTWISE | (flags_), .aux = def_, .infer = infer_, \
+        .prepare = sb_ew_prepare, .forward = sb_ew_forward,                  \
     }
 
 #endif

@@ -52,6 +52,7 @@ static sb_status expand_forward(sb_kernel *k)
 const sb_op_def sb_op_expand = {
     .name = "Expand",
     .since = 8,
+    .quant = SB_ROLE_PASS,
     .in_min = 2,
     .in_max = 2,
     .out_min = 1,

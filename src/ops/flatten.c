@@ -34,6 +34,7 @@ static sb_status flatten_infer(sb_infer *in)
 const sb_op_def sb_op_flatten = {
     .name = "Flatten",
     .since = 11,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,

@@ -131,6 +131,7 @@ static void gather_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
 const sb_op_def sb_op_gather = {
     .name = "Gather",
     .since = 1,
+    .quant = SB_ROLE_TABLE,
     .in_min = 2,
     .in_max = 2,
     .out_min = 1,

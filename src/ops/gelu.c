@@ -140,6 +140,7 @@ static const sb_ew_def quick_gelu = {.f32 = quick_gelu_f32};
 const sb_op_def sb_op_gelu = {
     .name = "Gelu",
     .since = 20,
+    .quant = SB_ROLE_ACT,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,
@@ -156,6 +157,7 @@ const sb_op_def sb_op_ms_gelu = {
     .name = "Gelu",
     .domain = "com.microsoft",
     .since = 1,
+    .quant = SB_ROLE_ACT,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,

@@ -273,9 +273,19 @@ static double gemm_macs(const sb_kernel *k)
                : 0;
 }
 
+/* B is [K, N], or [N, K] if transposed. */
+static int gemm_weight_axis(const sb_node *node)
+{
+    const sb_attr *trans = sb_node_attr(node, "transB");
+
+    return trans && trans->type == SB_ATTR_INT && trans->i != 0 ? 0 : 1;
+}
+
 const sb_op_def sb_op_gemm = {
     .name = "Gemm",
     .since = 7,
+    .quant = SB_ROLE_WEIGHTED,
+    .weight_axis = gemm_weight_axis,
     .in_min = 2,
     .in_max = 3,
     .out_min = 1,

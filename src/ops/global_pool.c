@@ -104,6 +104,7 @@ static sb_status global_forward(sb_kernel *k)
 const sb_op_def sb_op_global_average_pool = {
     .name = "GlobalAveragePool",
     .since = 1,
+    .quant = SB_ROLE_SINGLE,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,
@@ -118,6 +119,7 @@ const sb_op_def sb_op_global_average_pool = {
 const sb_op_def sb_op_global_max_pool = {
     .name = "GlobalMaxPool",
     .since = 1,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,

@@ -240,6 +240,7 @@ static sb_status group_forward(sb_kernel *k)
 const sb_op_def sb_op_instance_normalization = {
     .name = "InstanceNormalization",
     .since = 6,
+    .quant = SB_ROLE_SINGLE,
     .in_min = 3,
     .in_max = 3,
     .out_min = 1,
@@ -256,6 +257,7 @@ const sb_op_def sb_op_instance_normalization = {
 const sb_op_def sb_op_group_normalization = {
     .name = "GroupNormalization",
     .since = 21,
+    .quant = SB_ROLE_SINGLE,
     .in_min = 3,
     .in_max = 3,
     .out_min = 1,

@@ -21,6 +21,7 @@ static sb_status identity_forward(sb_kernel *k)
 const sb_op_def sb_op_identity = {
     .name = "Identity",
     .since = 1,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,
@@ -58,6 +59,7 @@ static sb_status dropout_forward(sb_kernel *k)
 const sb_op_def sb_op_dropout = {
     .name = "Dropout",
     .since = 12,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = 3,
     .out_min = 1,

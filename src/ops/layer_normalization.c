@@ -163,6 +163,7 @@ static sb_status simplified_forward(sb_kernel *k)
 const sb_op_def sb_op_layer_normalization = {
     .name = "LayerNormalization",
     .since = 17,
+    .quant = SB_ROLE_SINGLE,
     .in_min = 2,
     .in_max = 3,
     .out_min = 1,
@@ -178,6 +179,7 @@ const sb_op_def sb_op_layer_normalization = {
 const sb_op_def sb_op_rms_normalization = {
     .name = "RMSNormalization",
     .since = 23,
+    .quant = SB_ROLE_SINGLE,
     .in_min = 2,
     .in_max = 2,
     .out_min = 1,

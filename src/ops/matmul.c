@@ -87,9 +87,17 @@ static void matmul_release(sb_kernel *k)
     sb_free(k->ctx, k->state);
 }
 
+static int matmul_weight_axis(const sb_node *node)
+{
+    (void)node;
+    return -1;
+}
+
 const sb_op_def sb_op_matmul = {
     .name = "MatMul",
     .since = 1,
+    .quant = SB_ROLE_WEIGHTED,
+    .weight_axis = matmul_weight_axis,
     .in_min = 2,
     .in_max = 2,
     .out_min = 1,

@@ -112,6 +112,7 @@ static sb_status max_pool_forward(sb_kernel *k)
 const sb_op_def sb_op_max_pool = {
     .name = "MaxPool",
     .since = 8,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,

@@ -267,6 +267,7 @@ static sb_status pad_forward(sb_kernel *k)
 const sb_op_def sb_op_pad = {
     .name = "Pad",
     .since = 19, /* 18 without "wrap" */
+    .quant = SB_ROLE_PASS,
     .in_min = 2,
     .in_max = 4,
     .out_min = 1,

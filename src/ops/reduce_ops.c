@@ -219,13 +219,16 @@ static const sb_reduce_def lse_def = {TABLE(lse_fns)};
 
 /* ---- rows --------------------------------------------------------------- */
 
-#define REDUCE(name_, since_, def_)                                        \
+#define REDUCE(name_, since_, def_) \
+    REDUCE_Q(name_, since_, def_, SB_ROLE_UNKNOWN)
+
+#define REDUCE_Q(name_, since_, def_, quant_)                              \
     {                                                                      \
-        .name = name_, .since = since_, .in_min = 1, .in_max = 2,          \
-        .out_min = 1, .out_max = 1, .attrs_size = sizeof(sb_reduce_attrs), \
-        .attrs = sb_reduce_table, .aux = def_, .infer = sb_reduce_infer,   \
-        .layout = sb_reduce_layout, .prepare = sb_reduce_prepare,          \
-        .forward = sb_reduce_forward,                                      \
+        .quant = quant_, .name = name_, .since = since_, .in_min = 1,      \
+        .in_max = 2, .out_min = 1, .out_max = 1,                           \
+        .attrs_size = sizeof(sb_reduce_attrs), .attrs = sb_reduce_table,   \
+        .aux = def_, .infer = sb_reduce_infer, .layout = sb_reduce_layout, \
+        .prepare = sb_reduce_prepare, .forward = sb_reduce_forward,        \
     }
 
 /* clang-format off */
@@ -234,7 +237,7 @@ const sb_op_def sb_op_reduce_l2 = REDUCE("ReduceL2", 18, &l2_def);
 const sb_op_def sb_op_reduce_log_sum = REDUCE("ReduceLogSum", 18, &log_sum_def);
 const sb_op_def sb_op_reduce_log_sum_exp = REDUCE("ReduceLogSumExp", 18, &lse_def);
 const sb_op_def sb_op_reduce_max = REDUCE("ReduceMax", 18, &max_def);
-const sb_op_def sb_op_reduce_mean = REDUCE("ReduceMean", 18, &mean_def);
+const sb_op_def sb_op_reduce_mean = REDUCE_Q("ReduceMean", 18, &mean_def, SB_ROLE_SINGLE);
 const sb_op_def sb_op_reduce_min = REDUCE("ReduceMin", 18, &min_def);
 const sb_op_def sb_op_reduce_prod = REDUCE("ReduceProd", 18, &prod_def);
 const sb_op_def sb_op_reduce_sum = REDUCE("ReduceSum", 13, &sum_def);

@@ -170,6 +170,7 @@ static sb_status reshape_infer(sb_infer *in)
 const sb_op_def sb_op_reshape = {
     .name = "Reshape",
     .since = 14,
+    .quant = SB_ROLE_PASS,
     .in_min = 2,
     .in_max = 2,
     .out_min = 1,

@@ -346,6 +346,7 @@ static sb_status resize_forward(sb_kernel *k)
 const sb_op_def sb_op_resize = {
     .name = "Resize",
     .since = 19,
+    .quant = SB_ROLE_SINGLE,
     .in_min = 1,
     .in_max = 4,
     .out_min = 1,

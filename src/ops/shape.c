@@ -51,6 +51,7 @@ static sb_status shape_forward(sb_kernel *k)
 const sb_op_def sb_op_shape = {
     .name = "Shape",
     .since = 15,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,

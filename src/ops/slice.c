@@ -146,6 +146,7 @@ static sb_status slice_forward(sb_kernel *k)
 const sb_op_def sb_op_slice = {
     .name = "Slice",
     .since = 10,
+    .quant = SB_ROLE_PASS,
     .in_min = 3,
     .in_max = 5,
     .out_min = 1,

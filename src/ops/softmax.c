@@ -255,15 +255,18 @@ static const softmax_family softmax = {softmax_block, softmax_row};
 static const softmax_family log_softmax = {log_softmax_block, log_softmax_row};
 static const softmax_family hardmax = {hardmax_block, NULL};
 
-#define SOFTMAX_ROW(name_, family_)                                          \
-    {                                                                        \
-        .name = name_, .since = 13, .in_min = 1, .in_max = 1, .out_min = 1,  \
-        .out_max = 1, .flags = SB_OP_F32 | SB_OP_INPLACE,                    \
-        .attrs_size = sizeof(softmax_attrs), .attrs = attrs, .aux = family_, \
-        .infer = softmax_infer, .layout = sb_move_layout,                    \
-        .prepare = softmax_prepare, .forward = softmax_forward,              \
+#define SOFTMAX_ROW(name_, family_, quant_)                                    \
+    {                                                                          \
+        .quant = quant_, .name = name_, .since = 13, .in_min = 1, .in_max = 1, \
+        .out_min = 1, .out_max = 1, .flags = SB_OP_F32 | SB_OP_INPLACE,        \
+        .attrs_size = sizeof(softmax_attrs), .attrs = attrs, .aux = family_,   \
+        .infer = softmax_infer, .layout = sb_move_layout,                      \
+        .prepare = softmax_prepare, .forward = softmax_forward,                \
     }
 
-const sb_op_def sb_op_hardmax = SOFTMAX_ROW("Hardmax", &hardmax);
-const sb_op_def sb_op_log_softmax = SOFTMAX_ROW("LogSoftmax", &log_softmax);
-const sb_op_def sb_op_softmax = SOFTMAX_ROW("Softmax", &softmax);
+const sb_op_def sb_op_hardmax =
+    SOFTMAX_ROW("Hardmax", &hardmax, SB_ROLE_UNKNOWN);
+const sb_op_def sb_op_log_softmax =
+    SOFTMAX_ROW("LogSoftmax", &log_softmax, SB_ROLE_SINGLE);
+const sb_op_def sb_op_softmax =
+    SOFTMAX_ROW("Softmax", &softmax, SB_ROLE_SINGLE);

@@ -130,6 +130,7 @@ static sb_status split_forward(sb_kernel *k)
 const sb_op_def sb_op_split = {
     .name = "Split",
     .since = 18,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = 2,
     .out_min = 1,

@@ -60,6 +60,7 @@ static sb_status squeeze_infer(sb_infer *in)
 const sb_op_def sb_op_squeeze = {
     .name = "Squeeze",
     .since = 13,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = 2,
     .out_min = 1,

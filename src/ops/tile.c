@@ -73,6 +73,7 @@ static sb_status tile_forward(sb_kernel *k)
 const sb_op_def sb_op_tile = {
     .name = "Tile",
     .since = 6,
+    .quant = SB_ROLE_PASS,
     .in_min = 2,
     .in_max = 2,
     .out_min = 1,

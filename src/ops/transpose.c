@@ -116,6 +116,7 @@ static sb_status transpose_forward(sb_kernel *k)
 const sb_op_def sb_op_transpose = {
     .name = "Transpose",
     .since = 1,
+    .quant = SB_ROLE_PASS,
     .in_min = 1,
     .in_max = 1,
     .out_min = 1,

@@ -39,6 +39,7 @@ static sb_status unsqueeze_infer(sb_infer *in)
 const sb_op_def sb_op_unsqueeze = {
     .name = "Unsqueeze",
     .since = 13,
+    .quant = SB_ROLE_PASS,
     .in_min = 2,
     .in_max = 2,
     .out_min = 1,

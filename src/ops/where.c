@@ -103,6 +103,7 @@ static sb_status where_forward(sb_kernel *k)
 const sb_op_def sb_op_where = {
     .name = "Where",
     .since = 9,
+    .quant = SB_ROLE_PASS,
     .in_min = 3,
     .in_max = 3,
     .out_min = 1,
