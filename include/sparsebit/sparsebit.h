@@ -33,6 +33,7 @@ typedef struct sb_ctx sb_ctx;         /* allocator, threads, last error */
 typedef struct sb_model sb_model;     /* one ONNX network */
 typedef struct sb_session sb_session; /* a model made ready to run */
 typedef struct sb_tensor sb_tensor;   /* an array of elements */
+typedef struct sb_data sb_data;       /* samples to run a model on */
 
 /* ---- status ------------------------------------------------------------- */
 
@@ -63,7 +64,7 @@ SB_API const char *sb_status_text(sb_status status);
 /* ---- context ------------------------------------------------------------ */
 
 /** Memory hooks.  `resize` is realloc (NULL pointer: malloc), `free` is free.
- */
+ *  Data sets with decoding threads call them from those threads as well. */
 typedef struct sb_allocator {
     void *user;
     void *(*resize)(void *user, void *ptr, size_t size);
@@ -288,6 +289,14 @@ SB_API SB_MUST_USE sb_status sb_model_simplify(sb_ctx *ctx, sb_model *model,
                                                const sb_pass_result **results,
                                                size_t *n_results);
 
+/** Lets a model whose file fixes the batch to a number run with any: the first
+ *  dimension of all inputs becomes symbolic, constants that repeat the number
+ *  in Reshape follow, shapes are inferred anew.
+ *  @param done receives 0, with the model as it was, if samples cannot be told
+ *              apart by the first dimension of every input and output */
+SB_API SB_MUST_USE sb_status sb_model_relax_batch(sb_ctx *ctx, sb_model *model,
+                                                  int *done);
+
 /* ---- running ------------------------------------------------------------ */
 
 /** Called for every tensor that a node made, in order of execution. */
@@ -323,6 +332,68 @@ SB_API SB_MUST_USE sb_status sb_session_run(sb_session *session,
                                             const sb_tensor **outputs);
 /** Bytes of workspace (activations) of the plan of the last run. */
 SB_API size_t sb_session_workspace(const sb_session *session);
+
+/* ---- data --------------------------------------------------------------- */
+
+typedef struct sb_data_options {
+    size_t struct_size; /**< set by the INIT macro */
+    size_t samples;     /**< take at most this many; 0: all */
+    size_t skip;        /**< after leaving out this many */
+    size_t batch;       /**< samples in a batch; 0: as the file says */
+    int strict;         /**< a broken sample is an error, not a warning */
+    int threads;   /**< that decode ahead; -1: as many as the context has (none
+                        if it has one); 0: none, sb_data_next() decodes */
+    uint64_t seed; /**< of SHUFFLE */
+} sb_data_options;
+
+#define SB_DATA_OPTIONS_INIT                       \
+    {                                              \
+        sizeof(sb_data_options), 0, 0, 0, 0, -1, 0 \
+    }
+
+/** Some samples, side by side in tensors whose first axis counts them. */
+typedef struct sb_batch {
+    size_t count; /**< samples in it; 0: there are no more */
+    size_t first; /**< number of its first sample, from 0, for messages */
+    size_t n_inputs;
+    const sb_tensor *const *inputs;
+    /** Of the model inputs that the tensors are for; NULL if the data set does
+     *  not name them: then they go by position. */
+    const char *const *input_names;
+    const int64_t *labels;    /**< class of each sample, -1 if unknown */
+    const char *const *names; /**< of each sample, for messages */
+} sb_batch;
+
+/** Opens the data set that a YAML file describes (docs/data.md). */
+SB_API SB_MUST_USE sb_status sb_data_open(sb_ctx *ctx, const char *path,
+                                          const sb_data_options *opt,
+                                          sb_data **out);
+/** The same with the description in memory.
+ *  @param path stands for the file in messages; paths are relative to it */
+SB_API SB_MUST_USE sb_status sb_data_parse(sb_ctx *ctx, const char *text,
+                                           const char *path,
+                                           const sb_data_options *opt,
+                                           sb_data **out);
+SB_API void sb_data_free(sb_data *data);
+/** The next batch, in an order that never depends on threads.  It is borrowed
+ *  until the next call on `data`.  All samples in it have the same shapes, so
+ *  it may be smaller than asked for.  Broken samples are left out and logged,
+ *  or fail the call if the options say strict. */
+SB_API SB_MUST_USE sb_status sb_data_next(sb_data *data, sb_batch *out);
+/** Back to the first sample. */
+SB_API void sb_data_rewind(sb_data *data);
+/** Samples in all, broken ones included. */
+SB_API size_t sb_data_count(const sb_data *data);
+/** Do the samples have labels? */
+SB_API int sb_data_labelled(const sb_data *data);
+/** How many broken samples were met since the start, and the i-th's name. */
+SB_API size_t sb_data_broken_count(const sb_data *data);
+SB_API const char *sb_data_broken(const sb_data *data, size_t i);
+/** Puts the tensors of a batch in the order of the named model inputs: by name
+ *  if the data set has names, else by position. */
+SB_API SB_MUST_USE sb_status sb_batch_inputs(sb_ctx *ctx, const sb_batch *batch,
+                                             const char *const *names, size_t n,
+                                             const sb_tensor **out);
 
 /* ---- registries --------------------------------------------------------- */
 

@@ -1,0 +1,16 @@
+/* relax_batch.h - a graph for any batch from one whose file fixes it. */
+#ifndef SB_PASSES_RELAX_BATCH_H
+#define SB_PASSES_RELAX_BATCH_H
+
+#include "graph/graph.h"
+
+/* Makes a copy of `graph` that runs with any number of samples: the first
+ * dimension of all inputs is a symbol, and no shape in it still says how many
+ * there are.  A graph that has no number there is only copied.
+ *
+ * *out is NULL (and the status SB_OK) if the samples cannot be told apart by
+ * the first dimension of every input and output; then run one by one. */
+SB_MUST_USE sb_status sb_graph_relax_batch(const sb_graph *graph,
+                                           sb_graph **out);
+
+#endif
