@@ -9,13 +9,14 @@ typedef struct {
 
 /* clang-format off */
 static const cli_opt opts[] = {
-    {CLI_STRING, 0, NULL, ARG(what), "ops|passes", "which list", true},
+    {CLI_STRING, 0, NULL, ARG(what), "ops|passes|targets", "which list", true},
     {0},
 };
 
 static const cli_example examples[] = {
     {"sparsebit list ops", "Operators that can be run, and since which opset in this form"},
     {"sparsebit list passes", "Graph passes for simplify --passes"},
+    {"sparsebit list targets", "Runtimes that files can be written for"},
     {0},
 };
 /* clang-format on */
@@ -31,7 +32,7 @@ static int list_run(cli_env *env, const void *parsed)
 
     if (!sb_list_row(args->what, 0, &row)) {
         cli_table_free(t);
-        return cli_usage(&cmd_list, "no list '%s', want ops or passes",
+        return cli_usage(&cmd_list, "no list '%s', want ops, passes or targets",
                          args->what);
     }
     if (env->common.json)
@@ -63,8 +64,10 @@ static int list_run(cli_env *env, const void *parsed)
 
 const cli_cmd cmd_list = {
     .name = "list",
-    .summary = "operators and passes that this version knows",
-    .description = "Lists the operators that can be run, or the graph passes.",
+    .summary = "operators, passes and targets that this version knows",
+    .description = "Lists the operators that can be run, the graph passes, or "
+                   "the runtimes "
+                   "that quantized files can be written for.",
     .args_size = sizeof(list_args),
     .opts = opts,
     .examples = examples,

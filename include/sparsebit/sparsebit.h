@@ -400,12 +400,12 @@ SB_API SB_MUST_USE sb_status sb_batch_inputs(sb_ctx *ctx, const sb_batch *batch,
 typedef struct sb_listing {
     const char *name;
     const char *domain;  /**< of an operator; "" for ai.onnx and passes */
-    const char *summary; /**< of a pass; "" for operators */
+    const char *summary; /**< of a pass or target; "" for operators */
     int since;           /**< of an operator: opset of the form that we run */
 } sb_listing;
 
-/** Row `i` of the list "ops" or "passes"; 0 past the end, or if there is no
- *  such list.  The texts are static. */
+/** Row `i` of the list "ops", "passes" or "targets"; 0 past the end, or if
+ *  there is no such list.  The texts are static. */
 SB_API int sb_list_row(const char *what, size_t i, sb_listing *out);
 
 #ifdef __cplusplus

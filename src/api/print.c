@@ -5,6 +5,7 @@
 #include "graph/text.h"
 #include "ops/op_registry.h"
 #include "passes/pass.h"
+#include "quant/target.h"
 #include "report/diagram.h"
 
 sb_status sb_model_print(sb_ctx *ctx, const sb_model *model,
@@ -57,6 +58,14 @@ int sb_list_row(const char *what, size_t i, sb_listing *out)
         if (i >= n)
             return 0;
         *out = (sb_listing){passes[i]->name, "", passes[i]->summary, 0};
+        return 1;
+    }
+    if (strcmp(what, "targets") == 0) {
+        const sb_target_def *const *targets = sb_target_all(&n);
+
+        if (i >= n)
+            return 0;
+        *out = (sb_listing){targets[i]->name, "", targets[i]->summary, 0};
         return 1;
     }
     return 0;
