@@ -15,7 +15,7 @@
  *     SB_TRY(sb_params_read(doc, doc->root, "", table, &o));
  *
  * Keys are case-sensitive; names of an ENUM are not.  Failures are
- * SB_BAD_CONFIG with `file:line: KEY.PATH: found X, want Y`. */
+ * SB_BAD_CONFIG with `file:line: KEY.PATH: found X, allowed Y`. */
 #ifndef SB_CONFIG_PARAM_H
 #define SB_CONFIG_PARAM_H
 
@@ -57,18 +57,21 @@ typedef struct sb_param_def sb_param_def;
 struct sb_param_def {
     const char *name; /* NULL ends the table */
     sb_param_type type;
-    size_t offset;
+    size_t offset; /* a MAP's fields are relative to it */
     /* Default, as one would write it: "8", "true", "[0, 1]".  NULL: none (zero,
      * NULL, empty, -1 for an ENUM). */
     const char *preset;
     bool required; /* an absent key is an error */
-    /* Least and largest number, also of list elements; min == max: no limit. */
+    /* Least and largest number, also of list elements; both 0: no limit. */
     double min, max;
     size_t n_min, n_max;        /* length of a list; n_max 0: no limit */
     const char *const *names;   /* ENUM: allowed, ends with NULL */
     const sb_param_def *fields; /* MAP */
     const char *help;           /* one line */
-    const char *values;         /* (optional) what is allowed, in words */
+    const char *values; /* (optional) what is allowed, instead of our words */
+    /* (optional) What a sample file says instead of the preset; "#" puts a
+     * whole map into comments. */
+    const char *sample;
 };
 
 /* Sets every field to its default, nested ones too.  `arena` gets lists and
@@ -105,8 +108,14 @@ SB_MUST_USE sb_status sb_params_set(sb_yaml_doc *doc, const char *path,
 const sb_param_def *sb_params_find(const sb_param_def *defs, const char *key,
                                    size_t *offset);
 
-/* What a row allows, in words: "1..16", "minmax, mse or percentile". */
+/* ---- words, see param_text.c ------------------------------------------- */
+
+/* What a row allows: "a whole number 1..16", "minmax, mse or percentile". */
 void sb_param_allowed(const sb_param_def *def, sb_str *out);
+/* The names of a table: "QSCHEME, QUANTIZER, OBSERVER". */
+void sb_params_names(const sb_param_def *defs, sb_str *out);
+/* A sample file with every key, its help as comments. */
+void sb_params_sample(const sb_param_def *defs, sb_str *out);
 
 /* The name most like `word`, NULL if none is close.  `names` ends with NULL.
  * Letter case costs nothing. */

@@ -49,8 +49,8 @@ void sb_yaml_free(sb_yaml_doc *doc); /* NULL is allowed */
 const sb_yaml *sb_yaml_get(const sb_yaml *map, const char *key);
 /* Nothing, `~` or `null`, not quoted. */
 bool sb_yaml_is_null(const sb_yaml *node);
-/* What was found, for messages: `'text'`, `a list`, `a map`, `nothing`.
- * Written to `out`, cut to fit; returns it. */
+/* What was found, for messages: `text` as written, `a list`, `a map`,
+ * `nothing`. Written to `out`, cut to fit; returns it. */
 const char *sb_yaml_describe(const sb_yaml *node, char *out, size_t size);
 
 /* Records `file:line: message` as SB_BAD_CONFIG and returns that.  `node` may

@@ -1,0 +1,391 @@
+/* Parameter tables: defaults, every type, messages, words. */
+#include "sbtest.h"
+
+#include <locale.h>
+#include <math.h>
+
+#include "config/param.h"
+
+typedef struct {
+    int64_t depth;
+    int colour;
+} inner;
+
+typedef struct {
+    bool flag;
+    int64_t count;
+    double ratio;
+    const char *path;
+    int mode;
+    sb_param_ints sizes;
+    sb_param_floats mean;
+    sb_param_strings skip;
+    inner in;
+    const sb_yaml *raw;
+} options;
+
+static const char *const modes[] = {"fast", "exact", "lsq+", NULL};
+static const char *const colours[] = {"RGB", "BGR", NULL};
+
+#define AT(field) offsetof(options, field)
+
+static const sb_param_def inner_table[] = {
+    {.name = "DEPTH",
+     .type = SB_PARAM_INT,
+     .offset = offsetof(inner, depth),
+     .preset = "-1",
+     .min = -1,
+     .max = 9,
+     .help = "how deep"},
+    {.name = "COLOUR",
+     .type = SB_PARAM_ENUM,
+     .offset = offsetof(inner, colour),
+     .preset = "RGB",
+     .names = colours,
+     .help = "order"},
+    {0},
+};
+
+static const sb_param_def table[] = {
+    {.name = "FLAG",
+     .type = SB_PARAM_BOOL,
+     .offset = AT(flag),
+     .preset = "true",
+     .help = "a flag"},
+    {.name = "COUNT",
+     .type = SB_PARAM_INT,
+     .offset = AT(count),
+     .preset = "3",
+     .min = 1,
+     .max = INFINITY,
+     .help = "how many"},
+    {.name = "RATIO",
+     .type = SB_PARAM_FLOAT,
+     .offset = AT(ratio),
+     .preset = "0.25",
+     .min = 0,
+     .max = 1,
+     .help = "a share"},
+    {.name = "PATH",
+     .type = SB_PARAM_STRING,
+     .offset = AT(path),
+     .help = "where"},
+    {.name = "MODE",
+     .type = SB_PARAM_ENUM,
+     .offset = AT(mode),
+     .names = modes,
+     .help = "how"},
+    {.name = "SIZES",
+     .type = SB_PARAM_INTS,
+     .offset = AT(sizes),
+     .preset = "[224, 224]",
+     .min = 1,
+     .max = 512,
+     .n_min = 1,
+     .n_max = 2,
+     .help = "height and width"},
+    {.name = "MEAN",
+     .type = SB_PARAM_FLOATS,
+     .offset = AT(mean),
+     .preset = "0.5",
+     .help = "to subtract"},
+    {.name = "SKIP",
+     .type = SB_PARAM_STRINGS,
+     .offset = AT(skip),
+     .preset = "[]",
+     .help = "patterns"},
+    {.name = "IN",
+     .type = SB_PARAM_MAP,
+     .offset = AT(in),
+     .fields = inner_table,
+     .help = "inside"},
+    {.name = "RAW",
+     .type = SB_PARAM_NODE,
+     .offset = AT(raw),
+     .values = "any",
+     .help = "as it is"},
+    {0},
+};
+
+static const sb_param_def needy[] = {
+    {.name = "MUST", .type = SB_PARAM_INT, .required = true, .help = "needed"},
+    {0},
+};
+
+static sb_yaml_doc *load(const char *text)
+{
+    sb_yaml_doc *doc = NULL;
+
+    assert_ok(
+        sb_yaml_load_memory(test_ctx(), "t.yaml", text, strlen(text), &doc));
+    return doc;
+}
+
+static void test_defaults(void **state)
+{
+    sb_yaml_doc *doc = load("{}");
+    options o;
+
+    (void)state;
+    memset(&o, 0x55, sizeof o);
+    assert_ok(sb_params_read(doc, doc->root, "", table, &o));
+    assert_true(o.flag);
+    assert_int_equal(o.count, 3);
+    assert_close("ratio", o.ratio, 0.25, 0);
+    assert_null(o.path);
+    assert_int_equal(o.mode, -1);
+    assert_int_equal(o.sizes.n, 2);
+    assert_int_equal(o.sizes.v[1], 224);
+    assert_int_equal(o.mean.n, 1);
+    assert_close("mean", o.mean.v[0], 0.5, 0);
+    assert_int_equal(o.skip.n, 0);
+    assert_int_equal(o.in.depth, -1);
+    assert_int_equal(o.in.colour, 0);
+    assert_null(o.raw);
+    sb_yaml_free(doc);
+}
+
+static void test_values(void **state)
+{
+    sb_yaml_doc *doc = load("FLAG: Off\nCOUNT: 9007199254740993\nRATIO: 1e-3\n"
+                            "PATH: a b\nMODE: LSQ+\nSIZES: 64\n"
+                            "MEAN: [1, -.5, +2.]\nSKIP: [\"a.*\", b]\n"
+                            "IN: {DEPTH: 9, COLOUR: bgr}\nRAW: [1]\n");
+    options o;
+
+    (void)state;
+    assert_ok(sb_params_read(doc, doc->root, "", table, &o));
+    assert_false(o.flag);
+    assert_true(o.count == 9007199254740993);
+    assert_close("ratio", o.ratio, 1e-3, 0);
+    assert_string_equal(o.path, "a b");
+    assert_int_equal(o.mode, 2);
+    assert_int_equal(o.sizes.n, 1);
+    assert_int_equal(o.sizes.v[0], 64);
+    assert_int_equal(o.mean.n, 3);
+    assert_close("mean", o.mean.v[1], -0.5, 0);
+    assert_close("mean", o.mean.v[2], 2, 0);
+    assert_string_equal(o.skip.v[1], "b");
+    assert_int_equal(o.in.depth, 9);
+    assert_int_equal(o.in.colour, 1);
+    assert_int_equal(o.raw->n, 1);
+    sb_yaml_free(doc);
+}
+
+static const struct {
+    const char *text, *want;
+} wrong[] = {
+    {"FLAG: 1", "t.yaml:1: FLAG: found 1, allowed true or false"},
+    {"FLAG: \"true\"", "t.yaml:1: FLAG: found \"true\", allowed true or false"},
+    {"FLAG:", "t.yaml:1: FLAG: found nothing, allowed true or false"},
+    {"\nCOUNT: 0", "t.yaml:2: COUNT: found 0, allowed a whole number of at "
+                   "least 1"},
+    {"COUNT: 1.5", "t.yaml:1: COUNT: found 1.5, allowed a whole number of at "
+                   "least 1"},
+    {"COUNT: 010", "t.yaml:1: COUNT: found 010, allowed a whole number of at "
+                   "least 1"},
+    {"COUNT: 99999999999999999999",
+     "t.yaml:1: COUNT: found 99999999999999999999, allowed a whole number of "
+     "at least 1"},
+    {"COUNT: \"8\"", "t.yaml:1: COUNT: found \"8\", allowed a whole number of "
+                     "at least 1"},
+    {"COUNT: []", "t.yaml:1: COUNT: found a list, allowed a whole number of at "
+                  "least 1"},
+    {"RATIO: 1.01", "t.yaml:1: RATIO: found 1.01, allowed a number 0..1"},
+    {"RATIO: nan", "t.yaml:1: RATIO: found nan, allowed a number 0..1"},
+    {"RATIO: 0x1", "t.yaml:1: RATIO: found 0x1, allowed a number 0..1"},
+    {"RATIO: 1e999", "t.yaml:1: RATIO: found 1e999, allowed a number 0..1"},
+    {"RATIO: -.", "t.yaml:1: RATIO: found -., allowed a number 0..1"},
+    {"PATH: {}", "t.yaml:1: PATH: found a map, allowed a text"},
+    {"PATH: ~", "t.yaml:1: PATH: found nothing, allowed a text"},
+    {"MODE: exakt", "t.yaml:1: MODE: found exakt, allowed fast, exact or lsq+; "
+                    "did you mean exact?"},
+    {"MODE: 7", "t.yaml:1: MODE: found 7, allowed fast, exact or lsq+"},
+    {"SIZES: [1, 2, 3]", "t.yaml:1: SIZES: found 3 elements, allowed 1 to 2"},
+    {"SIZES: []", "t.yaml:1: SIZES: found 0 elements, allowed 1 to 2"},
+    {"SIZES: [1,\n 513]", "t.yaml:2: SIZES: found 513, allowed a list of 1 to "
+                          "2 whole numbers 1..512"},
+    {"MEAN: [a]", "t.yaml:1: MEAN: found a, allowed a list of numbers"},
+    {"SKIP: [[a]]", "t.yaml:1: SKIP: found a list, allowed a list of texts"},
+    {"IN: 4", "t.yaml:1: IN: found 4, allowed a map"},
+    {"IN:\n  DEPHT: 2", "t.yaml:2: IN.DEPHT: unknown key, allowed DEPTH, "
+                        "COLOUR; did you mean DEPTH?"},
+    {"IN:\n  DEPTH: 10", "t.yaml:2: IN.DEPTH: found 10, allowed a whole number "
+                         "-1..9"},
+    {"flag: true", "t.yaml:1: flag: unknown key, allowed FLAG, COUNT, RATIO, "
+                   "PATH, MODE, SIZES, MEAN, SKIP, IN, RAW; did you mean "
+                   "FLAG?"},
+    {"QQ: 1", "t.yaml:1: QQ: unknown key, allowed FLAG, COUNT, RATIO, PATH, "
+              "MODE, SIZES, MEAN, SKIP, IN, RAW"},
+    {"[1]", "t.yaml:1: found a list, allowed a map"},
+    {"text", "t.yaml:1: found text, allowed a map"},
+};
+
+static void test_wrong(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(wrong); i++) {
+        sb_yaml_doc *doc = load(wrong[i].text);
+        options o;
+
+        assert_status(sb_params_read(doc, doc->root, "", table, &o),
+                      SB_BAD_CONFIG);
+        assert_string_equal(sb_ctx_error(test_ctx()), wrong[i].want);
+        sb_yaml_free(doc);
+    }
+}
+
+static void test_sets(void **state)
+{
+    sb_yaml_doc *doc = load("MUST: 4\nDEPTH: 5\n");
+    sb_yaml_doc *bad = load("MUST: 4\nDEPHT: 5\n");
+    sb_yaml_doc *none = load("DEPTH: 5\n");
+    int64_t must;
+    inner in;
+    const sb_param_set sets[] = {{needy, &must}, {inner_table, &in}};
+
+    (void)state;
+    assert_ok(sb_params_read_sets(doc, doc->root, "", sets, 2));
+    assert_int_equal(must, 4);
+    assert_int_equal(in.depth, 5);
+    assert_status(sb_params_read_sets(bad, bad->root, "X", sets, 2),
+                  SB_BAD_CONFIG);
+    assert_string_equal(sb_ctx_error(test_ctx()),
+                        "t.yaml:2: X.DEPHT: unknown key, allowed MUST, DEPTH, "
+                        "COLOUR; did you mean DEPTH?");
+    assert_status(sb_params_read_sets(none, none->root, "", sets, 2),
+                  SB_BAD_CONFIG);
+    assert_string_equal(sb_ctx_error(test_ctx()), "t.yaml:1: MUST: missing");
+    sb_yaml_free(doc);
+    sb_yaml_free(bad);
+    sb_yaml_free(none);
+}
+
+static void test_set(void **state)
+{
+    sb_yaml_doc *doc = load("[IN.DEPTH, 7, IN.DEPHT, 7, IN.DEPTH, x, COUNT.X, "
+                            "1, [a], 1]");
+    const sb_yaml *const *v = doc->root->items;
+    options o;
+
+    (void)state;
+    assert_ok(sb_params_defaults(&doc->arena, table, &o));
+    assert_ok(sb_params_set(doc, "A", v[0], v[1], table, &o));
+    assert_int_equal(o.in.depth, 7);
+    assert_status(sb_params_set(doc, "A", v[2], v[3], table, &o),
+                  SB_BAD_CONFIG);
+    assert_string_equal(sb_ctx_error(test_ctx()),
+                        "t.yaml:1: A.IN.DEPHT: unknown key, allowed DEPTH, "
+                        "COLOUR; did you mean DEPTH?");
+    assert_status(sb_params_set(doc, "A", v[4], v[5], table, &o),
+                  SB_BAD_CONFIG);
+    assert_string_equal(sb_ctx_error(test_ctx()),
+                        "t.yaml:1: A.IN.DEPTH: found x, allowed a whole number "
+                        "-1..9");
+    assert_status(sb_params_set(doc, "A", v[6], v[7], table, &o),
+                  SB_BAD_CONFIG);
+    assert_error_has("A.COUNT.X: unknown key");
+    assert_status(sb_params_set(doc, "A", v[8], v[9], table, &o),
+                  SB_BAD_CONFIG);
+    assert_string_equal(sb_ctx_error(test_ctx()),
+                        "t.yaml:1: A: found a list, allowed a key");
+    sb_yaml_free(doc);
+}
+
+static void test_find(void **state)
+{
+    size_t offset = 0;
+
+    (void)state;
+    assert_ptr_equal(sb_params_find(table, "IN.COLOUR", &offset),
+                     &inner_table[1]);
+    assert_int_equal(offset, AT(in) + offsetof(inner, colour));
+    assert_ptr_equal(sb_params_find(table, "IN", NULL), &table[8]);
+    assert_null(sb_params_find(table, "IN.", NULL));
+    assert_null(sb_params_find(table, "", NULL));
+    assert_null(sb_params_find(table, "COUNT.IN", NULL));
+}
+
+/* A sample file is complete, and reading it gives the defaults. */
+static void test_sample(void **state)
+{
+    sb_yaml_doc *doc;
+    options o;
+    sb_str text;
+
+    (void)state;
+    sb_str_init(&text, test_ctx());
+    sb_params_sample(table, &text);
+    assert_ok(sb_str_status(&text));
+    for (size_t i = 0; table[i].name; i++)
+        assert_non_null(strstr(sb_str_text(&text), table[i].name));
+    doc = load(sb_str_text(&text));
+    assert_ok(sb_params_read(doc, doc->root, "", table, &o));
+    assert_int_equal(o.in.depth, -1);
+    assert_int_equal(o.sizes.n, 2);
+    sb_yaml_free(doc);
+    sb_str_free(&text);
+}
+
+static void test_nearest(void **state)
+{
+    static const char *const names[] = {"minmax", "mse", "percentile", NULL};
+
+    (void)state;
+    assert_string_equal(sb_nearest("MINMAX", names), "minmax");
+    assert_string_equal(sb_nearest("percentil", names), "percentile");
+    assert_string_equal(sb_nearest("ms", names), "mse");
+    assert_null(sb_nearest("entropy", names));
+    assert_null(sb_nearest("", names));
+}
+
+/* Files have points, whatever the user's language writes. */
+static void test_locale(void **state)
+{
+    sb_yaml_doc *doc = load("RATIO: 0.75");
+    options o;
+
+    (void)state;
+    if (!setlocale(LC_NUMERIC, "de_DE.UTF-8"))
+        print_message("no German locale here: in C only\n");
+    assert_ok(sb_params_read(doc, doc->root, "", table, &o));
+    (void)setlocale(LC_NUMERIC, "C");
+    assert_close("ratio", o.ratio, 0.75, 0);
+    sb_yaml_free(doc);
+}
+
+static sb_status read_scenario(sb_ctx *ctx)
+{
+    static const char text[] = "SIZES: [1, 2]\nIN: {DEPTH: 1}\nSKIP: [a]\n";
+    static const char bad[] = "MODE: exakt\n";
+    sb_yaml_doc *doc = NULL;
+    options o;
+
+    SB_TRY(sb_yaml_load_memory(ctx, "t", text, sizeof text - 1, &doc));
+    sb_status status = sb_params_read(doc, doc->root, "", table, &o);
+    sb_yaml_free(doc);
+    if (status != SB_OK)
+        return status;
+    SB_TRY(sb_yaml_load_memory(ctx, "t", bad, sizeof bad - 1, &doc));
+    status = sb_params_read(doc, doc->root, "", table, &o);
+    sb_yaml_free(doc);
+    return status == SB_BAD_CONFIG ? SB_OK : status;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    test_every_allocation("parameters", read_scenario);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_values),
+        cmocka_unit_test(test_wrong),    cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_set),      cmocka_unit_test(test_find),
+        cmocka_unit_test(test_sample),   cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_locale),   cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests_name("param", tests, NULL, NULL);
+}
