@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "cli.h"
+#include "bench_profile.h"
 
 typedef struct {
     const char *model;
@@ -12,6 +12,10 @@ typedef struct {
     cli_list shapes;
     bool simplify;
     bool exact;
+    bool profile;
+    unsigned top;
+    bool all;
+    const char *report;
 } bench_args;
 
 #define ARG(field) offsetof(bench_args, field)
@@ -23,20 +27,25 @@ static const cli_opt opts[] = {
     {CLI_REAL, 0, "seconds",  ARG(seconds),  "S", "how long to run (default: 3)", false},
     {CLI_LIST, 0, "shape",    ARG(shapes),   "NAME=1x3x224x224", "shape of an input; repeatable (default: unknown dimensions are 1)", false},
     {CLI_FLAG, 0, "simplify", ARG(simplify), NULL, "simplify the model first", false},
-    {CLI_FLAG, 0, "exact", ARG(exact), NULL, "no faster algorithms that round differently", false},
+    {CLI_FLAG, 0, "exact",    ARG(exact),    NULL, "no faster algorithms that round differently", false},
+    {CLI_FLAG, 0, "profile",  ARG(profile),  NULL, "time, GFLOPS and bytes by operator type and by step", false},
+    {CLI_UINT, 0, "top",      ARG(top),      "N", "with --profile: how many steps to show (default: 20)", false},
+    {CLI_FLAG, 0, "all",      ARG(all),      NULL, "with --profile: all steps, in order of execution", false},
+    {CLI_FILE, 0, "report",   ARG(report),   "FILE.html", "write the profile as a page with charts", false},
     {0},
 };
 
 static const cli_example examples[] = {
     {"sparsebit bench model.onnx --batch 8", "Items per second, latency and memory on all cores"},
     {"sparsebit bench model.onnx --threads 1 --json", "The same on one core, for a script"},
+    {"sparsebit bench model.onnx --profile --report profile.html", "Where the time goes, as tables and as a page"},
     {0},
 };
 /* clang-format on */
 
 extern const cli_cmd cmd_bench;
 
-enum { MAX_RUNS = 100000 };
+enum { MAX_RUNS = 100000, TOP_DEFAULT = 20 };
 
 typedef struct {
     size_t runs;
@@ -77,8 +86,15 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static bool wants_profile(const bench_args *args)
+{
+    return args->profile || args->report;
+}
+
+/* `p` is NULL, or what was measured step by step. */
 static void print_timing(const cli_env *env, const bench_args *args,
-                         const timing *t)
+                         const timing *t, const sb_profile *p,
+                         const bench_peak *peak)
 {
     cli_json j = {0};
 
@@ -92,6 +108,11 @@ static void print_timing(const cli_env *env, const bench_args *args,
         printf("  throughput %.2f items/s\n", t->items_per_s);
         printf("  memory     %.1f MB peak, %.1f MB of it activations\n",
                t->peak_rss_mb, t->workspace_mb);
+        if (p)
+            bench_profile_print(p, peak,
+                                args->all   ? 0
+                                : args->top ? args->top
+                                            : TOP_DEFAULT);
         return;
     }
     cli_json_open(&j, NULL, '{');
@@ -105,6 +126,8 @@ static void print_timing(const cli_env *env, const bench_args *args,
     cli_json_num(&j, "first_run_ms", t->first_ms);
     cli_json_num(&j, "peak_rss_mb", t->peak_rss_mb);
     cli_json_num(&j, "workspace_mb", t->workspace_mb);
+    if (p)
+        bench_profile_json(&j, p, peak);
     cli_json_close(&j, '}');
 }
 
@@ -135,6 +158,40 @@ static sb_status measure(sb_session *session, sb_tensor *const *inputs,
     return status;
 }
 
+static int save_report(cli_env *env, const bench_args *args,
+                       sb_session *session, const timing *t,
+                       const bench_peak *peak)
+{
+    int n = sb_ctx_threads(env->ctx);
+    char *subtitle =
+        cli_printf("batch %lld, %d thread%s, sparsebit %s; peak "
+                   "measured with %s",
+                   t->batch, n, n == 1 ? "" : "s", sb_version(), peak->how);
+    sb_status status = sb_session_profile_save(session, args->model, subtitle,
+                                               peak->gflops, args->report);
+
+    free(subtitle);
+    return status == SB_OK ? CLI_OK : cli_fail(env, args->report);
+}
+
+/* Prints what was measured, and more about it if asked. */
+static int report(cli_env *env, const bench_args *args, sb_session *session,
+                  const timing *t)
+{
+    bench_peak peak = {0};
+    sb_profile p;
+
+    if (!wants_profile(args)) {
+        print_timing(env, args, t, NULL, NULL);
+        return CLI_OK;
+    }
+    if (sb_session_profile(session, &p) != SB_OK)
+        return cli_fail(env, args->model);
+    peak.gflops = sb_peak_measure(env->ctx, &peak.how);
+    print_timing(env, args, t, &p, &peak);
+    return args->report ? save_report(env, args, session, t, &peak) : CLI_OK;
+}
+
 static int bench_model(cli_env *env, const bench_args *args,
                        const sb_model *model, sb_tensor **inputs)
 {
@@ -148,6 +205,7 @@ static int bench_model(cli_env *env, const bench_args *args,
     int rc = CLI_OK;
 
     opt.exact = args->exact;
+    opt.profile = wants_profile(args);
     if (sb_session_create(env->ctx, model, &opt, &session) != SB_OK ||
         measure(session, inputs, outputs, args->seconds > 0 ? args->seconds : 3,
                 &t) != SB_OK) {
@@ -156,7 +214,7 @@ static int bench_model(cli_env *env, const bench_args *args,
         t.peak_rss_mb = peak_rss_mb();
         t.workspace_mb = (double)sb_session_workspace(session) / 1e6;
         t.items_per_s = (double)t.batch * 1e3 / t.median_ms;
-        print_timing(env, args, &t);
+        rc = report(env, args, session, &t);
     }
     sb_session_free(session);
     free(outputs);
@@ -190,7 +248,12 @@ const cli_cmd cmd_bench = {
     .summary = "how fast a model runs here",
     .description =
         "Runs a model on random inputs for a few seconds and prints latency, "
-        "throughput and memory. Planning is not part of the latency.",
+        "throughput and memory. Planning is not part of the latency. With "
+        "--profile also where the time goes: for each operator type and each "
+        "step its time, GFLOPS (two operations a multiply-accumulate), their "
+        "share of the peak that this machine reaches in a loop of "
+        "multiply-adds, the bytes of its inputs, weights and results, and "
+        "bytes a second.",
     .args_size = sizeof(bench_args),
     .opts = opts,
     .examples = examples,

@@ -307,12 +307,13 @@ typedef struct sb_session_options {
     size_t struct_size; /**< set by the INIT macro */
     sb_dump_fn dump;    /**< NULL, or called with each intermediate result */
     void *dump_user;
-    int exact; /**< no faster algorithms that round differently (Winograd) */
+    int exact;   /**< no faster algorithms that round differently (Winograd) */
+    int profile; /**< measure every step; see sb_session_profile() */
 } sb_session_options;
 
-#define SB_SESSION_OPTIONS_INIT                   \
-    {                                             \
-        sizeof(sb_session_options), NULL, NULL, 0 \
+#define SB_SESSION_OPTIONS_INIT                      \
+    {                                                \
+        sizeof(sb_session_options), NULL, NULL, 0, 0 \
     }
 
 /** Makes a model ready to run.  The model must outlive the session and must
@@ -332,6 +333,46 @@ SB_API SB_MUST_USE sb_status sb_session_run(sb_session *session,
                                             const sb_tensor **outputs);
 /** Bytes of workspace (activations) of the plan of the last run. */
 SB_API size_t sb_session_workspace(const sb_session *session);
+
+/** Cost of one step of a run, or of all steps that do the same. */
+typedef struct sb_profile_row {
+    const char *name;  /**< of the node */
+    const char *op;    /**< "Conv+Relu" with what was fused into it; "Reorder"
+                            for a change of memory layout */
+    const char *shape; /**< of its first result: "float[1,64,56,56]" */
+    size_t nodes;      /**< 1, or how many are summed up */
+    double best_ms, median_ms;
+    double macs;  /**< multiply-accumulates of the usual algorithm; or 0 */
+    double bytes; /**< inputs, weights and results; 0 if nothing is moved */
+} sb_profile_row;
+
+typedef struct sb_profile {
+    size_t runs;               /**< measured; a plan's first run is not */
+    double best_ms, median_ms; /**< of whole runs */
+    size_t n_nodes, n_types;
+    const sb_profile_row *nodes; /**< in order of execution */
+    const sb_profile_row *types; /**< by `op`, the dearest first */
+} sb_profile;
+
+/** What the runs with the last input shapes cost.  The session must have been
+ *  made with `profile` set, and have run at least twice.  Borrowed until the
+ *  next call on the session. */
+SB_API SB_MUST_USE sb_status sb_session_profile(sb_session *session,
+                                                sb_profile *out);
+/** The same as an HTML page with charts, complete in one file.
+ *  @param title       for the head of the page, e.g. the model's name
+ *  @param subtitle    a line below it
+ *  @param peak_gflops for shares of the peak; 0: leave them out */
+SB_API SB_MUST_USE sb_status sb_session_profile_save(sb_session *session,
+                                                     const char *title,
+                                                     const char *subtitle,
+                                                     double peak_gflops,
+                                                     const char *path);
+/** Float32 operations a second in 1e9 that all threads of the context reach at
+ *  best, measured with multiply-adds in registers (each counts as two); takes
+ *  some ten milliseconds.
+ *  @param how receives what was used, e.g. "AVX2 FMA"; may be NULL */
+SB_API double sb_peak_measure(sb_ctx *ctx, const char **how);
 
 /* ---- data --------------------------------------------------------------- */
 
@@ -394,7 +435,6 @@ SB_API const char *sb_data_broken(const sb_data *data, size_t i);
 SB_API SB_MUST_USE sb_status sb_batch_inputs(sb_ctx *ctx, const sb_batch *batch,
                                              const char *const *names, size_t n,
                                              const sb_tensor **out);
-
 /* ---- registries --------------------------------------------------------- */
 
 typedef struct sb_listing {

@@ -1,7 +1,10 @@
 /* sb_session: the executor behind checks of what the caller hands in. */
 #include "api/model.h"
+#include "base/file.h"
+#include "base/peak.h"
 #include "exec/exec.h"
 #include "passes/pass.h"
+#include "report/profile_page.h"
 
 struct sb_session {
     sb_ctx *ctx;
@@ -36,6 +39,8 @@ sb_status sb_session_create(sb_ctx *ctx, const sb_model *model,
         exec_opt.dump = opt->dump;
         exec_opt.dump_user = opt->dump_user;
         exec_opt.exact = opt->exact != 0;
+        if (opt->struct_size > offsetof(sb_session_options, profile))
+            exec_opt.profile = opt->profile != 0;
     }
     s->ctx = ctx;
     s->model = model;
@@ -100,4 +105,41 @@ sb_status sb_session_run(sb_session *s, const sb_tensor *const *inputs,
 size_t sb_session_workspace(const sb_session *s)
 {
     return sb_exec_workspace(s->exec);
+}
+
+sb_status sb_session_profile(sb_session *s, sb_profile *out)
+{
+    return sb_exec_profile(s->exec, out);
+}
+
+double sb_peak_measure(sb_ctx *ctx, const char **how)
+{
+    const char *unused = NULL;
+
+    return sb_peak_gflops(ctx, how ? how : &unused);
+}
+
+static sb_status save_text(sb_ctx *ctx, const char *path, const sb_str *text)
+{
+    sb_writer *w = NULL;
+
+    SB_TRY(sb_str_status(text));
+    SB_TRY(sb_writer_open(ctx, path, &w));
+    sb_writer_put(w, sb_str_text(text), text->len);
+    return sb_writer_commit(w);
+}
+
+sb_status sb_session_profile_save(sb_session *s, const char *title,
+                                  const char *subtitle, double peak_gflops,
+                                  const char *path)
+{
+    sb_profile profile;
+    sb_str page;
+
+    SB_TRY(sb_exec_profile(s->exec, &profile));
+    sb_str_init(&page, s->ctx);
+    sb_report_profile(&profile, title, subtitle, peak_gflops, &page);
+    sb_status status = save_text(s->ctx, path, &page);
+    sb_str_free(&page);
+    return status;
 }

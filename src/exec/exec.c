@@ -234,6 +234,8 @@ static sb_status run_plan(sb_plan *plan)
 {
     sb_exec *exec = plan->exec;
 
+    if (plan->profile && !exec->opt.dump)
+        return profile_run(plan);
     for (size_t i = 0; exec->opt.dump && i < plan->n_folded; i++)
         SB_TRY(dump_value(exec, plan->folded[i],
                           &plan->values[plan->folded[i]]->t));

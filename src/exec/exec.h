@@ -22,6 +22,7 @@ typedef struct sb_exec_options {
     bool exact;            /* no faster algorithms that round differently */
     sb_observe_fn observe; /* (optional) */
     void *observe_user;
+    bool profile; /* measure the time of every step */
 } sb_exec_options;
 
 /* Borrows the graph, which must not change while the executor lives. */
@@ -36,6 +37,11 @@ SB_MUST_USE sb_status sb_exec_run(sb_exec *exec, const sb_tensor *const *inputs,
                                   const sb_tensor *const *captured,
                                   const sb_tensor **outputs);
 size_t sb_exec_workspace(const sb_exec *exec);
+
+/* What the runs of the last plan cost, by step: rows in order of execution,
+ * and the same summed up by what they do.  Fails unless the executor was made
+ * to measure.  Borrowed until the next call. */
+SB_MUST_USE sb_status sb_exec_profile(sb_exec *exec, sb_profile *out);
 
 /* Computes one node whose inputs are all known, for constant folding.  The
  * tensors in `out` get buffers of their own; drop them. */

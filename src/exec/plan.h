@@ -72,6 +72,7 @@ struct sb_plan {
     sb_tensor *key; /* shapes this plan is for: inputs, then captures; rank
                        -1 where a default stands in */
     uint64_t used;  /* time of the last run, for eviction */
+    struct plan_profile *profile; /* NULL unless times are measured */
 };
 
 /* A constant of the graph as kernels want it. */
@@ -144,6 +145,10 @@ void slot_free(slot *s);
 /* Shape and memory for a dynamic slot. */
 SB_MUST_USE sb_status slot_resize(sb_ctx *ctx, slot *s, const sb_tensor *like);
 SB_MUST_USE sb_status step_run(step *st);
+/* The three parts of it, to be timed one by one. */
+void step_before(step *st);
+SB_MUST_USE sb_status step_kernel(step *st);
+void step_after(step *st);
 void run_conversion(sb_ctx *ctx, const conversion *c);
 void step_release(step *st);
 /* Kernels of this operator want f32 where the value is another float type. */
@@ -155,6 +160,11 @@ SB_MUST_USE sb_status step_check_types(const sb_kernel *k);
 /* Fails unless the operator is known and can run. */
 SB_MUST_USE sb_status step_check_runnable(sb_ctx *ctx, const sb_graph *graph,
                                           const sb_node *node);
+
+/* profile.c: room for times, and a run that takes them. */
+SB_MUST_USE sb_status profile_create(sb_plan *plan);
+void profile_free(sb_plan *plan);
+SB_MUST_USE sb_status profile_run(sb_plan *plan);
 
 /* exec_const.c: the constant `v` (of the graph, or folded) ready for kernels;
  * borrowed from the executor. */

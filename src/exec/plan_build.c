@@ -513,6 +513,8 @@ static sb_status build(plan_builder *b, const sb_tensor *const *inputs,
     for (size_t i = 0; i < plan->n_steps; i++)
         if (plan->steps[i]->scratch && !plan->steps[i]->dynamic)
             plan->steps[i]->k.scratch = plan->steps[i]->scratch->t.data;
+    if (exec->opt.profile)
+        SB_TRY(profile_create(plan));
     /* A dump wants to see everything that was computed. */
     return exec->opt.dump ? SB_OK : drop_packed(b);
 }
@@ -544,6 +546,7 @@ void plan_free(sb_plan *plan)
         step_release(plan->steps[i]);
     for (slot *s = plan->slots; s; s = s->next)
         slot_free(s);
+    profile_free(plan);
     sb_free(ctx, plan->workspace);
     sb_arena_free(&plan->arena);
     sb_free(ctx, plan);

@@ -104,9 +104,10 @@ static sb_status host_run_body(sb_kernel *k, const sb_graph *body,
                 first += (uint32_t)g->n_captures;
                 continue;
             }
+            sb_exec_options opt = st->exec->opt;
+            opt.profile = false; /* the node that holds it is measured */
             if (!st->bodies[index])
-                SB_TRY(sb_exec_create(k->ctx, body, &st->exec->opt,
-                                      &st->bodies[index]));
+                SB_TRY(sb_exec_create(k->ctx, body, &opt, &st->bodies[index]));
             const sb_tensor *const *captured =
                 (const sb_tensor *const *)(k->in + first);
             return sb_exec_run(st->bodies[index], inputs, captured, outputs);
@@ -318,23 +319,32 @@ static sb_status run_dynamic(step *st)
     return k->op->forward(k);
 }
 
+void step_before(step *st)
+{
+    for (size_t i = 0; !st->dynamic && i < st->n_before; i++)
+        run_conversion(st->k.ctx, &st->before[i]);
+}
+
+sb_status step_kernel(step *st)
+{
+    if (!st->dynamic)
+        return st->k.op->forward(&st->k);
+    sb_status status = run_dynamic(st);
+    release_state(&st->k);
+    return status;
+}
+
+void step_after(step *st)
+{
+    for (size_t i = 0; i < st->n_after; i++)
+        run_conversion(st->k.ctx, &st->after[i]);
+}
+
 sb_status step_run(step *st)
 {
-    sb_kernel *k = &st->k;
-    sb_status status = SB_OK;
-
-    SB_TRY(sb_ctx_poll(k->ctx));
-    if (st->dynamic) {
-        status = run_dynamic(st);
-        release_state(k);
-    } else {
-        for (size_t i = 0; i < st->n_before; i++)
-            run_conversion(k->ctx, &st->before[i]);
-        status = k->op->forward(k);
-    }
-    if (status != SB_OK)
-        return status;
-    for (size_t i = 0; i < st->n_after; i++)
-        run_conversion(k->ctx, &st->after[i]);
+    SB_TRY(sb_ctx_poll(st->k.ctx));
+    step_before(st);
+    SB_TRY(step_kernel(st));
+    step_after(st);
     return SB_OK;
 }

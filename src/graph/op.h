@@ -193,6 +193,9 @@ struct sb_op_def {
     void (*release)(sb_kernel *k);      /* (optional) sb_free(state) */
     /* (optional) multiply-accumulates of one run; 0 otherwise */
     double (*macs)(const sb_kernel *k);
+    /* (optional) What a fused node consists of, for people ("Conv+Relu"), into
+     * `out`; its name otherwise. */
+    void (*label)(const sb_kernel *k, char *out, size_t size);
 };
 
 #endif

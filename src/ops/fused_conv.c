@@ -62,6 +62,13 @@ static sb_status fused_conv_prepare(sb_kernel *k)
     return sb_conv_prepare(k, &conv, posts.post, posts.n);
 }
 
+static void fused_conv_label(const sb_kernel *k, char *out, size_t size)
+{
+    const fused_conv_attrs *a = k->attrs;
+
+    sb_posts_label("Conv", &a->post, sb_kernel_in(k, 3) != NULL, out, size);
+}
+
 const sb_op_def sb_op_fused_conv = {
     .name = "FusedConv",
     .domain = SB_FUSED_DOMAIN,
@@ -79,6 +86,7 @@ const sb_op_def sb_op_fused_conv = {
     .forward = sb_conv_forward,
     .release = sb_conv_release,
     .macs = sb_conv_macs,
+    .label = fused_conv_label,
 };
 
 const sb_op_def sb_op_ms_fused_conv = {
@@ -98,4 +106,5 @@ const sb_op_def sb_op_ms_fused_conv = {
     .forward = sb_conv_forward,
     .release = sb_conv_release,
     .macs = sb_conv_macs,
+    .label = fused_conv_label,
 };

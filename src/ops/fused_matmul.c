@@ -76,6 +76,14 @@ static void fused_matmul_release(sb_kernel *k)
     sb_free(k->ctx, k->state);
 }
 
+static void fused_matmul_label(const sb_kernel *k, char *out, size_t size)
+{
+    const fused_matmul_attrs *a = k->attrs;
+
+    sb_posts_label(sb_kernel_in(k, 2) ? "MatMul+Bias" : "MatMul", &a->post,
+                   sb_kernel_in(k, 3) != NULL, out, size);
+}
+
 const sb_op_def sb_op_fused_matmul = {
     .name = "FusedMatMul",
     .domain = SB_FUSED_DOMAIN,
@@ -92,4 +100,5 @@ const sb_op_def sb_op_fused_matmul = {
     .forward = fused_matmul_forward,
     .release = fused_matmul_release,
     .macs = sb_matmul_macs,
+    .label = fused_matmul_label,
 };

@@ -2,6 +2,7 @@
 #include "ops/post.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/simd.h"
@@ -59,6 +60,17 @@ sb_status sb_posts_make(const sb_kernel *k, const sb_post_attrs *a,
     if (has_sum && a->sum_last)
         out->post[out->n++] = sum;
     return SB_OK;
+}
+
+void sb_posts_label(const char *main, const sb_post_attrs *a, bool has_sum,
+                    char *out, size_t size)
+{
+    bool has_act = a->activation && a->activation[0];
+
+    (void)snprintf(out, size, "%s%s%s%s%s", main,
+                   has_sum && !a->sum_last ? "+Add" : "", has_act ? "+" : "",
+                   has_act ? a->activation : "",
+                   has_sum && a->sum_last ? "+Add" : "");
 }
 
 typedef struct posts_job {

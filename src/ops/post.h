@@ -30,6 +30,9 @@ typedef struct sb_posts {
 /* The list of steps; fails if the activation is not one of those known. */
 SB_MUST_USE sb_status sb_posts_make(const sb_kernel *k, const sb_post_attrs *a,
                                     bool has_sum, sb_posts *out);
+/* "Conv+Add+Relu": the steps in their order behind `main`. */
+void sb_posts_label(const char *main, const sb_post_attrs *a, bool has_sum,
+                    char *out, size_t size);
 /* Applies one of them to a row; `z` is what SUM adds. */
 void sb_post_row(const sb_dnn_post *post, float *y, const float *z, size_t n);
 /* Applies them to `n` elements in place; `z` is what SUM adds, in the order of

@@ -203,6 +203,34 @@ static sb_status run_fused(sb_ctx *ctx)
     return with_text(ctx, fused_text, use_run);
 }
 
+/* Two runs that are measured, and the page about them. */
+static sb_status use_profile(sb_ctx *ctx, sb_model *model)
+{
+    sb_session_options opt = SB_SESSION_OPTIONS_INIT;
+    const int64_t dims[] = {1, 3, 8, 8};
+    sb_session *session = NULL;
+    sb_tensor *x = NULL;
+    const sb_tensor *out;
+    sb_status s = sb_tensor_create(ctx, SB_DTYPE_F32, 4, dims, &x);
+
+    opt.profile = 1;
+    if (s == SB_OK)
+        s = sb_session_create(ctx, model, &opt, &session);
+    for (int i = 0; i < 2 && s == SB_OK; i++)
+        s = sb_session_run(session, (const sb_tensor *const[]){x}, &out);
+    if (s == SB_OK)
+        s = sb_session_profile_save(session, "cnn", "two runs", 100,
+                                    in_dir("profile.html"));
+    sb_session_free(session);
+    sb_tensor_free(ctx, x);
+    return s;
+}
+
+static sb_status profile_cnn(sb_ctx *ctx)
+{
+    return with_text(ctx, cnn_text, use_profile);
+}
+
 static sb_status run_if(sb_ctx *ctx)
 {
     return with_text(ctx, if_text, use_run);
@@ -301,6 +329,7 @@ static const struct {
     {"run shapes that depend on data", run_shapes},
     {"run recurrent, attention and transposed layers", run_nn},
     {"run fused layers", run_fused},
+    {"profile a convolutional network", profile_cnn},
     {"run If", run_if},
     {"simplify a convolutional network", simplify_cnn},
     {"simplify shape arithmetic", simplify_shapes},
@@ -328,7 +357,8 @@ static int make_dir(void **state)
 /* A failed write leaves nothing behind: only what was completed is there. */
 static int remove_dir(void **state)
 {
-    static const char *const files[] = {"model.onnx", "a.npy", "a.npz"};
+    static const char *const files[] = {"model.onnx", "a.npy", "a.npz",
+                                        "profile.html"};
 
     (void)state;
     for (size_t i = 0; i < SB_COUNT(files); i++)

@@ -1,0 +1,203 @@
+/* The frame of a page, texts, numbers, tables. */
+#include "report/html.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Colours by number: --c0 ... --c7, told apart by people who do not see red or
+ * green, too. */
+static const char style[] =
+    ":root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#5b6470;"
+    "--line:#d8dde3;--soft:#f3f5f7;--c0:#0b6bb5;--c1:#d9822b;--c2:#12876a;"
+    "--c3:#b5478d;--c4:#4aa3d9;--c5:#c2410c;--c6:#7a5bc7;--c7:#77808c}\n"
+    "@media(prefers-color-scheme:dark){:root{--bg:#14181d;--fg:#e4e8ec;"
+    "--dim:#98a2ad;--line:#343c45;--soft:#1d232a;--c0:#4f9fe0;--c1:#eaa04f;"
+    "--c2:#3fb893;--c3:#dd7fb8;--c4:#86c8ee;--c5:#ee7c4a;--c6:#a78bea;"
+    "--c7:#9aa4af}}\n"
+    "body{margin:0 auto;padding:24px;max-width:1040px;background:var(--bg);"
+    "color:var(--fg);font:15px/1.5 system-ui,sans-serif}\n"
+    "h1{font-size:24px;margin:0;overflow-wrap:anywhere}"
+    "h2{font-size:18px;margin:36px 0 4px}"
+    "p{margin:0 0 12px;color:var(--dim)}\n"
+    ".facts{display:flex;flex-wrap:wrap;gap:12px;margin:20px 0}"
+    ".facts div{background:var(--soft);border-radius:8px;padding:10px 16px;"
+    "min-width:110px}.facts b{display:block;font-size:20px;font-weight:600}"
+    ".facts span{color:var(--dim);font-size:13px}\n"
+    "svg{display:block;width:100%;height:auto;margin:8px 0}"
+    "svg text{fill:var(--fg);font:13px system-ui,sans-serif}"
+    "svg text.d{fill:var(--dim)}svg .g{stroke:var(--line);fill:none}\n"
+    ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;"
+    "font-size:13px;font-variant-numeric:tabular-nums}"
+    "th,td{padding:4px 10px;text-align:left;white-space:nowrap;"
+    "border-bottom:1px solid var(--line)}th{color:var(--dim);"
+    "font-weight:600;vertical-align:bottom}.r{text-align:right}"
+    "td.l{white-space:normal;overflow-wrap:anywhere;min-width:90px}\n"
+    ".legend{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px}"
+    ".legend i{display:inline-block;width:11px;height:11px;"
+    "border-radius:3px;margin-right:6px}\n";
+
+void sb_html_text(sb_str *out, const char *text)
+{
+    for (const char *p = text; *p; p++) {
+        switch (*p) {
+        case '&':
+            sb_str_add(out, "&amp;");
+            break;
+        case '<':
+            sb_str_add(out, "&lt;");
+            break;
+        case '>':
+            sb_str_add(out, "&gt;");
+            break;
+        case '"':
+            sb_str_add(out, "&quot;");
+            break;
+        case '\'':
+            sb_str_add(out, "&#39;");
+            break;
+        default:
+            if ((unsigned char)*p >= 0x20 && *p != 0x7f)
+                sb_str_addn(out, p, 1);
+        }
+    }
+}
+
+void sb_html_num(sb_str *out, double value, int decimals)
+{
+    const char *point = localeconv()->decimal_point;
+    char text[64];
+
+    if (!isfinite(value) || fabs(value) >= 1e18) {
+        sb_str_add(out, "–");
+        return;
+    }
+    (void)snprintf(text, sizeof text, "%.*f", decimals, value);
+    char *found = point[0] ? strstr(text, point) : NULL;
+    if (!found) {
+        sb_str_add(out, text);
+        return;
+    }
+    sb_str_addn(out, text, (size_t)(found - text));
+    sb_str_add(out, ".");
+    sb_str_add(out, found + strlen(point));
+}
+
+void sb_html_short(sb_str *out, double value)
+{
+    double a = fabs(value);
+
+    sb_html_num(out, value,
+                a == 0       ? 0
+                : a < 0.0995 ? 3
+                : a < 9.995  ? 2
+                : a < 99.95  ? 1
+                             : 0);
+}
+
+void sb_html_begin(sb_str *out, const char *title, const char *subtitle)
+{
+    sb_str_add(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n"
+                    "<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+                    "content=\"width=device-width,initial-scale=1\">\n"
+                    "<title>");
+    sb_html_text(out, title);
+    sb_str_add(out, "</title>\n<style>\n");
+    sb_str_add(out, style);
+    sb_str_add(out, "</style>\n</head>\n<body>\n<h1>");
+    sb_html_text(out, title);
+    sb_str_add(out, "</h1>\n<p>");
+    sb_html_text(out, subtitle);
+    sb_str_add(out, "</p>\n");
+}
+
+void sb_html_end(sb_str *out)
+{
+    sb_str_add(out, "</body>\n</html>\n");
+}
+
+void sb_html_section(sb_str *out, const char *heading, const char *text)
+{
+    sb_str_add(out, "<h2>");
+    sb_html_text(out, heading);
+    sb_str_add(out, "</h2>\n");
+    if (text) {
+        sb_str_add(out, "<p>");
+        sb_html_text(out, text);
+        sb_str_add(out, "</p>\n");
+    }
+}
+
+/* ---- facts -------------------------------------------------------------- */
+
+void sb_html_facts_begin(sb_str *out)
+{
+    sb_str_add(out, "<div class=\"facts\">\n");
+}
+
+void sb_html_fact(sb_str *out, const char *label, const char *value)
+{
+    sb_str_add(out, "<div><b>");
+    sb_html_text(out, value);
+    sb_str_add(out, "</b><span>");
+    sb_html_text(out, label);
+    sb_str_add(out, "</span></div>\n");
+}
+
+void sb_html_facts_end(sb_str *out)
+{
+    sb_str_add(out, "</div>\n");
+}
+
+/* ---- tables ------------------------------------------------------------- */
+
+sb_html_table sb_html_table_begin(sb_str *out, const char *align,
+                                  const char *const *heads)
+{
+    sb_html_table t = {.out = out, .align = align};
+
+    sb_str_add(out, "<div class=\"wide\"><table>\n<thead><tr>");
+    for (size_t i = 0; align[i]; i++) {
+        sb_str_addf(out, "<th class=\"%c\">", align[i]);
+        sb_html_text(out, heads[i]);
+        sb_str_add(out, "</th>");
+    }
+    sb_str_add(out, "</tr></thead>\n<tbody>\n");
+    return t;
+}
+
+static void cell_begin(sb_html_table *t)
+{
+    size_t n = strlen(t->align), column = t->cell % n;
+
+    if (column == 0)
+        sb_str_add(t->out, t->cell ? "</tr>\n<tr>" : "<tr>");
+    sb_str_addf(t->out, "<td class=\"%c\">", t->align[column]);
+    t->cell++;
+}
+
+void sb_html_cell(sb_html_table *t, const char *text)
+{
+    cell_begin(t);
+    sb_html_text(t->out, text);
+    sb_str_add(t->out, "</td>");
+}
+
+void sb_html_cell_num(sb_html_table *t, double value, int decimals)
+{
+    cell_begin(t);
+    if (isfinite(value)) {
+        if (decimals < 0)
+            sb_html_short(t->out, value);
+        else
+            sb_html_num(t->out, value, decimals);
+    }
+    sb_str_add(t->out, "</td>");
+}
+
+void sb_html_table_end(sb_html_table *t)
+{
+    sb_str_add(t->out, t->cell ? "</tr>\n</tbody></table></div>\n"
+                               : "</tbody></table></div>\n");
+}

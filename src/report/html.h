@@ -1,0 +1,93 @@
+/* html.h - pages with charts, complete in one file: no script, no font and no
+ * picture from elsewhere.
+ *
+ * A page is text between sb_html_begin() and sb_html_end().  Charts are inline
+ * SVG that takes its colours from the page, which has a light and a dark set.
+ * All texts given are escaped here, and numbers are written with a point in any
+ * locale.  Like sb_str, nothing fails at the call. */
+#ifndef SB_REPORT_HTML_H
+#define SB_REPORT_HTML_H
+
+#include "base/str.h"
+
+/* Colours of series; any number is taken modulo that. */
+enum { SB_HTML_COLORS = 8 };
+
+void sb_html_begin(sb_str *out, const char *title, const char *subtitle);
+void sb_html_end(sb_str *out);
+
+void sb_html_text(sb_str *out, const char *text);
+/* Fixed number of decimals; a dash if not finite. */
+void sb_html_num(sb_str *out, double value, int decimals);
+/* Three digits at most: "0.012", "1.23", "123". */
+void sb_html_short(sb_str *out, double value);
+
+/* A heading, with a paragraph below it unless `text` is NULL. */
+void sb_html_section(sb_str *out, const char *heading, const char *text);
+
+/* ---- numbers in large type: begin, some facts, end ---------------------- */
+void sb_html_facts_begin(sb_str *out);
+void sb_html_fact(sb_str *out, const char *label, const char *value);
+void sb_html_facts_end(sb_str *out);
+
+/* ---- tables: begin, cells row by row, end ------------------------------- */
+typedef struct sb_html_table {
+    sb_str *out;
+    const char *align; /* a letter a column: l or r */
+    size_t cell;
+} sb_html_table;
+
+sb_html_table sb_html_table_begin(sb_str *out, const char *align,
+                                  const char *const *heads);
+void sb_html_cell(sb_html_table *t, const char *text);
+/* `decimals` -1: sb_html_short(); a value that is not finite leaves the cell
+ * empty. */
+void sb_html_cell_num(sb_html_table *t, double value, int decimals);
+void sb_html_table_end(sb_html_table *t);
+
+/* ---- charts ------------------------------------------------------------- */
+
+/* A row of a bar chart: `note` stands behind the bar, `tip` (or NULL) appears
+ * under the pointer. */
+typedef struct sb_html_bar {
+    const char *label, *note, *tip;
+    double value;
+    unsigned color;
+} sb_html_bar;
+
+void sb_html_bars(sb_str *out, const char *title, const sb_html_bar *bars,
+                  size_t n);
+
+/* A block of a skyline: blocks stand side by side, as wide as `width` says, and
+ * are filled from below up to `level` in [0, 1]. */
+typedef struct sb_html_block {
+    double width, level;
+    const char *tip;
+    unsigned color;
+} sb_html_block;
+
+/* `x_unit` names what the widths are ("ms"), `y_label` what the levels are. */
+void sb_html_skyline(sb_str *out, const char *title, const char *x_unit,
+                     const char *y_label, const sb_html_block *blocks,
+                     size_t n);
+
+typedef struct sb_html_line {
+    const char *name;
+    const double *x, *y; /* points that are not finite are left out */
+    size_t n;
+} sb_html_line;
+
+typedef struct sb_html_lines {
+    const char *title, *x_label, *y_label;
+    bool log_x, log_y; /* only positive points are shown then */
+    const sb_html_line *lines;
+    size_t n;
+} sb_html_lines;
+
+void sb_html_line_chart(sb_str *out, const sb_html_lines *chart);
+
+/* Colours and what they mean. */
+void sb_html_legend(sb_str *out, const char *const *names,
+                    const unsigned *colors, size_t n);
+
+#endif

@@ -1,0 +1,221 @@
+/* Pages and charts: what is written must be whole, escaped, and the same in
+ * every locale; and a profile must count what a network really does. */
+#include "sbtest.h"
+
+#include <math.h>
+
+#include "report/html.h"
+
+/* Every tag that is opened is closed, in order; attributes are quoted.  Enough
+ * of XML to find what a browser would silently repair. */
+static void assert_balanced(const char *text)
+{
+    static const char *const alone[] = {"!doctype", "meta", "html"};
+    char stack[32][16];
+    int depth = 0;
+
+    for (const char *p = strchr(text, '<'); p; p = strchr(p + 1, '<')) {
+        char name[16] = "";
+        bool closing = p[1] == '/', is_alone = false;
+        const char *end = strchr(p, '>');
+
+        assert_non_null(end);
+        (void)sscanf(p + 1 + closing, "%15[a-z0-9!]", name);
+        for (size_t i = 0; i < SB_COUNT(alone); i++)
+            is_alone = is_alone || strcmp(name, alone[i]) == 0;
+        if (is_alone || end[-1] == '/')
+            continue;
+        if (!closing) {
+            assert_true(depth < 32);
+            memcpy(stack[depth++], name, sizeof name);
+        } else {
+            assert_true(depth > 0);
+            assert_string_equal(stack[--depth], name);
+        }
+    }
+    assert_int_equal(depth, 0);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        const char *want;
+    } cases[] = {
+        {0, "0"},          {0.0123, "0.012"}, {1.234, "1.23"}, {9.999, "10.0"},
+        {-12.34, "-12.3"}, {123.4, "123"},    {NAN, "–"},      {INFINITY, "–"},
+    };
+    sb_str s;
+
+    sb_str_init(&s, test_ctx());
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_str_clear(&s);
+        sb_html_short(&s, cases[i].value);
+        assert_string_equal(sb_str_text(&s), cases[i].want);
+    }
+    sb_str_free(&s);
+}
+
+static void test_page_is_whole_whatever_the_texts_are(void **state)
+{
+    (void)state;
+    static const char evil[] = "<script>\"'&\x01\x7f</script> äöü "
+                               "und noch viel mehr Text als Platz ist";
+    const char *const heads[] = {evil, "n"};
+    const double x[] = {1, 2, NAN, 4}, y[] = {10, INFINITY, 3, 20};
+    const sb_html_bar bars[] = {{evil, evil, evil, 3, 9},
+                                {"zero", NULL, NULL, 0, 0},
+                                {"none", NULL, NULL, NAN, 0}};
+    const sb_html_block blocks[] = {{1, 0.5, evil, 0}, {0, 7, evil, 1}};
+    const sb_html_line lines[] = {{evil, x, y, 4}, {"empty", x, y, 0}};
+    sb_str s;
+
+    sb_str_init(&s, test_ctx());
+    sb_html_begin(&s, evil, evil);
+    sb_html_facts_begin(&s);
+    sb_html_fact(&s, evil, evil);
+    sb_html_facts_end(&s);
+    sb_html_section(&s, evil, evil);
+    sb_html_table t = sb_html_table_begin(&s, "lr", heads);
+    sb_html_cell(&t, evil);
+    sb_html_cell_num(&t, 1.5, 1);
+    sb_html_cell(&t, "");
+    sb_html_cell_num(&t, NAN, -1);
+    sb_html_table_end(&t);
+    sb_html_bars(&s, evil, bars, SB_COUNT(bars));
+    sb_html_bars(&s, "no bars", NULL, 0);
+    sb_html_skyline(&s, evil, "ms", evil, blocks, SB_COUNT(blocks));
+    sb_html_skyline(&s, "no blocks", "ms", "", NULL, 0);
+    sb_html_line_chart(&s, &(sb_html_lines){.title = evil,
+                                            .x_label = evil,
+                                            .y_label = "y",
+                                            .log_x = true,
+                                            .lines = lines,
+                                            .n = SB_COUNT(lines)});
+    sb_html_end(&s);
+    assert_ok(sb_str_status(&s));
+    const char *text = sb_str_text(&s);
+    assert_null(strstr(text, "<script"));
+    assert_null(strchr(text, '\x01'));
+    assert_null(strstr(text, "nan"));
+    assert_null(strstr(text, "inf"));
+    assert_balanced(text);
+    sb_str_free(&s);
+}
+
+static void test_bars_are_as_long_as_their_values(void **state)
+{
+    (void)state;
+    const sb_html_bar bars[] = {{"a", NULL, NULL, 4, 0},
+                                {"b", NULL, NULL, 1, 1}};
+    sb_str s;
+
+    sb_str_init(&s, test_ctx());
+    sb_html_bars(&s, "t", bars, 2);
+    /* 1000 wide, 250 for labels, 210 for notes. */
+    assert_non_null(strstr(sb_str_text(&s), "width=\"540.0\""));
+    assert_non_null(strstr(sb_str_text(&s), "width=\"135.0\""));
+    sb_str_free(&s);
+}
+
+/* ---- a profile through the public calls --------------------------------- */
+
+static const char net[] = "graph net(x: f32[1,8,16,16]) -> (y: f32[*]) {\n"
+                          "  w: f32[16,8,3,3] = random(1)\n"
+                          "  b: f32[16] = random(2)\n"
+                          "  v: f32[16,16,1,1] = random(3)\n"
+                          "  s: i64[2] = [1, -1]\n"
+                          "  c = Conv(x, w, b) {pads=[1,1,1,1]} \"first\"\n"
+                          "  r = Relu(c)\n"
+                          "  d = Conv(r, v) \"second\"\n"
+                          "  a = Add(d, r)\n"
+                          "  y = Reshape(a, s)\n"
+                          "}\n";
+
+static const sb_profile_row *find(const sb_profile *p, const char *op)
+{
+    for (size_t i = 0; i < p->n_types; i++)
+        if (strcmp(p->types[i].op, op) == 0)
+            return &p->types[i];
+    return NULL;
+}
+
+static void test_profile(void **state)
+{
+    (void)state;
+    sb_session_options opt = SB_SESSION_OPTIONS_INIT;
+    const sb_tensor *in = test_random(SB_DTYPE_F32, "1x8x16x16", 1), *out;
+    sb_model *model = NULL;
+    sb_session *session = NULL;
+    sb_profile p;
+    double sum = 0;
+
+    opt.profile = 1;
+    assert_ok(sb_model_parse(test_ctx(), net, &model));
+    assert_ok(sb_session_create(test_ctx(), model, &opt, &session));
+    assert_ok(sb_session_run(session, &in, &out));
+    assert_status(sb_session_profile(session, &p), SB_BAD_ARG);
+    for (int i = 0; i < 5; i++)
+        assert_ok(sb_session_run(session, &in, &out));
+    assert_ok(sb_session_profile(session, &p));
+    assert_int_equal(p.runs, 5);
+    const sb_profile_row *first = find(&p, "Conv+Relu");
+    const sb_profile_row *second = find(&p, "Conv+Add");
+    assert_non_null(first);
+    assert_non_null(second);
+    /* out elements x taps x input channels */
+    assert_close("macs", first->macs, 16 * 16 * 16 * 9 * 8, 0);
+    assert_close("macs", second->macs, 16 * 16 * 16 * 16, 0);
+    /* x, weights, bias, result */
+    assert_close("bytes", first->bytes,
+                 4 * (8 * 256 + 16 * 8 * 9 + 16 + 16 * 256), 0);
+    for (size_t i = 0; i < p.n_nodes; i++) {
+        assert_true(p.nodes[i].best_ms <= p.nodes[i].median_ms);
+        sum += p.nodes[i].best_ms;
+    }
+    assert_true(sum <= p.best_ms * 1.0001 + 1e-6);
+    sb_session_free(session);
+    sb_model_free(model);
+}
+
+static void test_no_profile_unless_asked(void **state)
+{
+    (void)state;
+    const sb_tensor *in = test_random(SB_DTYPE_F32, "1x8x16x16", 1), *out;
+    sb_model *model = NULL;
+    sb_session *session = NULL;
+    sb_profile p;
+
+    assert_ok(sb_model_parse(test_ctx(), net, &model));
+    assert_ok(sb_session_create(test_ctx(), model, NULL, &session));
+    assert_ok(sb_session_run(session, &in, &out));
+    assert_ok(sb_session_run(session, &in, &out));
+    assert_status(sb_session_profile(session, &p), SB_BAD_ARG);
+    sb_session_free(session);
+    sb_model_free(model);
+}
+
+static void test_peak_is_a_sane_number(void **state)
+{
+    (void)state;
+    const char *how = NULL;
+    double peak = sb_peak_measure(test_ctx(), &how);
+
+    /* Between a slow scalar core and a hundred fast ones. */
+    assert_true(peak > 0.1 && peak < 1e5);
+    assert_non_null(how);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_page_is_whole_whatever_the_texts_are),
+        cmocka_unit_test(test_bars_are_as_long_as_their_values),
+        cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_no_profile_unless_asked),
+        cmocka_unit_test(test_peak_is_a_sane_number),
+    };
+    return cmocka_run_group_tests_name("report", tests, NULL, NULL);
+}
