@@ -418,7 +418,7 @@ const sb_param_def *sb_params_find(const sb_param_def *defs, const char *key,
             *offset += def->offset;
         if (!key[len])
             return def;
-        if (def->type != SB_PARAM_MAP)
+        if (!def->fields)
             return NULL;
         defs = def->fields;
         key += len + 1;
@@ -434,7 +434,7 @@ static const sb_param_def *last_table(const sb_param_def *defs,
         size_t len = strcspn(*key, ".");
         const sb_param_def *def = find_row(defs, *key, len);
 
-        if (!def || !(*key)[len] || def->type != SB_PARAM_MAP)
+        if (!def || !(*key)[len] || !def->fields)
             return defs;
         defs = def->fields;
         *key += len + 1;

@@ -34,7 +34,8 @@ typedef enum sb_param_type {
     SB_PARAM_FLOATS,  /* sb_param_floats; the same */
     SB_PARAM_STRINGS, /* sb_param_strings; the same */
     SB_PARAM_MAP,     /* a struct with a table of its own, `fields` */
-    SB_PARAM_NODE,    /* const sb_yaml *, for the caller to read; or NULL */
+    SB_PARAM_NODE,    /* const sb_yaml *, for the caller to read; or NULL.
+                         `fields`, if any, explain it */
 } sb_param_type;
 
 /* Lists live in the document's arena. */
@@ -66,7 +67,7 @@ struct sb_param_def {
     double min, max;
     size_t n_min, n_max;        /* length of a list; n_max 0: no limit */
     const char *const *names;   /* ENUM: allowed, ends with NULL */
-    const sb_param_def *fields; /* MAP */
+    const sb_param_def *fields; /* MAP, NODE */
     const char *help;           /* one line */
     const char *values; /* (optional) what is allowed, instead of our words */
     /* (optional) What a sample file says instead of the preset; "#" puts a

@@ -143,7 +143,7 @@ static void sample_rows(const sb_param_def *defs, int indent, bool comment,
                         sb_str *out)
 {
     for (; defs->name; defs++) {
-        bool is_map = defs->type == SB_PARAM_MAP;
+        bool is_map = defs->fields;
         bool hidden = comment || (defs->sample && *defs->sample == '#');
         const char *value = defs->sample ? defs->sample : defs->preset;
 

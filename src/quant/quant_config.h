@@ -67,6 +67,7 @@ typedef struct sb_quant_spec {
     /* Channel axis of a feature by LAYOUT: NCHW 1, NLC 2; -1 for weights, where
      * the operator knows. */
     int channel_axis;
+    bool qadd;           /* A.QADD.ENABLE_QUANT: quantize inputs of adds */
     const char *pattern; /* of SPECIFIC that matched; NULL if none */
 } sb_quant_spec;
 
@@ -110,6 +111,10 @@ sb_sparse_config sb_quant_config_sparse(const sb_quant_config *cfg);
 void sb_quant_config_spec(const sb_quant_config *cfg, sb_quant_kind kind,
                           const sb_node *node, sb_quant_spec *out);
 
+/* Patterns of SPECIFIC in file order: to say which of them matched nothing. */
+sb_param_strings sb_quant_config_patterns(const sb_quant_config *cfg,
+                                          sb_quant_kind kind);
+
 /* Is the node inside a module of SKIP_TRACE_MODULES? */
 bool sb_quant_config_skips(const sb_quant_config *cfg, const sb_node *node);
 sb_param_strings sb_quant_config_skip_patterns(const sb_quant_config *cfg);
@@ -139,7 +144,9 @@ const char *sb_quant_config_file(const sb_quant_config *cfg);
 const char *sb_quant_scheme_name(sb_quant_granularity granularity,
                                  bool symmetric);
 
-/* The table of all keys, for explain and docs. */
+/* A file with every key, explained in comments, that loads as it is. */
+SB_MUST_USE sb_status sb_quant_config_default_text(sb_str *out);
+/* The table of all keys, for explanations and the reference. */
 const sb_param_def *sb_quant_config_table(void);
 
 #endif

@@ -1,0 +1,560 @@
+/* The configuration of quantization: loading, and what it says of a node.
+ *
+ * All patterns of SPECIFIC are resolved and checked when the file is loaded;
+ * asking for a node's settings then only looks for the first that matches. */
+#include "quant/quant_config.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/modules.h"
+#include "quant/quant_config_file.h"
+
+enum { NAME_MOST = 512 };
+
+typedef struct target {
+    sb_quant_side side;
+    sb_quant_spec spec;
+    /* SPECIFIC */
+    sb_param_strings patterns;
+    sb_quant_spec *specs; /* one a pattern */
+} target;
+
+struct sb_quant_config {
+    sb_ctx *ctx;
+    sb_yaml_doc *doc; /* texts and lists live in its arena */
+    sb_quant_file file;
+    sb_quant_mode mode;
+    bool has_quant, has_sparse;
+    target targets[2]; /* by sb_quant_kind */
+};
+
+/* ---- one side ----------------------------------------------------------- */
+
+void sb_quant_side_resolve(const sb_quant_side *side, sb_quant_kind kind,
+                           sb_quant_spec *out)
+{
+    int scheme = side->scheme < 0 ? 0 : side->scheme;
+
+    *out = (sb_quant_spec){
+        .kind = kind,
+        .disabled = side->disable || side->bit == 0,
+        .granularity = (sb_quant_granularity)(scheme / 2),
+        .symmetric = scheme % 2 == 0,
+        .bits = side->bit < 0 ? 0 : (int)side->bit,
+        .group_size = side->group_size,
+        .quantizer = sb_quant_quantizer_names[side->quantizer],
+        .observer = sb_quant_observer_names[side->observer],
+        .percentile_alpha = side->percentile_alpha,
+        .aciq_laplace = side->aciq == 1,
+        .ema_ratio = side->ema_ratio,
+        .pact_alpha = side->pact_alpha,
+        .channel_axis = kind == SB_QUANT_WEIGHT ? -1 : side->layout + 1,
+        .qadd = side->qadd,
+    };
+}
+
+static const sb_param_def *side_table(sb_quant_kind kind)
+{
+    return kind == SB_QUANT_WEIGHT ? sb_quant_w_table : sb_quant_a_table;
+}
+
+/* Fields that only the other side's table has. */
+static sb_status side_defaults(sb_quant_config *cfg, sb_quant_side *side)
+{
+    *side = (sb_quant_side){0};
+    SB_TRY(sb_params_defaults(&cfg->doc->arena, sb_quant_w_table, side));
+    return sb_params_defaults(&cfg->doc->arena, sb_quant_a_table, side);
+}
+
+static sb_quant_check check_of(const sb_quant_config *cfg, sb_quant_kind kind)
+{
+    return (sb_quant_check){
+        .doc = cfg->doc,
+        .backend = sb_quant_config_backend(cfg),
+        .mode = cfg->mode,
+        .kind = kind,
+        .path = kind == SB_QUANT_WEIGHT ? "W" : "A",
+    };
+}
+
+/* ---- SPECIFIC ----------------------------------------------------------- */
+
+/* The original takes these keys in any case of letters. */
+static sb_status upper_key(sb_quant_config *cfg, const sb_yaml *key,
+                           sb_yaml *out)
+{
+    *out = *key;
+    if (key->kind != SB_YAML_SCALAR)
+        return SB_OK;
+    char *text = sb_arena_str(&cfg->doc->arena, key->text);
+    if (!text)
+        return SB_NO_MEMORY;
+    for (char *p = text; *p; p++)
+        if (*p >= 'a' && *p <= 'z')
+            *p = (char)(*p - 'a' + 'A');
+    out->text = text;
+    return SB_OK;
+}
+
+static sb_status set_one(sb_quant_config *cfg, const sb_quant_check *check,
+                         const sb_yaml *key, const sb_yaml *value,
+                         sb_quant_side *side)
+{
+    sb_yaml upper;
+
+    SB_TRY(upper_key(cfg, key, &upper));
+    if (upper.kind == SB_YAML_SCALAR && strcmp(upper.text, "SPECIFIC") == 0)
+        return sb_yaml_fail(cfg->doc, key, "%s: SPECIFIC inside SPECIFIC",
+                            check->path);
+    return sb_params_set(cfg->doc, check->path, &upper, value,
+                         side_table(check->kind), side);
+}
+
+/* `[key, value, ...]` or `{key: value, ...}` over W or A. */
+static sb_status read_override(sb_quant_config *cfg,
+                               const sb_quant_check *check, const sb_yaml *list,
+                               sb_quant_side *side)
+{
+    char found[80];
+
+    if (list->kind == SB_YAML_MAP) {
+        for (size_t i = 0; i < list->n; i++)
+            SB_TRY(set_one(cfg, check, list->keys[i], list->items[i], side));
+        return SB_OK;
+    }
+    if (list->kind != SB_YAML_LIST)
+        return sb_yaml_fail(
+            cfg->doc, list, "%s: found %s, allowed [key, value, ...]",
+            check->path, sb_yaml_describe(list, found, sizeof found));
+    if (list->n % 2 != 0)
+        return sb_yaml_fail(cfg->doc, list,
+                            "%s: found %zu elements, allowed pairs of key and "
+                            "value",
+                            check->path, list->n);
+    for (size_t i = 0; i < list->n; i += 2)
+        SB_TRY(set_one(cfg, check, list->items[i], list->items[i + 1], side));
+    return SB_OK;
+}
+
+static sb_status read_pattern(sb_quant_config *cfg, sb_quant_kind kind,
+                              const sb_yaml *pattern, const sb_yaml *value,
+                              sb_quant_spec *out)
+{
+    const target *t = &cfg->targets[kind];
+    sb_quant_check check = check_of(cfg, kind);
+    sb_quant_side side = t->side;
+    char path[160];
+
+    (void)snprintf(path, sizeof path, "%s.SPECIFIC['%.100s']", check.path,
+                   pattern->text);
+    check.path = path;
+    check.place = pattern;
+    SB_TRY(read_override(cfg, &check, value, &side));
+    SB_TRY(sb_quant_check_side(&check, &side));
+    sb_quant_side_resolve(&side, kind, out);
+    out->pattern = pattern->text;
+    return SB_OK;
+}
+
+/* The maps of SPECIFIC: itself, or the elements of a list. */
+static const sb_yaml *specific_map(const sb_yaml *specific, size_t i)
+{
+    if (specific->kind == SB_YAML_LIST)
+        return i < specific->n ? specific->items[i] : NULL;
+    return i == 0 ? specific : NULL;
+}
+
+static sb_status read_specific(sb_quant_config *cfg, sb_quant_kind kind)
+{
+    target *t = &cfg->targets[kind];
+    const sb_yaml *specific = t->side.specific, *map;
+    size_t n = 0;
+    char found[80];
+
+    if (!specific)
+        return SB_OK;
+    for (size_t i = 0; (map = specific_map(specific, i)) != NULL; i++) {
+        if (map->kind != SB_YAML_MAP)
+            return sb_yaml_fail(
+                cfg->doc, map,
+                "%s.SPECIFIC: found %s, allowed a map from pattern to [key, "
+                "value, ...]",
+                check_of(cfg, kind).path,
+                sb_yaml_describe(map, found, sizeof found));
+        n += map->n;
+    }
+    const char **patterns =
+        sb_arena_alloc(&cfg->doc->arena, n, sizeof *patterns);
+    t->specs = sb_arena_alloc(&cfg->doc->arena, n, sizeof *t->specs);
+    if (!patterns || !t->specs)
+        return SB_NO_MEMORY;
+    t->patterns = (sb_param_strings){patterns, n};
+    n = 0;
+    for (size_t i = 0; (map = specific_map(specific, i)) != NULL; i++)
+        for (size_t k = 0; k < map->n; k++) {
+            patterns[n] = map->keys[k]->text;
+            SB_TRY(read_pattern(cfg, kind, map->keys[k], map->items[k],
+                                &t->specs[n]));
+            n++;
+        }
+    return SB_OK;
+}
+
+/* ---- the file ----------------------------------------------------------- */
+
+static sb_status read_side(sb_quant_config *cfg, sb_quant_kind kind,
+                           const sb_yaml *node)
+{
+    target *t = &cfg->targets[kind];
+    const sb_quant_check check = check_of(cfg, kind);
+
+    SB_TRY(
+        sb_params_read(cfg->doc, node, check.path, side_table(kind), &t->side));
+    SB_TRY(sb_quant_check_side(&check, &t->side));
+    sb_quant_side_resolve(&t->side, kind, &t->spec);
+    return read_specific(cfg, kind);
+}
+
+/* `A: none`, `A: dynamic`; false for anything else. */
+static bool read_mode(const sb_yaml *a, sb_quant_mode *out)
+{
+    if (a->kind != SB_YAML_SCALAR)
+        return false;
+    if (strcmp(a->text, "none") == 0 || strcmp(a->text, "None") == 0)
+        *out = SB_QUANT_WEIGHTS_ONLY;
+    else if (strcmp(a->text, "dynamic") == 0)
+        *out = SB_QUANT_DYNAMIC;
+    else
+        return false;
+    return true;
+}
+
+static sb_status read_activations(sb_quant_config *cfg)
+{
+    const sb_yaml *a = cfg->file.a;
+    sb_quant_spec *spec = &cfg->targets[SB_QUANT_FEATURE].spec;
+    const sb_quant_check check = check_of(cfg, SB_QUANT_FEATURE);
+    char found[80];
+
+    if (cfg->mode == SB_QUANT_STATIC) {
+        if (a->kind == SB_YAML_MAP)
+            return read_side(cfg, SB_QUANT_FEATURE, a);
+        return sb_yaml_fail(cfg->doc, a,
+                            "A: found %s, allowed a map, none or dynamic",
+                            sb_yaml_describe(a, found, sizeof found));
+    }
+    SB_TRY(sb_quant_check_mode(&check, a));
+    sb_quant_side_resolve(&cfg->targets[SB_QUANT_FEATURE].side,
+                          SB_QUANT_FEATURE, spec);
+    spec->disabled = cfg->mode == SB_QUANT_WEIGHTS_ONLY;
+    spec->dynamic = cfg->mode == SB_QUANT_DYNAMIC;
+    spec->symmetric = false;
+    spec->bits = 8;
+    return SB_OK;
+}
+
+static sb_status check_bn_tuning(const sb_quant_config *cfg)
+{
+    const sb_quant_spec *w = &cfg->targets[SB_QUANT_WEIGHT].spec;
+    const sb_yaml *schedule = sb_yaml_get(cfg->doc->root, "SCHEDULE");
+
+    if (!cfg->file.bn_tuning || w->disabled ||
+        w->granularity == SB_QUANT_PER_CHANNEL)
+        return SB_OK;
+    return sb_yaml_fail(cfg->doc, sb_yaml_get(schedule, "BN_TUNING"),
+                        "SCHEDULE.BN_TUNING: found true, allowed false: "
+                        "W.QSCHEME is %s, and only scales per channel take in "
+                        "the factors of batch normalisation",
+                        sb_quant_scheme_name(w->granularity, w->symmetric));
+}
+
+static sb_status read_quant(sb_quant_config *cfg)
+{
+    const sb_quant_file *f = &cfg->file;
+
+    if (!f->w)
+        return sb_yaml_fail(cfg->doc, f->a, "W: missing, beside A");
+    if (!f->a)
+        return sb_yaml_fail(cfg->doc, f->w,
+                            "A: missing, allowed a map, none or dynamic");
+    (void)read_mode(f->a, &cfg->mode);
+    cfg->has_quant = true;
+    SB_TRY(read_side(cfg, SB_QUANT_WEIGHT, f->w));
+    SB_TRY(read_activations(cfg));
+    return check_bn_tuning(cfg);
+}
+
+static sb_status read_file(sb_quant_config *cfg, unsigned need)
+{
+    sb_yaml_doc *doc = cfg->doc;
+
+    for (int k = 0; k < 2; k++) {
+        SB_TRY(side_defaults(cfg, &cfg->targets[k].side));
+        sb_quant_side_resolve(&cfg->targets[k].side, (sb_quant_kind)k,
+                              &cfg->targets[k].spec);
+        cfg->targets[k].spec.disabled = true;
+    }
+    SB_TRY(sb_params_read(doc, doc->root, "", sb_quant_config_table(),
+                          &cfg->file));
+    cfg->has_sparse = sb_yaml_get(doc->root, "SPARSER") != NULL;
+    if (cfg->file.w || cfg->file.a)
+        SB_TRY(read_quant(cfg));
+    if ((need & SB_QUANT_CONFIG_QUANT) && !cfg->has_quant)
+        return sb_yaml_fail(doc, NULL,
+                            "W and A are missing: nothing says how "
+                            "to quantize");
+    if ((need & SB_QUANT_CONFIG_SPARSE) && !cfg->has_sparse)
+        return sb_yaml_fail(doc, NULL,
+                            "SPARSER is missing: nothing says how to prune");
+    if (!cfg->has_quant && !cfg->has_sparse)
+        return sb_yaml_fail(doc, NULL, "W and A, or SPARSER, are missing");
+    return SB_OK;
+}
+
+/* Takes the document in any case. */
+static sb_status create(sb_ctx *ctx, sb_yaml_doc *doc, unsigned need,
+                        sb_quant_config **out)
+{
+    sb_quant_config *cfg = sb_alloc(ctx, 1, sizeof *cfg);
+
+    if (!cfg) {
+        sb_yaml_free(doc);
+        return SB_NO_MEMORY;
+    }
+    cfg->ctx = ctx;
+    cfg->doc = doc;
+    sb_status status = read_file(cfg, need);
+    if (status != SB_OK) {
+        sb_quant_config_free(cfg);
+        return status;
+    }
+    *out = cfg;
+    return SB_OK;
+}
+
+sb_status sb_quant_config_load(sb_ctx *ctx, const char *path, unsigned need,
+                               sb_quant_config **out)
+{
+    sb_yaml_doc *doc = NULL;
+
+    SB_TRY(sb_yaml_load(ctx, path, &doc));
+    return create(ctx, doc, need, out);
+}
+
+sb_status sb_quant_config_load_memory(sb_ctx *ctx, const char *file,
+                                      const char *text, size_t size,
+                                      unsigned need, sb_quant_config **out)
+{
+    sb_yaml_doc *doc = NULL;
+
+    SB_TRY(sb_yaml_load_memory(ctx, file, text, size, &doc));
+    return create(ctx, doc, need, out);
+}
+
+sb_status sb_quant_config_default_text(sb_str *out)
+{
+    sb_str_add(out, "# How to quantize: every key with its default, or with "
+                    "what suits most networks.\n"
+                    "# `sparsebit config explain KEY` says more; keys can be "
+                    "left out.\n");
+    sb_params_sample(sb_quant_config_table(), out);
+    return sb_str_status(out);
+}
+
+sb_status sb_quant_config_default(sb_ctx *ctx, sb_quant_config **out)
+{
+    sb_str text;
+
+    sb_str_init(&text, ctx);
+    sb_status status = sb_quant_config_default_text(&text);
+    if (status == SB_OK)
+        status =
+            sb_quant_config_load_memory(ctx, "default", sb_str_text(&text),
+                                        text.len, SB_QUANT_CONFIG_QUANT, out);
+    sb_str_free(&text);
+    return status;
+}
+
+void sb_quant_config_free(sb_quant_config *cfg)
+{
+    if (!cfg)
+        return;
+    sb_yaml_free(cfg->doc);
+    sb_free(cfg->ctx, cfg);
+}
+
+/* ---- names of nodes ----------------------------------------------------- */
+
+/* As torch.fx names modules: `_` for `.`, and between a small and a capital
+ * letter, all of it in small letters. */
+static void fx_name(const char *path, char *out)
+{
+    size_t n = 0;
+
+    for (char before = '\0'; *path && n < NAME_MOST - 2; before = *path++) {
+        bool capital = *path >= 'A' && *path <= 'Z';
+
+        if (capital && before >= 'a' && before <= 'z')
+            out[n++] = '_';
+        out[n++] = *path == '.' ? '_'
+                   : capital    ? (char)(*path - 'A' + 'a')
+                                : *path;
+    }
+    out[n] = '\0';
+}
+
+/* As PyTorch names the function: `softmax`, `matmul`, `layer_norm`. */
+static void function_name(const char *op, char *out)
+{
+    const char *norm = strstr(op, "Normalization");
+    size_t n = 0;
+
+    if (norm) {
+        fx_name(op, out);
+        out[strlen(out) - strlen("alization")] = '\0';
+        return;
+    }
+    for (; *op && n < NAME_MOST - 1; op++)
+        out[n++] = *op >= 'A' && *op <= 'Z' ? (char)(*op - 'A' + 'a') : *op;
+    out[n] = '\0';
+}
+
+bool sb_quant_node_matches(const sb_node *node, const char *pattern)
+{
+    char name[NAME_MOST];
+
+    if (sb_node_matches(node, pattern))
+        return true;
+    if (node->module[0]) {
+        fx_name(node->module, name);
+        if (sb_glob_match(pattern, name))
+            return true;
+    }
+    function_name(node->op, name);
+    return sb_glob_match(pattern, name);
+}
+
+/* A pattern that means a module means all that is inside. */
+static bool inside(const char *module, const char *pattern)
+{
+    char path[NAME_MOST], name[NAME_MOST];
+    size_t n = 0;
+
+    for (;; n++) {
+        if (module[n] != '.' && module[n] != '\0') {
+            if (n == NAME_MOST - 1)
+                return false;
+            path[n] = module[n];
+            continue;
+        }
+        path[n] = '\0';
+        fx_name(path, name);
+        if (sb_glob_match(pattern, path) || sb_glob_match(pattern, name))
+            return true;
+        if (!module[n])
+            return false;
+        path[n] = '.';
+    }
+}
+
+bool sb_quant_config_skips(const sb_quant_config *cfg, const sb_node *node)
+{
+    for (size_t i = 0; i < cfg->file.skip.n; i++) {
+        const char *pattern = cfg->file.skip.v[i];
+
+        if (sb_node_matches(node, pattern) ||
+            (node->module[0] && inside(node->module, pattern)))
+            return true;
+    }
+    return false;
+}
+
+/* ---- questions ---------------------------------------------------------- */
+
+void sb_quant_config_spec(const sb_quant_config *cfg, sb_quant_kind kind,
+                          const sb_node *node, sb_quant_spec *out)
+{
+    const target *t = &cfg->targets[kind];
+
+    *out = t->spec;
+    for (size_t i = 0; node && i < t->patterns.n; i++)
+        if (sb_quant_node_matches(node, t->patterns.v[i])) {
+            *out = t->specs[i];
+            return;
+        }
+}
+
+sb_param_strings sb_quant_config_patterns(const sb_quant_config *cfg,
+                                          sb_quant_kind kind)
+{
+    return cfg->targets[kind].patterns;
+}
+
+sb_param_strings sb_quant_config_skip_patterns(const sb_quant_config *cfg)
+{
+    return cfg->file.skip;
+}
+
+bool sb_quant_config_has_quant(const sb_quant_config *cfg)
+{
+    return cfg->has_quant;
+}
+
+bool sb_quant_config_has_sparse(const sb_quant_config *cfg)
+{
+    return cfg->has_sparse;
+}
+
+sb_sparse_config sb_quant_config_sparse(const sb_quant_config *cfg)
+{
+    int strategy = cfg->file.strategy;
+
+    return (sb_sparse_config){
+        .structured = cfg->file.sparser == 0 || cfg->file.sparser == 2,
+        .strategy = strategy < 0 ? NULL : sb_quant_strategy_names[strategy],
+        .ratio = cfg->file.ratio,
+    };
+}
+
+sb_quant_backend sb_quant_config_backend(const sb_quant_config *cfg)
+{
+    return (sb_quant_backend)cfg->file.backend;
+}
+
+const char *sb_quant_backend_name(sb_quant_backend backend)
+{
+    assert((unsigned)backend < SB_BACKEND_COUNT);
+    return sb_quant_backend_names[backend];
+}
+
+sb_quant_mode sb_quant_config_mode(const sb_quant_config *cfg)
+{
+    return cfg->mode;
+}
+
+sb_quant_schedule sb_quant_config_schedule(const sb_quant_config *cfg)
+{
+    return (sb_quant_schedule){
+        .fuse_bn = cfg->file.fuse_bn,
+        .bn_tuning = cfg->file.bn_tuning,
+        .disable_unnecessary_quant = cfg->file.disable_unnecessary,
+    };
+}
+
+bool sb_quant_config_qadd(const sb_quant_config *cfg)
+{
+    return cfg->targets[SB_QUANT_FEATURE].side.qadd;
+}
+
+const char *sb_quant_config_file(const sb_quant_config *cfg)
+{
+    return cfg->doc->file;
+}
+
+const char *sb_quant_scheme_name(sb_quant_granularity granularity,
+                                 bool symmetric)
+{
+    return sb_quant_scheme_names[(int)granularity * 2 + !symmetric];
+}

@@ -1,0 +1,438 @@
+/* The quantization config: files of every shape that users of Sparsebit have,
+ * what they say about nodes, and the messages for wrong ones. */
+#include "sbtest.h"
+
+#include "quant/quant_config.h"
+
+static sb_status load(const char *text, sb_quant_config **out)
+{
+    return sb_quant_config_load_memory(test_ctx(), "q.yaml", text, strlen(text),
+                                       SB_QUANT_CONFIG_ANY, out);
+}
+
+static sb_quant_config *must_load(const char *text)
+{
+    sb_quant_config *cfg = NULL;
+
+    assert_ok(load(text, &cfg));
+    return cfg;
+}
+
+static sb_quant_spec spec_of(const sb_quant_config *cfg, sb_quant_kind kind,
+                             const char *op, const char *module,
+                             const char *name)
+{
+    const sb_node node = {
+        .op = op, .domain = "", .module = module, .name = name};
+    sb_quant_spec spec;
+
+    sb_quant_config_spec(cfg, kind, &node, &spec);
+    return spec;
+}
+
+/* ---- files -------------------------------------------------------------- */
+
+#define W8 "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+#define A8 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n"
+
+static const char ptq[] = "BACKEND: tensorrt\n"
+                          "SCHEDULE:\n"
+                          "  FUSE_BN: True\n"
+                          "  BN_TUNING: True\n"
+                          "W:\n"
+                          "  QSCHEME: per-channel-symmetric\n"
+                          "  QUANTIZER:\n"
+                          "    TYPE: uniform\n"
+                          "    BIT: 8\n"
+                          "  OBSERVER:\n"
+                          "    TYPE: MINMAX\n"
+                          "A:\n"
+                          "  QSCHEME: per-tensor-symmetric\n"
+                          "  QUANTIZER:\n"
+                          "    TYPE: uniform\n"
+                          "    BIT: 8\n"
+                          "  OBSERVER:\n"
+                          "    TYPE: MSE\n"
+                          "    LAYOUT: NLC\n"
+                          "  SPECIFIC: [{ # bit=0 is disable_quant\n"
+                          "    \"*ln*\": [\"QUANTIZER.DISABLE\", True],\n"
+                          "    \"softmax*\": [\"QUANTIZER.DISABLE\", True],\n"
+                          "    \"head\": [\"OBSERVER.TYPE\", \"ACIQ\", "
+                          "\"OBSERVER.ACIQ.DISTRIBUTION\", \"laplace\"],\n"
+                          "  }]\n";
+
+static void test_post_training(void **state)
+{
+    sb_quant_config *cfg = must_load(ptq);
+    sb_quant_spec s = spec_of(cfg, SB_QUANT_WEIGHT, "Conv", "a.b", "n");
+
+    (void)state;
+    assert_int_equal(sb_quant_config_backend(cfg), SB_BACKEND_TENSORRT);
+    assert_string_equal(sb_quant_backend_name(sb_quant_config_backend(cfg)),
+                        "tensorrt");
+    assert_true(sb_quant_config_schedule(cfg).fuse_bn);
+    assert_true(sb_quant_config_schedule(cfg).bn_tuning);
+    assert_true(sb_quant_config_schedule(cfg).disable_unnecessary_quant);
+    assert_true(sb_quant_config_has_quant(cfg));
+    assert_false(sb_quant_config_has_sparse(cfg));
+    assert_int_equal(sb_quant_config_mode(cfg), SB_QUANT_STATIC);
+    assert_false(sb_quant_config_qadd(cfg));
+    assert_int_equal(s.kind, SB_QUANT_WEIGHT);
+    assert_int_equal(s.granularity, SB_QUANT_PER_CHANNEL);
+    assert_true(s.symmetric);
+    assert_int_equal(s.bits, 8);
+    assert_string_equal(s.quantizer, "uniform");
+    assert_string_equal(s.observer, "minmax");
+    assert_int_equal(s.channel_axis, -1);
+    assert_null(s.pattern);
+    s = spec_of(cfg, SB_QUANT_FEATURE, "Conv", "a.b", "n");
+    assert_int_equal(s.kind, SB_QUANT_FEATURE);
+    assert_int_equal(s.granularity, SB_QUANT_PER_TENSOR);
+    assert_string_equal(s.observer, "mse");
+    assert_int_equal(s.channel_axis, 2);
+    assert_false(s.disabled);
+    assert_false(s.aciq_laplace);
+    assert_close("alpha", s.percentile_alpha, 0.001, 0);
+    assert_close("ema", s.ema_ratio, 0.9, 0);
+    assert_close("pact", s.pact_alpha, 10, 0);
+    s = spec_of(cfg, SB_QUANT_FEATURE, "MatMul", "head", "");
+    assert_string_equal(s.observer, "aciq");
+    assert_true(s.aciq_laplace);
+    assert_string_equal(s.pattern, "head");
+    assert_true(
+        spec_of(cfg, SB_QUANT_FEATURE, "LayerNormalization", "h.ln_1", "")
+            .disabled);
+    assert_false(
+        spec_of(cfg, SB_QUANT_WEIGHT, "LayerNormalization", "h.ln_1", "")
+            .disabled);
+    sb_quant_config_free(cfg);
+}
+
+/* Shapes of the published files: training, backbones with other first layers,
+ * detectors, pruning. */
+static const char *const published[] = {
+    "BACKEND: virtual\nW:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER: \n"
+    "    TYPE: dorefa\n    BIT: 4\nA:\n  QSCHEME: per-tensor-affine\n"
+    "  QUANTIZER:\n    TYPE: pact\n    BIT: 4\n",
+    "BACKEND: virtual\nW:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER: \n"
+    "    TYPE: lsq\n    BIT: 4\nA:\n  QSCHEME: per-tensor-affine\n"
+    "  QUANTIZER:\n    TYPE: lsq+\n    BIT: 4\n  OBSERVER:\n    TYPE: MSE\n"
+    "    LAYOUT: NCHW\n",
+    "BACKEND: virtual\nSKIP_TRACE_MODULES: [\n  \"view_transformer\",\n"
+    "  \"shift_feature\"\n]\nW:\n  QSCHEME: per-channel-symmetric\n"
+    "  QUANTIZER: \n    TYPE: lsq\n    BIT: 4\n  SPECIFIC: [{\n"
+    "    \"backbone_conv1\": [\"QUANTIZER.BIT\", 8],\n"
+    "    \"heads_*_1\": [\"QUANTIZER.BIT\", 8],\n\n  }]\n"
+    "A:\n  QSCHEME: per-tensor-affine\n  QUANTIZER:\n    TYPE: lsq\n"
+    "    BIT: 4\n  SPECIFIC: [{\n"
+    "    \"backbone_conv1\": [\"QUANTIZER.BIT\", 8],\n"
+    "    \"heads_*_1\": [\"QUANTIZER.BIT\", 8],\n  }]\n",
+    "BACKEND: virtual\nSKIP_TRACE_MODULES: [\n  \"blocks.*.drop_path\",\n]\n"
+    "W:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER: \n    TYPE: lsq\n"
+    "    BIT: 4\nA:\n  QSCHEME: per-tensor-affine\n  QUANTIZER:\n"
+    "    TYPE: lsq\n    BIT: 4\n  SPECIFIC: [{ # bit=0 is disable_quant\n"
+    "    \"*mlp_fc2\": [\"QUANTIZER.TYPE\", \"lsq+\"],\n"
+    "    \"norm\": [\"QUANTIZER.DISABLE\", True],\n"
+    "    \"*softmax*\": [\"QUANTIZER.DISABLE\", True],\n  }]\n\n\n\n",
+    "SPARSER:\n  TYPE: structed\n  STRATEGY: l1norm\n  RATIO: 0.5\n",
+    "SPARSER:\n  TYPE: unstructed\n  STRATEGY: l1norm\n  RATIO: 1.0\n",
+    /* and what we add */
+    "BACKEND: onnxruntime\n" W8 "A: none\n",
+    "BACKEND: onnxruntime-arm\n" W8 "A: dynamic\n",
+    "BACKEND: OpenVINO\n" W8 A8,
+    "BACKEND: qnn\n" W8
+    "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 16}}\n",
+    "W: {QSCHEME: per-group-affine, QUANTIZER: {BIT: 4, GROUP_SIZE: 32}}\n"
+    "A: none\n",
+    "BACKEND: tensorrt\nA: none\n"
+    "W: {QSCHEME: per-group-symmetric, QUANTIZER: {BIT: 4}}\n",
+    W8 "A: {QUANTIZER: {DISABLE: true}}\n",
+    W8 "A: {QUANTIZER: {BIT: 0}}\n",
+    W8 A8 "SPARSER: {TYPE: unstructured, STRATEGY: random, RATIO: 0.25}\n",
+    "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4, TYPE: "
+    "AdaRound}}\n" A8,
+    W8
+    "A: {QSCHEME: per-channel-affine, QUANTIZER: {BIT: 1, TYPE: DoReFa},\n"
+    "    OBSERVER: {TYPE: Moving_Average, MOVING_AVERAGE: {EMA_RATIO: 0.5}},\n"
+    "    QADD: {ENABLE_QUANT: yes}, SPECIFIC: {}}\n",
+};
+
+static void test_published(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(published); i++)
+        sb_quant_config_free(must_load(published[i]));
+}
+
+/* ---- what it says ------------------------------------------------------- */
+
+static void test_specific(void **state)
+{
+    sb_quant_config *cfg = must_load(
+        "W:\n"
+        "  QSCHEME: per-channel-symmetric\n"
+        "  QUANTIZER: {BIT: 4}\n"
+        "  SPECIFIC:\n" /* a plain map, a map inside, small letters */
+        "    layer1.*: [quantizer.bit, 8]\n"
+        "    layer1.0.conv1: [QUANTIZER.BIT, 2]\n"
+        "    layer2_0_conv1: {QSCHEME: per-tensor-affine}\n"
+        "    encoder_layer_norm: [QUANTIZER.BIT, 0]\n"
+        "    /head/Gemm: [QUANTIZER.DISABLE, true, QUANTIZER.BIT, 3]\n"
+        "    softmax: [QUANTIZER.BIT, 5]\n"
+        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8},\n"
+        "    SPECIFIC: [{a*: [QUANTIZER.BIT, 7]}, {ab: [QUANTIZER.BIT, 6],\n"
+        "      add: [QADD.ENABLE_QUANT, true]}]}\n");
+    const struct {
+        const char *op, *module, *name;
+        int bits;
+        bool disabled;
+    } nodes[] = {
+        {"Conv", "layer1.0.conv1", "", 8, false}, /* the first one wins */
+        {"Conv", "layer2.0.conv1", "", 4, false},
+        {"Conv", "layer3", "", 4, false},
+        {"LayerNormalization", "encoder.LayerNorm", "", 0, true},
+        {"Gemm", "", "/head/Gemm", 3, true},
+        {"Softmax", "layer3.attn", "/layer3/attn/Softmax", 5, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(nodes); i++) {
+        sb_quant_spec s = spec_of(cfg, SB_QUANT_WEIGHT, nodes[i].op,
+                                  nodes[i].module, nodes[i].name);
+
+        assert_int_equal(s.bits, nodes[i].bits);
+        assert_int_equal(s.disabled, nodes[i].disabled);
+    }
+    sb_quant_spec s =
+        spec_of(cfg, SB_QUANT_WEIGHT, "Conv", "layer2.0.conv1", "");
+    assert_int_equal(s.granularity, SB_QUANT_PER_TENSOR);
+    assert_false(s.symmetric);
+    assert_int_equal(spec_of(cfg, SB_QUANT_FEATURE, "Conv", "ab", "").bits, 7);
+    assert_int_equal(spec_of(cfg, SB_QUANT_FEATURE, "Conv", "b", "").bits, 8);
+    assert_true(
+        spec_of(cfg, SB_QUANT_FEATURE, "LayerNormalization", "", "").bits == 8);
+    assert_int_equal(sb_quant_config_patterns(cfg, SB_QUANT_WEIGHT).n, 6);
+    assert_string_equal(sb_quant_config_patterns(cfg, SB_QUANT_FEATURE).v[1],
+                        "ab");
+    sb_quant_config_spec(cfg, SB_QUANT_WEIGHT, NULL, &s);
+    assert_int_equal(s.bits, 4);
+    sb_quant_config_free(cfg);
+}
+
+static void test_skips(void **state)
+{
+    sb_quant_config *cfg = must_load(
+        W8 A8 "SKIP_TRACE_MODULES: [view, blocks.*.drop, '/head/*', a_b]\n");
+    const struct {
+        const char *module, *name;
+        bool want;
+    } nodes[] = {
+        {"view", "", true},          {"view.net.conv", "", true},
+        {"viewer", "", false},       {"net.view", "", false},
+        {"blocks.0.drop", "", true}, {"blocks.0.drop.x", "", true},
+        {"blocks.0.mlp", "", false}, {"", "/head/Gemm", true},
+        {"a.b.c", "", true},         {"", "", false},
+    };
+
+    (void)state;
+    assert_int_equal(sb_quant_config_skip_patterns(cfg).n, 4);
+    for (size_t i = 0; i < SB_COUNT(nodes); i++) {
+        const sb_node node = {.op = "Conv",
+                              .domain = "",
+                              .module = nodes[i].module,
+                              .name = nodes[i].name};
+
+        assert_int_equal(sb_quant_config_skips(cfg, &node), nodes[i].want);
+    }
+    sb_quant_config_free(cfg);
+}
+
+static void test_function_names(void **state)
+{
+    const struct {
+        const char *op, *module, *pattern;
+        bool want;
+    } cases[] = {
+        {"Softmax", "blocks.0.attn", "softmax*", true},
+        {"Softmax", "blocks.0.attn", "*softmax*", true},
+        {"MatMul", "", "matmul", true},
+        {"LayerNormalization", "", "*norm", true},
+        {"LayerNormalization", "", "layer_norm", true},
+        {"LayerNormalization", "bert.LayerNorm", "bert_layer_norm", true},
+        {"Add", "", "softmax*", false},
+        {"Conv", "convLayer", "conv_layer", true},
+        {"Conv", "ABc", "abc", true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        const sb_node node = {.op = cases[i].op,
+                              .domain = "",
+                              .module = cases[i].module,
+                              .name = ""};
+
+        assert_int_equal(sb_quant_node_matches(&node, cases[i].pattern),
+                         cases[i].want);
+    }
+}
+
+static void test_modes(void **state)
+{
+    sb_quant_config *only = must_load(W8 "A: none\n");
+    sb_quant_config *dynamic = must_load(W8 "A: dynamic\n");
+    sb_quant_spec s = spec_of(only, SB_QUANT_FEATURE, "Conv", "a", "");
+
+    (void)state;
+    assert_int_equal(sb_quant_config_mode(only), SB_QUANT_WEIGHTS_ONLY);
+    assert_true(s.disabled);
+    assert_int_equal(sb_quant_config_mode(dynamic), SB_QUANT_DYNAMIC);
+    s = spec_of(dynamic, SB_QUANT_FEATURE, "Conv", "a", "");
+    assert_false(s.disabled);
+    assert_true(s.dynamic);
+    assert_int_equal(s.bits, 8);
+    assert_false(s.symmetric);
+    assert_int_equal(s.granularity, SB_QUANT_PER_TENSOR);
+    sb_quant_config_free(only);
+    sb_quant_config_free(dynamic);
+}
+
+static void test_groups(void **state)
+{
+    sb_quant_config *cfg =
+        must_load("W: {QSCHEME: per-group-symmetric, QUANTIZER: {BIT: 4},\n"
+                  "    SPECIFIC: {x: [QUANTIZER.GROUP_SIZE, -1]}}\nA: none\n");
+    sb_quant_spec s = spec_of(cfg, SB_QUANT_WEIGHT, "Gemm", "y", "");
+
+    (void)state;
+    assert_int_equal(s.granularity, SB_QUANT_PER_GROUP);
+    assert_true(s.symmetric);
+    assert_int_equal(s.group_size, 128);
+    assert_int_equal(spec_of(cfg, SB_QUANT_WEIGHT, "Gemm", "x", "").group_size,
+                     -1);
+    sb_quant_config_free(cfg);
+}
+
+static void test_sparse(void **state)
+{
+    sb_quant_config *cfg = must_load(published[4]);
+    sb_sparse_config s = sb_quant_config_sparse(cfg);
+
+    (void)state;
+    assert_true(sb_quant_config_has_sparse(cfg));
+    assert_false(sb_quant_config_has_quant(cfg));
+    assert_true(s.structured);
+    assert_string_equal(s.strategy, "l1norm");
+    assert_close("ratio", s.ratio, 0.5, 0);
+    sb_quant_config_free(cfg);
+    cfg = must_load(published[5]);
+    assert_false(sb_quant_config_sparse(cfg).structured);
+    sb_quant_config_free(cfg);
+}
+
+static void test_need(void **state)
+{
+    sb_quant_config *cfg = NULL;
+    const char *sparse = published[4], *quant = W8 A8;
+
+    (void)state;
+    assert_status(sb_quant_config_load_memory(test_ctx(), "s.yaml", sparse,
+                                              strlen(sparse),
+                                              SB_QUANT_CONFIG_QUANT, &cfg),
+                  SB_BAD_CONFIG);
+    assert_string_equal(
+        sb_ctx_error(test_ctx()),
+        "s.yaml: W and A are missing: nothing says how to quantize");
+    assert_status(sb_quant_config_load_memory(test_ctx(), "q.yaml", quant,
+                                              strlen(quant),
+                                              SB_QUANT_CONFIG_SPARSE, &cfg),
+                  SB_BAD_CONFIG);
+    assert_string_equal(sb_ctx_error(test_ctx()),
+                        "q.yaml: SPARSER is missing: nothing says how to "
+                        "prune");
+    assert_status(sb_quant_config_load(test_ctx(), "/nowhere/q.yaml", 0, &cfg),
+                  SB_IO);
+    assert_null(cfg);
+    sb_quant_config_free(NULL);
+}
+
+static void test_default(void **state)
+{
+    sb_quant_config *cfg = NULL;
+    sb_str text;
+
+    (void)state;
+    assert_ok(sb_quant_config_default(test_ctx(), &cfg));
+    sb_quant_spec s = spec_of(cfg, SB_QUANT_WEIGHT, "Conv", "", "");
+    assert_int_equal(s.bits, 8);
+    assert_int_equal(s.granularity, SB_QUANT_PER_CHANNEL);
+    assert_true(s.symmetric);
+    s = spec_of(cfg, SB_QUANT_FEATURE, "Conv", "", "");
+    assert_int_equal(s.bits, 8);
+    assert_int_equal(s.granularity, SB_QUANT_PER_TENSOR);
+    assert_false(s.symmetric);
+    assert_int_equal(s.channel_axis, 1);
+    assert_true(sb_quant_config_schedule(cfg).fuse_bn);
+    assert_false(sb_quant_config_has_sparse(cfg));
+    assert_string_equal(sb_quant_config_file(cfg), "default");
+    sb_quant_config_free(cfg);
+    sb_str_init(&text, test_ctx());
+    assert_ok(sb_quant_config_default_text(&text));
+    assert_non_null(strstr(sb_str_text(&text), "EMA_RATIO: 0.9\n"));
+    assert_non_null(strstr(sb_str_text(&text), "# SPARSER:\n"));
+    sb_str_free(&text);
+}
+
+/* ---- wrong files -------------------------------------------------------- */
+
+static const struct {
+    const char *text, *want;
+} wrong[] = {
+    {"{}", "q.yaml: W and A, or SPARSER, are missing"},
+    {"- 1", "q.yaml:1: found a list, allowed a map"},
+    {W8, "q.yaml:1: A: missing, allowed a map, none or dynamic"},
+    {A8, "q.yaml:1: W: missing, beside A"},
+};
+
+static void test_wrong(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(wrong); i++) {
+        sb_quant_config *cfg = NULL;
+
+        assert_status(load(wrong[i].text, &cfg), SB_BAD_CONFIG);
+        assert_string_equal(sb_ctx_error(test_ctx()), wrong[i].want);
+        assert_null(cfg);
+    }
+}
+
+static sb_status load_scenario(sb_ctx *ctx)
+{
+    sb_quant_config *cfg = NULL;
+
+    SB_TRY(sb_quant_config_load_memory(ctx, "q", ptq, sizeof ptq - 1,
+                                       SB_QUANT_CONFIG_QUANT, &cfg));
+    sb_quant_config_free(cfg);
+    cfg = NULL;
+    SB_TRY(sb_quant_config_default(ctx, &cfg));
+    sb_quant_config_free(cfg);
+    return SB_OK;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    test_every_allocation("quantization config", load_scenario);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_post_training),  cmocka_unit_test(test_published),
+        cmocka_unit_test(test_specific),       cmocka_unit_test(test_skips),
+        cmocka_unit_test(test_function_names), cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_groups),         cmocka_unit_test(test_sparse),
+        cmocka_unit_test(test_need),           cmocka_unit_test(test_default),
+        cmocka_unit_test(test_wrong),          cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests_name("quant_config", tests, NULL, NULL);
+}
