@@ -34,6 +34,7 @@ typedef struct sb_model sb_model;     /* one ONNX network */
 typedef struct sb_session sb_session; /* a model made ready to run */
 typedef struct sb_tensor sb_tensor;   /* an array of elements */
 typedef struct sb_data sb_data;       /* samples to run a model on */
+typedef struct sb_quant_model sb_quant_model; /* a model being quantized */
 
 /* ---- status ------------------------------------------------------------- */
 
@@ -435,6 +436,70 @@ SB_API const char *sb_data_broken(const sb_data *data, size_t i);
 SB_API SB_MUST_USE sb_status sb_batch_inputs(sb_ctx *ctx, const sb_batch *batch,
                                              const char *const *names, size_t n,
                                              const sb_tensor **out);
+
+/* ---- quantization ------------------------------------------------------- */
+
+typedef struct sb_quant_options {
+    size_t struct_size; /**< set by the INIT macro */
+    const char *config; /**< a qconfig.yaml; NULL for the defaults */
+    const char *target; /**< a runtime to write for; NULL: as BACKEND says */
+    int exact; /**< no faster algorithms that round differently (Winograd) */
+} sb_quant_options;
+
+#define SB_QUANT_OPTIONS_INIT                   \
+    {                                           \
+        sizeof(sb_quant_options), NULL, NULL, 0 \
+    }
+
+/** A model to quantize; `model` itself is not changed and not needed later.
+ *
+ *      create -> prepare_calibration -> forward ... -> calc_qparams
+ *             -> set_quant -> forward ... -> export -> free
+ */
+SB_API SB_MUST_USE sb_status sb_quant_model_create(sb_ctx *ctx,
+                                                   const sb_model *model,
+                                                   const sb_quant_options *opt,
+                                                   sb_quant_model **out);
+SB_API void sb_quant_model_free(sb_quant_model *qm);
+/** From now on forward() runs in float and observes. */
+SB_API SB_MUST_USE sb_status
+sb_quant_model_prepare_calibration(sb_quant_model *qm);
+/** Runs once: in float and observing while calibrating, else with the
+ *  quantizers that are on.  As sb_session_run(). */
+SB_API SB_MUST_USE sb_status
+sb_quant_model_forward(sb_quant_model *qm, const sb_tensor *const *inputs,
+                       const sb_tensor **outputs);
+/** Computes scales and zero points from what was observed and ends the
+ *  calibration. */
+SB_API SB_MUST_USE sb_status sb_quant_model_calc_qparams(sb_quant_model *qm);
+/** Which quantizers forward() simulates; none at first. */
+SB_API void sb_quant_model_set_quant(sb_quant_model *qm, int weights,
+                                     int features);
+/** How many samples a run must have, if the network is made for just one
+ *  number; 0: any. */
+SB_API int64_t sb_quant_model_batch(const sb_quant_model *qm);
+
+typedef struct sb_quantizer_info {
+    const char *name;  /**< "layer1.0.conv1.input_quantizer" */
+    const char *value; /**< what it quantizes, by its name in the graph */
+    int is_weight;
+    int fused; /**< inside conv + norm + activation: never on */
+    int bits;
+    const char *scheme;    /**< "per-channel-symmetric" */
+    const char *quantizer; /**< "uniform" */
+    const char *observer;  /**< "minmax" */
+    int axis;              /**< of channels or groups; -1: per tensor */
+    int64_t group_size;    /**< 0 unless by group */
+    int32_t qmin, qmax;
+    size_t n; /**< scales; 0 before calc_qparams() */
+    const float *scale, *zero_point;
+} sb_quantizer_info;
+
+SB_API size_t sb_quant_model_quantizer_count(const sb_quant_model *qm);
+/** Borrowed until the scales change or the model is freed. */
+SB_API sb_quantizer_info sb_quant_model_quantizer(const sb_quant_model *qm,
+                                                  size_t i);
+
 /* ---- registries --------------------------------------------------------- */
 
 typedef struct sb_listing {

@@ -1,0 +1,235 @@
+/* Calibration: run the network in float, observe, compute scales.
+ *
+ * One pass over the data updates the observers of all activations at once, as
+ * the values are made; memory is that of one run and of the observers, however
+ * many batches come.  Weights are observed when scales are computed. */
+#include <math.h>
+
+#include "graph/op.h"
+#include "quant/quant_model.h"
+
+/* ---- what observers see ------------------------------------------------- */
+
+/* [samples, outer, channels, inner] of a tensor in the order of its memory.
+ * A channel axis of -1 makes one channel of all. */
+static sb_obs_view view_of(const sb_tensor *x, int axis, bool samples)
+{
+    sb_tensor lies = sb_tensor_as_lies(x);
+    sb_obs_view v = {
+        .data = x->data, .samples = 1, .outer = 1, .channels = 1, .inner = 1};
+
+    if (axis < 0 || x->rank == 0) {
+        bool many = samples && x->rank > 0;
+        v.samples = many ? lies.dims[0] : 1;
+        v.inner = sb_dims_product(lies.dims, many ? 1 : 0, x->rank);
+        return v;
+    }
+    int place = sb_tensor_place(x, axis);
+    bool many = samples && place > 0;
+    v.samples = many ? lies.dims[0] : 1;
+    v.outer = sb_dims_product(lies.dims, many ? 1 : 0, place);
+    v.channels = lies.dims[place];
+    v.inner = sb_dims_product(lies.dims, place + 1, x->rank);
+    return v;
+}
+
+static sb_status observe(sb_quant_model *qm, sb_quant_site *site,
+                         const sb_obs_view *view)
+{
+    const sb_quantizer *q = &qm->quantizers[site->first];
+    const char *what = sb_graph_value(qm->graph, q->value)->name;
+
+    if (!site->observer)
+        SB_TRY(sb_observer_create(qm->ctx, &q->spec, view->channels,
+                                  &site->observer));
+    site->channels = view->channels;
+    SB_TRY(sb_observer_update(site->observer, view, what, site->samples));
+    site->samples += view->samples;
+    return SB_OK;
+}
+
+/* ---- features ----------------------------------------------------------- */
+
+static sb_status observe_feature(void *user, int64_t id, const sb_tensor *x)
+{
+    sb_quant_model *qm = user;
+    sb_quant_site *site = &qm->sites[id];
+    sb_obs_view view = view_of(x, qm->quantizers[site->first].axis, true);
+
+    return sb_tensor_count(x) == 0 ? SB_OK : observe(qm, site, &view);
+}
+
+static sb_status put_observe(void *user, sb_graph *g, uint32_t site,
+                             sb_node_id like, sb_value_id x, sb_value_id *y)
+{
+    const sb_quant_model *qm = user;
+    const sb_quantizer *q = &qm->quantizers[qm->sites[site].first];
+    const sb_attr id = {.name = "id", .type = SB_ATTR_INT, .i = site};
+
+    *y = x;
+    if (sb_quantizer_is_constant(qm, q) || q->spec.dynamic ||
+        qm->sites[site].natural || qm->sites[site].same_as != site)
+        return SB_OK;
+    if (q->def->map_feature)
+        SB_TRY(q->def->map_feature(g, like, x, &x));
+    const sb_node_spec spec = {
+        .op = "Observe",
+        .domain = SB_FUSED_DOMAIN,
+        .name = q->name,
+        .inputs = &x,
+        .n_in = 1,
+        .attrs = &id,
+        .n_attrs = 1,
+    };
+    /* A domain of its own is only watched: the network runs on x. */
+    sb_value_id watched = *y;
+    SB_TRY(sb_quant_add_node(g, like, &spec, x, &watched));
+    if (q->def->map_feature)
+        return sb_graph_add_output(g, watched);
+    *y = watched;
+    return SB_OK;
+}
+
+sb_status sb_calibrate_graph(sb_quant_model *qm, sb_exec_options *opt,
+                             sb_graph **out)
+{
+    opt->observe = observe_feature;
+    opt->observe_user = qm;
+    return sb_quant_derive(qm, put_observe, qm, out);
+}
+
+sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm)
+{
+    sb_quant_run_drop(qm);
+    for (size_t i = 0; i < qm->n_sites; i++) {
+        sb_observer_free(qm->sites[i].observer);
+        qm->sites[i].observer = NULL;
+        qm->sites[i].samples = 0;
+    }
+    qm->calibrating = true;
+    return SB_OK;
+}
+
+/* ---- weights ------------------------------------------------------------ */
+
+/* Groups of `block` indices along the axis, one after another, the last of
+ * each row filled up with zeros, which no range leaves out: [groups, block] in
+ * the order of their scales. */
+static void gather_groups(const sb_tensor *w, int axis, int64_t block,
+                          float *to)
+{
+    const float *from = w->data;
+    int64_t n = w->dims[axis], other = w->dims[1 - axis];
+    int64_t n_block = (n + block - 1) / block;
+
+    for (int64_t o = 0; o < other; o++)
+        for (int64_t b = 0; b < n_block; b++) {
+            int64_t group = axis == 1 ? o * n_block + b : b * other + o;
+            for (int64_t i = 0; i < block; i++) {
+                int64_t k = b * block + i;
+                int64_t at = axis == 1 ? o * n + k : k * other + o;
+                to[group * block + i] = k < n ? from[at] : 0;
+            }
+        }
+}
+
+static sb_status observe_groups(sb_quant_model *qm, sb_quant_site *site,
+                                const sb_tensor *w)
+{
+    const sb_quantizer *q = &qm->quantizers[site->first];
+    int64_t n_block = (w->dims[q->axis] + q->block - 1) / q->block;
+    int64_t n = n_block * w->dims[1 - q->axis];
+    float *groups =
+        sb_alloc(qm->ctx, (size_t)n, (size_t)q->block * sizeof(float));
+
+    if (!groups)
+        return SB_NO_MEMORY;
+    gather_groups(w, q->axis, q->block, groups);
+    sb_obs_view view = {groups, 1, 1, n, q->block};
+    sb_status status = observe(qm, site, &view);
+    sb_free(qm->ctx, groups);
+    return status;
+}
+
+static sb_status observe_weight(sb_quant_model *qm, sb_quant_site *site)
+{
+    const sb_quantizer *q = &qm->quantizers[site->first];
+    sb_tensor w;
+
+    SB_TRY(sb_quantizer_weight(qm, q, &w));
+    sb_obs_view view = view_of(&w, q->axis, false);
+    sb_status status =
+        q->block > 0 ? observe_groups(qm, site, &w) : observe(qm, site, &view);
+    sb_tensor_drop(&w);
+    return status;
+}
+
+/* ---- scales ------------------------------------------------------------- */
+
+/* Scales for bounds that are narrower than the width allows. */
+static void narrow(sb_quantizer *q, const sb_range *ranges)
+{
+    sb_qparams *p = &q->qparams;
+
+    if (q->qmin == 0 && q->qmax == 0)
+        return;
+    p->qmin = q->qmin;
+    p->qmax = q->qmax;
+    for (int64_t i = 0; i < p->n; i++) {
+        float most = fmaxf(fmaxf(-ranges[i].lo, ranges[i].hi), 0);
+        p->scale[i] = fmaxf(most * 2 / (float)(q->qmax - q->qmin), 1e-6f);
+    }
+}
+
+static sb_status set_qparams(sb_quant_model *qm, const sb_quant_site *site,
+                             sb_quantizer *q)
+{
+    int64_t n = site->natural ? 1 : site->channels;
+    sb_range *ranges = sb_alloc(qm->ctx, (size_t)n, sizeof *ranges);
+    sb_status status = SB_OK;
+
+    if (!ranges)
+        return SB_NO_MEMORY;
+    if (site->natural)
+        ranges[0] = site->range;
+    else
+        status = sb_observer_ranges(site->observer, ranges);
+    if (status == SB_OK) {
+        sb_qparams_free(qm->ctx, &q->qparams);
+        status = sb_qparams_init(qm->ctx, &q->qparams, n, q->axis, q->spec.bits,
+                                 q->spec.symmetric);
+    }
+    if (status == SB_OK) {
+        sb_qparams_set(&q->qparams, ranges);
+        narrow(q, ranges);
+    }
+    sb_free(qm->ctx, ranges);
+    return status;
+}
+
+static sb_status calc_quantizer(sb_quant_model *qm, sb_quantizer *q)
+{
+    sb_quant_site *site = &qm->sites[qm->sites[q->site].same_as];
+
+    if (q->fake_fused || q->spec.dynamic)
+        return SB_OK;
+    if (sb_quantizer_is_constant(qm, q) && !site->observer)
+        SB_TRY(observe_weight(qm, site));
+    if (!site->observer && !site->natural)
+        return sb_fail(qm->ctx, SB_BAD_DATA,
+                       "quantizer '%s' has seen no data: feed calibration "
+                       "samples first",
+                       q->name);
+    return set_qparams(qm, site, q);
+}
+
+sb_status sb_quant_model_calc_qparams(sb_quant_model *qm)
+{
+    sb_quant_run_drop(qm);
+    for (size_t i = 0; i < qm->n_quantizers; i++) {
+        SB_TRY(sb_ctx_poll(qm->ctx));
+        SB_TRY(calc_quantizer(qm, &qm->quantizers[i]));
+    }
+    qm->calibrating = false;
+    return SB_OK;
+}

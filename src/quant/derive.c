@@ -1,0 +1,89 @@
+/* Copies of the float graph with one more node on the edges of quantizers. */
+#include <assert.h>
+
+#include "quant/quant_model.h"
+
+sb_status sb_quant_add_node(sb_graph *g, sb_node_id like,
+                            const sb_node_spec *spec, sb_value_id x,
+                            sb_value_id *y)
+{
+    sb_node_spec full = *spec;
+    sb_value_id out = SB_NONE;
+    sb_node_id node = SB_NONE;
+
+    SB_TRY(sb_graph_add_value_like(g, sb_graph_value(g, x)->name, &out));
+    sb_graph_value(g, out)->type = sb_graph_value(g, x)->type;
+    full.module = sb_graph_node(g, like)->module;
+    full.position = sb_graph_node(g, like)->position;
+    full.outputs = &out;
+    full.n_out = 1;
+    SB_TRY(sb_graph_add_node(g, &full, &node));
+    *y = out;
+    return SB_OK;
+}
+
+/* The output of the graph that was `x` is now `y`, under the same name. */
+static sb_status move_output(sb_graph *g, sb_value_id x, sb_value_id y)
+{
+    const char *name = sb_graph_value(g, x)->name;
+    sb_value_id inner = SB_NONE;
+
+    /* A fresh name for what was the output: taken from a value made for it. */
+    SB_TRY(sb_graph_add_value_like(g, name, &inner));
+    const char *fresh = sb_graph_value(g, inner)->name;
+    SB_TRY(sb_graph_rename_value(g, inner, "sparsebit.unused"));
+    SB_TRY(sb_graph_rename_value(g, x, fresh));
+    SB_TRY(sb_graph_rename_value(g, y, name));
+    for (size_t i = 0; i < g->n_outputs; i++)
+        if (g->outputs[i] == x)
+            g->outputs[i] = y;
+    sb_graph_value(g, x)->is_output = false;
+    sb_graph_value(g, y)->is_output = true;
+    return SB_OK;
+}
+
+/* A node beside which to put new ones. */
+static sb_node_id like_of(const sb_graph *g, const sb_quantizer *q)
+{
+    return q->n_uses > 0 ? q->uses[0].node
+                         : sb_graph_value(g, q->value)->producer;
+}
+
+/* Redirects the edges of one site. */
+static sb_status derive_site(const sb_quant_model *qm, sb_graph *g,
+                             uint32_t site, sb_site_fn fn, void *user)
+{
+    sb_value_id x = qm->sites[site].value, y = SB_NONE;
+
+    for (size_t i = 0; i < qm->n_quantizers; i++) {
+        const sb_quantizer *q = &qm->quantizers[i];
+
+        if (q->site != site || q->fake_fused)
+            continue;
+        if (y == SB_NONE)
+            SB_TRY(fn(user, g, site, like_of(g, q), x, &y));
+        for (size_t k = 0; y != x && k < q->n_uses; k++)
+            SB_TRY(sb_graph_set_input(g, q->uses[k].node, q->uses[k].input, y));
+        if (y != x && q->at_output)
+            SB_TRY(move_output(g, x, y));
+    }
+    return SB_OK;
+}
+
+sb_status sb_quant_derive(const sb_quant_model *qm, sb_site_fn fn, void *user,
+                          sb_graph **out)
+{
+    sb_graph *g = NULL;
+    sb_status status = SB_OK;
+
+    SB_TRY(sb_graph_clone(qm->graph, &g));
+    assert(g->n_values == qm->graph->n_values);
+    assert(g->n_nodes == qm->graph->n_nodes);
+    for (size_t i = 0; i < qm->n_sites && status == SB_OK; i++)
+        status = derive_site(qm, g, (uint32_t)i, fn, user);
+    if (status == SB_OK)
+        *out = g;
+    else
+        sb_graph_free(g);
+    return status;
+}

@@ -1,0 +1,236 @@
+/* Making and freeing quantized models, and the list of quantizers. */
+#include "quant/quant_model.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "graph/op.h"
+#include "passes/pass.h"
+#include "passes/relax_batch.h"
+
+/* ---- quantizers --------------------------------------------------------- */
+
+bool sb_quantizer_is_constant(const sb_quant_model *qm, const sb_quantizer *q)
+{
+    return sb_graph_value(qm->graph, q->value)->is_constant;
+}
+
+bool sb_quantizer_enabled(const sb_quant_model *qm, const sb_quantizer *q)
+{
+    return !q->fake_fused &&
+           (sb_quantizer_is_constant(qm, q) ? qm->weights_on : qm->features_on);
+}
+
+/* Would both give the same scale to the same data? */
+static bool same_settings(const sb_quantizer *a, const sb_quantizer *b)
+{
+    const sb_quant_spec *s = &a->spec, *t = &b->spec;
+
+    return a->value == b->value && a->axis == b->axis && a->block == b->block &&
+           a->def == b->def && s->kind == t->kind &&
+           s->granularity == t->granularity && s->symmetric == t->symmetric &&
+           s->bits == t->bits && strcmp(s->observer, t->observer) == 0 &&
+           s->percentile_alpha == t->percentile_alpha &&
+           s->aciq_laplace == t->aciq_laplace && s->ema_ratio == t->ema_ratio;
+}
+
+/* The site of a quantizer: that of one like it, or a new one. */
+static sb_status find_site(sb_quant_model *qm, const sb_quantizer *q,
+                           bool alone, uint32_t *out)
+{
+    for (size_t i = 0; i < qm->n_sites && !alone; i++) {
+        if (same_settings(q, &qm->quantizers[qm->sites[i].first])) {
+            *out = (uint32_t)i;
+            return SB_OK;
+        }
+    }
+    SB_TRY(sb_grow(qm->ctx, &qm->sites, &qm->cap_sites, qm->n_sites + 1,
+                   sizeof *qm->sites));
+    qm->sites[qm->n_sites] = (sb_quant_site){
+        .value = q->value,
+        .first = (uint32_t)qm->n_quantizers,
+        .same_as = (uint32_t)qm->n_sites,
+    };
+    *out = (uint32_t)qm->n_sites++;
+    return SB_OK;
+}
+
+/* Groups cut the axis of a matrix that is summed over. */
+static sb_status group_axis(const sb_quant_model *qm, const sb_node *node,
+                            const sb_tensor *w, int64_t size, int *axis,
+                            int64_t *block)
+{
+    const sb_op_def *op = sb_op_of(node);
+
+    if (w->rank != 2)
+        return sb_fail(qm->ctx, SB_BAD_CONFIG,
+                       "node '%s' (%s): groups of columns are for weights of "
+                       "rank 2, and this one has rank %d; use per-channel",
+                       sb_node_label(qm->graph, node), node->op, w->rank);
+    *axis = op && op->quant == SB_ROLE_TABLE ? 1 : 1 - *axis;
+    *block = size > 0 && size < w->dims[*axis] ? size : w->dims[*axis];
+    return SB_OK;
+}
+
+sb_status sb_quantizer_axis(const sb_quant_model *qm,
+                            const sb_quant_spec *settings, sb_use use,
+                            int *axis, int64_t *block)
+{
+    const sb_node *node = sb_graph_node(qm->graph, use.node);
+    const sb_op_def *op = sb_op_of(node);
+    const sb_value *v = sb_graph_value(qm->graph, node->inputs[use.input]);
+    int rank = v->type.shape.rank;
+
+    *axis = -1;
+    *block = 0;
+    if (settings->granularity == SB_QUANT_PER_TENSOR || rank == 0)
+        return SB_OK;
+    if (settings->kind == SB_QUANT_FEATURE) {
+        *axis = settings->channel_axis;
+        /* What is flat has its channels last. */
+        if (rank > 0 && *axis >= rank)
+            *axis = rank - 1;
+        return SB_OK;
+    }
+    *axis = op && op->weight_axis ? op->weight_axis(node) : 0;
+    if (*axis < 0)
+        *axis += rank;
+    if (settings->granularity != SB_QUANT_PER_GROUP)
+        return SB_OK;
+    return group_axis(qm, node, &v->constant, settings->group_size, axis,
+                      block);
+}
+
+sb_status sb_quant_model_add(sb_quant_model *qm, const sb_quantizer_spec *spec,
+                             sb_quantizer **out)
+{
+    const sb_quant_spec *settings = spec->settings;
+    bool weight = settings->kind == SB_QUANT_WEIGHT;
+    sb_quantizer q = {
+        .name = sb_arena_str(&qm->arena, spec->name),
+        .spec = *settings,
+        .def = sb_quantizer_find(settings->quantizer),
+        .value = spec->value,
+        .uses = sb_arena_copy(&qm->arena, spec->uses,
+                              spec->n_uses * sizeof *spec->uses),
+        .n_uses = spec->n_uses,
+        .axis = spec->axis,
+        .block = spec->block,
+    };
+
+    if (!q.name || (!q.uses && q.n_uses > 0))
+        return SB_NO_MEMORY;
+    if (!q.def || !(weight ? q.def->for_weights : q.def->for_features))
+        return sb_fail(qm->ctx, SB_UNSUPPORTED,
+                       "%s: QUANTIZER.TYPE '%s' cannot be used for %s by this "
+                       "version",
+                       sb_quant_config_file(qm->config), settings->quantizer,
+                       weight ? "weights" : "activations");
+    SB_TRY(sb_grow(qm->ctx, &qm->quantizers, &qm->cap_quantizers,
+                   qm->n_quantizers + 1, sizeof *qm->quantizers));
+    SB_TRY(find_site(qm, &q, spec->alone, &q.site));
+    qm->quantizers[qm->n_quantizers] = q;
+    *out = &qm->quantizers[qm->n_quantizers++];
+    return SB_OK;
+}
+
+/* ---- models ------------------------------------------------------------- */
+
+static sb_status simplify(sb_graph *g, bool fuse_bn)
+{
+    sb_pass_result *results = NULL;
+    size_t n = 0;
+
+    SB_TRY(sb_passes_run(g, fuse_bn ? "simplify,fuse_bn" : "simplify", NULL,
+                         &results, &n));
+    sb_free(g->ctx, results);
+    return SB_OK;
+}
+
+/* The number of samples that the file fixes; 0 if it leaves it open. */
+static int64_t batch_of(const sb_graph *g)
+{
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        const sb_value *v = sb_graph_value(g, g->inputs[i]);
+        if (!v->is_constant && v->type.shape.rank > 0 &&
+            sb_dim_known(v->type.shape.dim[0]))
+            return v->type.shape.dim[0];
+    }
+    return 0;
+}
+
+/* Simplified, for any batch if it can be, and copied once more: nothing dead
+ * is left then, so that later copies have the same numbers. */
+static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
+{
+    sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
+    sb_graph *work = NULL, *relaxed = NULL;
+
+    SB_TRY(sb_graph_clone(graph, &work));
+    sb_status status = simplify(work, schedule.fuse_bn && !schedule.bn_tuning);
+    if (status == SB_OK)
+        status = sb_graph_relax_batch(work, &relaxed);
+    if (status == SB_OK) {
+        qm->file_batch = batch_of(work);
+        qm->fixed_batch = relaxed ? 0 : qm->file_batch;
+        status = sb_graph_clone(relaxed ? relaxed : work, &qm->graph);
+    }
+    sb_graph_free(relaxed);
+    sb_graph_free(work);
+    return status;
+}
+
+static sb_status build(sb_quant_model *qm, const sb_graph *graph)
+{
+    SB_TRY(take_graph(qm, graph));
+    SB_TRY(qm->target->ops ? sb_quant_place_target(qm)
+                           : sb_quant_place_config(qm));
+    if (qm->n_quantizers == 0)
+        return sb_fail(qm->ctx, SB_BAD_MODEL,
+                       "nothing to quantize: the model has no operator with a "
+                       "quantizer under this configuration");
+    return SB_OK;
+}
+
+sb_status sb_quant_model_build(sb_ctx *ctx, const sb_graph *graph,
+                               sb_quant_config *config,
+                               const sb_target_def *target,
+                               sb_quant_model **out)
+{
+    sb_quant_model *qm = sb_alloc(ctx, 1, sizeof *qm);
+
+    if (!qm) {
+        sb_quant_config_free(config);
+        return SB_NO_MEMORY;
+    }
+    qm->ctx = ctx;
+    qm->config = config;
+    qm->target = target ? target
+                        : sb_target_find(sb_quant_backend_name(
+                              sb_quant_config_backend(config)));
+    assert(qm->target);
+    sb_arena_init(&qm->arena, ctx);
+    sb_status status = build(qm, graph);
+    if (status == SB_OK)
+        *out = qm;
+    else
+        sb_quant_model_free(qm);
+    return status;
+}
+
+void sb_quant_model_free(sb_quant_model *qm)
+{
+    if (!qm)
+        return;
+    sb_quant_run_drop(qm);
+    for (size_t i = 0; i < qm->n_sites; i++)
+        sb_observer_free(qm->sites[i].observer);
+    for (size_t i = 0; i < qm->n_quantizers; i++)
+        sb_qparams_free(qm->ctx, &qm->quantizers[i].qparams);
+    sb_free(qm->ctx, qm->sites);
+    sb_free(qm->ctx, qm->quantizers);
+    sb_graph_free(qm->graph);
+    sb_quant_config_free(qm->config);
+    sb_arena_free(&qm->arena);
+    sb_free(qm->ctx, qm);
+}

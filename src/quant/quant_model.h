@@ -1,0 +1,150 @@
+/* quant_model.h - a float network and the quantizers on its edges; what is
+ * behind the public sb_quant_model.
+ *
+ * The float graph is simplified once and never changed after.  What runs, and
+ * what is exported, is a copy of it with one more node on the edges where
+ * quantizers stand: Observe while calibrating, FakeQuant in simulation,
+ * QuantizeLinear and DequantizeLinear in a file.
+ *
+ * Quantizers of the same value with the same settings share a site: it is
+ * observed once, and one node serves all their edges. */
+#ifndef SB_QUANT_QUANT_MODEL_H
+#define SB_QUANT_QUANT_MODEL_H
+
+#include "exec/exec.h"
+#include "quant/observer.h"
+#include "quant/quantizer.h"
+#include "quant/target.h"
+
+typedef struct sb_quantizer {
+    const char *name; /* "layer1.0.conv1.input_quantizer" */
+    sb_quant_spec spec;
+    const sb_quantizer_def *def;
+    sb_value_id value; /* what it quantizes */
+    sb_use *uses;      /* the edges that read what it makes */
+    size_t n_uses;
+    bool at_output;  /* an output of the graph reads it, too */
+    int axis;        /* of channels or groups in the value; -1: none */
+    int64_t block;   /* indices of `axis` that share a scale, if by group */
+    bool fake_fused; /* inside a chain that runs as one: never on */
+    /* Bounds of the integers, if narrower than `bits` allows; else both 0. */
+    int32_t qmin, qmax;
+    uint32_t site;
+    sb_qparams qparams; /* n 0: not known yet */
+} sb_quantizer;
+
+typedef struct sb_quant_site {
+    sb_value_id value;
+    uint32_t first;   /* a quantizer that belongs to it */
+    uint32_t same_as; /* the site whose scales it has; often itself */
+    bool natural;     /* `range` is known without data */
+    sb_range range;
+    sb_observer *observer; /* NULL: nothing seen yet */
+    int64_t channels;      /* of the observer */
+    int64_t samples;       /* seen so far */
+} sb_quant_site;
+
+/* A derived graph, ready to run. */
+typedef struct sb_quant_run {
+    sb_graph *graph;
+    sb_exec *exec;
+    const sb_tensor **inputs;  /* one a graph input, defaults included */
+    const sb_tensor **outputs; /* those of the model first */
+} sb_quant_run;
+
+struct sb_quant_model {
+    sb_ctx *ctx;
+    sb_arena arena; /* names */
+    sb_graph *graph;
+    sb_quant_config *config;
+    const sb_target_def *target;
+    sb_quantizer *quantizers;
+    size_t n_quantizers, cap_quantizers;
+    sb_quant_site *sites;
+    size_t n_sites, cap_sites;
+    /* Samples in a run if the network takes no other number; 0: any. */
+    int64_t fixed_batch;
+    int64_t file_batch; /* the number that the file had; 0: none */
+    sb_quant_run run;   /* of the present state; made at the first forward */
+    bool calibrating;
+    bool exact; /* no faster algorithms that round differently */
+    bool weights_on, features_on;
+};
+
+/* A quantized model of `graph`, which is copied (weights are shared).  The
+ * configuration becomes the model's own, whether the call succeeds or not.
+ * `target` NULL: as the configuration says. */
+SB_MUST_USE sb_status sb_quant_model_build(sb_ctx *ctx, const sb_graph *graph,
+                                           sb_quant_config *config,
+                                           const sb_target_def *target,
+                                           sb_quant_model **out);
+
+/* A quantizer to be: on the edges `uses`, all of which read `value`.  `axis`
+ * and `block` as above. */
+typedef struct sb_quantizer_spec {
+    const char *name; /* copied */
+    const sb_quant_spec *settings;
+    sb_value_id value;
+    const sb_use *uses; /* copied */
+    size_t n_uses;
+    int axis;
+    int64_t block;
+    bool alone; /* a site of its own, whatever others there are */
+} sb_quantizer_spec;
+
+/* *out is valid until the next call. */
+SB_MUST_USE sb_status sb_quant_model_add(sb_quant_model *qm,
+                                         const sb_quantizer_spec *spec,
+                                         sb_quantizer **out);
+/* Axis and block of the quantizer on an input of a node, as its settings and
+ * the row of the operator say. */
+SB_MUST_USE sb_status sb_quantizer_axis(const sb_quant_model *qm,
+                                        const sb_quant_spec *settings,
+                                        sb_use use, int *axis, int64_t *block);
+/* Is the quantizer on, as weights_on and features_on say? */
+bool sb_quantizer_enabled(const sb_quant_model *qm, const sb_quantizer *q);
+/* Is its value a constant? */
+bool sb_quantizer_is_constant(const sb_quant_model *qm, const sb_quantizer *q);
+
+/* place_config.c: quantizers as the configuration and the rows of operators
+ * say; no runtime in particular. */
+SB_MUST_USE sb_status sb_quant_place_config(sb_quant_model *qm);
+/* place_target.c: quantizers where the target fuses them. */
+SB_MUST_USE sb_status sb_quant_place_target(sb_quant_model *qm);
+/* The start of the names of a node's quantizers: its module, if no other node
+ * that may be quantized shares it, else the node's own name. */
+const char *sb_quant_base_name(const sb_graph *g, const sb_node *node);
+
+/* ---- derived graphs (derive.c) ------------------------------------------ */
+
+/* Puts something on the edges of a site: nodes that turn `x`, read by the node
+ * `like`, into *y.  *y = x leaves the edges alone. */
+typedef sb_status (*sb_site_fn)(void *user, sb_graph *g, uint32_t site,
+                                sb_node_id like, sb_value_id x, sb_value_id *y);
+/* A copy of the float graph with `fn` applied to every site; only edges of
+ * quantizers that are not fake-fused are redirected. */
+SB_MUST_USE sb_status sb_quant_derive(const sb_quant_model *qm, sb_site_fn fn,
+                                      void *user, sb_graph **out);
+/* Adds a node of one result like `x`, in the module and place of `like`. */
+SB_MUST_USE sb_status sb_quant_add_node(sb_graph *g, sb_node_id like,
+                                        const sb_node_spec *spec, sb_value_id x,
+                                        sb_value_id *y);
+
+/* ---- calibration (calibrate.c) ------------------------------------------ */
+
+/* The float graph with Observe nodes, and in `opt` who sees them. */
+SB_MUST_USE sb_status sb_calibrate_graph(sb_quant_model *qm,
+                                         sb_exec_options *opt, sb_graph **out);
+
+/* ---- running (quant_run.c) ---------------------------------------------- */
+
+/* The graph with FakeQuant nodes for the quantizers that are on. */
+SB_MUST_USE sb_status sb_quant_simulated(const sb_quant_model *qm,
+                                         sb_graph **out);
+void sb_quant_run_drop(sb_quant_model *qm);
+/* The weight of a quantizer in its domain, as float32; sb_tensor_drop() it. */
+SB_MUST_USE sb_status sb_quantizer_weight(const sb_quant_model *qm,
+                                          const sb_quantizer *q,
+                                          sb_tensor *out);
+
+#endif
