@@ -63,12 +63,31 @@ static sb_status fail_allowed(const reader *r, const sb_yaml *node,
     return status;
 }
 
+/* The dotted path of a key that stands somewhere below; false if nowhere. */
+static bool find_below(const sb_param_def *defs, const char *name, char *out)
+{
+    for (; defs->name; defs++) {
+        char below[PATH_MOST];
+
+        if (same_name(defs->name, name)) {
+            (void)snprintf(out, PATH_MOST, "%s", defs->name);
+            return true;
+        }
+        if (defs->fields && find_below(defs->fields, name, below)) {
+            join_path(out, defs->name, below);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* `n` tables share the map. */
 static sb_status fail_unknown(const reader *r, const sb_yaml *key,
                               const char *path, const sb_param_set *sets,
                               size_t n)
 {
     const char *near = NULL;
+    char below[PATH_MOST];
     sb_str text;
 
     sb_str_init(&text, r->ctx);
@@ -81,6 +100,8 @@ static sb_status fail_unknown(const reader *r, const sb_yaml *key,
         names[count] = NULL;
         if (!near)
             near = sb_nearest(key->text, names);
+        if (!near && find_below(sets[i].defs, key->text, below))
+            near = below;
         sb_str_add(&text, i && count ? ", " : "");
         sb_params_names(sets[i].defs, &text);
     }
@@ -90,6 +111,21 @@ static sb_status fail_unknown(const reader *r, const sb_yaml *key,
             sb_yaml_fail(r->doc, key, "%s: unknown key, allowed %s%s%s%s", path,
                          sb_str_text(&text), near ? "; did you mean " : "",
                          near ? near : "", near ? "?" : "");
+    sb_str_free(&text);
+    return status;
+}
+
+static sb_status fail_missing(const reader *r, const sb_yaml *map,
+                              const char *path, const sb_param_def *def)
+{
+    sb_str text;
+
+    sb_str_init(&text, r->ctx);
+    sb_param_allowed(def, &text);
+    sb_status status = sb_str_status(&text);
+    if (status == SB_OK)
+        status = sb_yaml_fail(r->doc, map, "%s: missing, allowed %s", path,
+                              sb_str_text(&text));
     sb_str_free(&text);
     return status;
 }
@@ -299,7 +335,7 @@ static sb_status read_map(const reader *r, const sb_yaml *map, const char *path,
         for (const sb_param_def *d = sets[s].defs; d->name; d++)
             if (d->required && !sb_yaml_get(map, d->name)) {
                 join_path(full, path, d->name);
-                return sb_yaml_fail(r->doc, map, "%s: missing", full);
+                return fail_missing(r, map, full, d);
             }
     return SB_OK;
 }

@@ -235,7 +235,6 @@ static sb_status read_activations(sb_quant_config *cfg)
 {
     const sb_yaml *a = cfg->file.a;
     sb_quant_spec *spec = &cfg->targets[SB_QUANT_FEATURE].spec;
-    const sb_quant_check check = check_of(cfg, SB_QUANT_FEATURE);
     char found[80];
 
     if (cfg->mode == SB_QUANT_STATIC) {
@@ -245,7 +244,6 @@ static sb_status read_activations(sb_quant_config *cfg)
                             "A: found %s, allowed a map, none or dynamic",
                             sb_yaml_describe(a, found, sizeof found));
     }
-    SB_TRY(sb_quant_check_mode(&check, a));
     sb_quant_side_resolve(&cfg->targets[SB_QUANT_FEATURE].side,
                           SB_QUANT_FEATURE, spec);
     spec->disabled = cfg->mode == SB_QUANT_WEIGHTS_ONLY;
@@ -281,6 +279,8 @@ static sb_status read_quant(sb_quant_config *cfg)
                             "A: missing, allowed a map, none or dynamic");
     (void)read_mode(f->a, &cfg->mode);
     cfg->has_quant = true;
+    const sb_quant_check check = check_of(cfg, SB_QUANT_FEATURE);
+    SB_TRY(sb_quant_check_mode(&check, f->a));
     SB_TRY(read_side(cfg, SB_QUANT_WEIGHT, f->w));
     SB_TRY(read_activations(cfg));
     return check_bn_tuning(cfg);

@@ -53,10 +53,10 @@ static const char *const sparsers[] = {"structed", "unstructed", "structured",
      .preset = "-1", .sample = "8", .min = -1, .max = 16,                      \
      .values = "1..16, or 0 for float",                                        \
      .help = "width in bits; must be set"}
-#define ROW_OBSERVER                                                           \
+#define ROW_OBSERVER(allowed)                                                  \
     {.name = "TYPE", .type = SB_PARAM_ENUM, .offset = SIDE(observer),          \
      .preset = "MINMAX", .sample = "minmax", .names = sb_quant_observer_names, \
-     .help = "how the range is found"}
+     .values = allowed, .help = "how the range is found"}
 
 static const sb_param_def percentile_table[] = {
     {.name = "ALPHA", .type = SB_PARAM_FLOAT, .offset = SIDE(percentile_alpha),
@@ -90,7 +90,7 @@ static const sb_param_def w_quantizer_table[] = {
 };
 
 static const sb_param_def w_observer_table[] = {
-    ROW_OBSERVER,
+    ROW_OBSERVER("minmax, mse, percentile, kl_histogram or aciq"),
     {.name = "PERCENTILE", .type = SB_PARAM_MAP, .fields = percentile_table,
      .help = "settings of percentile"},
     {.name = "ACIQ", .type = SB_PARAM_MAP, .fields = aciq_table,
@@ -143,7 +143,7 @@ static const sb_param_def moving_average_table[] = {
 };
 
 static const sb_param_def a_observer_table[] = {
-    ROW_OBSERVER,
+    ROW_OBSERVER(NULL),
     {.name = "PERCENTILE", .type = SB_PARAM_MAP, .fields = percentile_table,
      .help = "settings of percentile"},
     {.name = "ACIQ", .type = SB_PARAM_MAP, .fields = aciq_table,

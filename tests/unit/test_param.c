@@ -215,6 +215,9 @@ static const struct {
     {"flag: true", "t.yaml:1: flag: unknown key, allowed FLAG, COUNT, RATIO, "
                    "PATH, MODE, SIZES, MEAN, SKIP, IN, RAW; did you mean "
                    "FLAG?"},
+    {"DEPTH: 1", "t.yaml:1: DEPTH: unknown key, allowed FLAG, COUNT, RATIO, "
+                 "PATH, MODE, SIZES, MEAN, SKIP, IN, RAW; did you mean "
+                 "IN.DEPTH?"},
     {"QQ: 1", "t.yaml:1: QQ: unknown key, allowed FLAG, COUNT, RATIO, PATH, "
               "MODE, SIZES, MEAN, SKIP, IN, RAW"},
     {"[1]", "t.yaml:1: found a list, allowed a map"},
@@ -255,7 +258,8 @@ static void test_sets(void **state)
                         "COLOUR; did you mean DEPTH?");
     assert_status(sb_params_read_sets(none, none->root, "", sets, 2),
                   SB_BAD_CONFIG);
-    assert_string_equal(sb_ctx_error(test_ctx()), "t.yaml:1: MUST: missing");
+    assert_string_equal(sb_ctx_error(test_ctx()),
+                        "t.yaml:1: MUST: missing, allowed a whole number");
     sb_yaml_free(doc);
     sb_yaml_free(bad);
     sb_yaml_free(none);

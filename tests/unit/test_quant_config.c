@@ -382,29 +382,6 @@ static void test_default(void **state)
     sb_str_free(&text);
 }
 
-/* ---- wrong files -------------------------------------------------------- */
-
-static const struct {
-    const char *text, *want;
-} wrong[] = {
-    {"{}", "q.yaml: W and A, or SPARSER, are missing"},
-    {"- 1", "q.yaml:1: found a list, allowed a map"},
-    {W8, "q.yaml:1: A: missing, allowed a map, none or dynamic"},
-    {A8, "q.yaml:1: W: missing, beside A"},
-};
-
-static void test_wrong(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < SB_COUNT(wrong); i++) {
-        sb_quant_config *cfg = NULL;
-
-        assert_status(load(wrong[i].text, &cfg), SB_BAD_CONFIG);
-        assert_string_equal(sb_ctx_error(test_ctx()), wrong[i].want);
-        assert_null(cfg);
-    }
-}
-
 static sb_status load_scenario(sb_ctx *ctx)
 {
     sb_quant_config *cfg = NULL;
@@ -432,7 +409,7 @@ int main(void)
         cmocka_unit_test(test_function_names), cmocka_unit_test(test_modes),
         cmocka_unit_test(test_groups),         cmocka_unit_test(test_sparse),
         cmocka_unit_test(test_need),           cmocka_unit_test(test_default),
-        cmocka_unit_test(test_wrong),          cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests_name("quant_config", tests, NULL, NULL);
 }
