@@ -500,6 +500,34 @@ SB_API size_t sb_quant_model_quantizer_count(const sb_quant_model *qm);
 SB_API sb_quantizer_info sb_quant_model_quantizer(const sb_quant_model *qm,
                                                   size_t i);
 
+/* ---- configuration ------------------------------------------------------ */
+
+/** Reads a config (the keys of Sparsebit's qconfig.yaml and sconfig.yaml) and
+ *  checks every setting and combination.
+ *  @param summary NULL, or receives what the file says, a line each thing;
+ *                 free it with sb_text_free()
+ *  @return SB_IO, or SB_BAD_CONFIG with `file:line: KEY: found, allowed` */
+SB_API SB_MUST_USE sb_status sb_config_check(sb_ctx *ctx, const char *path,
+                                             char **summary);
+/** A complete config, explained in comments; free it with sb_text_free(). */
+SB_API SB_MUST_USE sb_status sb_config_default(sb_ctx *ctx, char **out);
+
+/** A key of a config. */
+typedef struct sb_config_key {
+    const char *key;     /**< "W.QUANTIZER.BIT" */
+    const char *preset;  /**< value if the key is left out; NULL if none */
+    const char *allowed; /**< "1..16, or 0 for float" */
+    const char *help;    /**< one line */
+    const char *more;    /**< further lines; "" if there are none */
+    int section;         /**< holds other keys */
+} sb_config_key;
+
+/** A key and those below it; NULL gives all.  Free with sb_config_keys_free().
+ *  @return SB_BAD_ARG if there is no such key; the message may suggest one */
+SB_API SB_MUST_USE sb_status sb_config_keys(sb_ctx *ctx, const char *key,
+                                            sb_config_key **out, size_t *n);
+SB_API void sb_config_keys_free(sb_ctx *ctx, sb_config_key *keys);
+
 /* ---- registries --------------------------------------------------------- */
 
 typedef struct sb_listing {

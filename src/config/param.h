@@ -70,6 +70,7 @@ struct sb_param_def {
     const sb_param_def *fields; /* MAP, NODE */
     const char *help;           /* one line */
     const char *values; /* (optional) what is allowed, instead of our words */
+    const char *more;   /* (optional) lines for those who ask for this key */
     /* (optional) What a sample file says instead of the preset; "#" puts a
      * whole map into comments. */
     const char *sample;

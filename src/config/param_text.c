@@ -139,6 +139,7 @@ void sb_params_names(const sb_param_def *defs, sb_str *out)
 
 /* ---- sample files ------------------------------------------------------- */
 
+/* Lines of a section in comments begin with `# `, then its own indent. */
 static void sample_rows(const sb_param_def *defs, int indent, bool comment,
                         sb_str *out)
 {
@@ -147,16 +148,17 @@ static void sample_rows(const sb_param_def *defs, int indent, bool comment,
         bool hidden = comment || (defs->sample && *defs->sample == '#');
         const char *value = defs->sample ? defs->sample : defs->preset;
 
+        hidden = hidden || (!is_map && !value);
+        const char *mark = hidden ? "# " : "";
         if (indent == 0)
             sb_str_add(out, "\n");
-        sb_str_addf(out, "%*s# %s", indent, "", defs->help);
-        if (!is_map) {
-            sb_str_add(out, ": ");
+        sb_str_addf(out, "%s%*s# %s\n", mark, indent, "", defs->help);
+        if (!is_map && defs->type != SB_PARAM_BOOL) {
+            sb_str_addf(out, "%s%*s# allowed: ", mark, indent, "");
             sb_param_allowed(defs, out);
+            sb_str_add(out, "\n");
         }
-        hidden = hidden || (!is_map && !value);
-        sb_str_addf(out, "\n%*s%s%s:", indent, "", hidden ? "# " : "",
-                    defs->name);
+        sb_str_addf(out, "%s%*s%s:", mark, indent, "", defs->name);
         if (!is_map && value)
             sb_str_addf(out, " %s", value);
         sb_str_add(out, "\n");

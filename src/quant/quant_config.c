@@ -492,6 +492,14 @@ sb_param_strings sb_quant_config_patterns(const sb_quant_config *cfg,
     return cfg->targets[kind].patterns;
 }
 
+void sb_quant_config_pattern_spec(const sb_quant_config *cfg,
+                                  sb_quant_kind kind, size_t i,
+                                  sb_quant_spec *out)
+{
+    assert(i < cfg->targets[kind].patterns.n);
+    *out = cfg->targets[kind].specs[i];
+}
+
 sb_param_strings sb_quant_config_skip_patterns(const sb_quant_config *cfg)
 {
     return cfg->file.skip;

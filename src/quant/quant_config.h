@@ -114,6 +114,10 @@ void sb_quant_config_spec(const sb_quant_config *cfg, sb_quant_kind kind,
 /* Patterns of SPECIFIC in file order: to say which of them matched nothing. */
 sb_param_strings sb_quant_config_patterns(const sb_quant_config *cfg,
                                           sb_quant_kind kind);
+/* What pattern i of them stands for. */
+void sb_quant_config_pattern_spec(const sb_quant_config *cfg,
+                                  sb_quant_kind kind, size_t i,
+                                  sb_quant_spec *out);
 
 /* Is the node inside a module of SKIP_TRACE_MODULES? */
 bool sb_quant_config_skips(const sb_quant_config *cfg, const sb_node *node);

@@ -38,10 +38,36 @@ static const char *const layouts[] = {"NCHW", "NLC", NULL};
 static const char *const sparsers[] = {"structed", "unstructed", "structured",
                                        "unstructured", NULL};
 
+/* clang-format off */
+
+/* ---- what names stand for ------------------------------------------------ */
+
+#define SCHEMES_MORE                                                           \
+    "per-tensor   one scale for the whole tensor\n"                            \
+    "per-channel  one scale for each channel\n"
+#define SCHEMES_MORE_END                                                       \
+    "symmetric    zero is number 0: -2^(b-1) .. 2^(b-1)-1\n"                   \
+    "affine       zero is the zero point: 0 .. 2^b-1"
+#define QUANTIZERS_MORE                                                        \
+    "uniform   rounds to the nearest step of the observed range\n"             \
+    "dorefa    tanh first, then uniform (training at few bits)\n"              \
+    "lsq       learns the scale\n"                                             \
+    "lsq+      learns the scale, and the zero point of activations\n"
+#define OBSERVERS_MORE                                                         \
+    "minmax          smallest and largest value\n"                             \
+    "mse             the range with the least squared error after rounding\n"  \
+    "percentile      leaves out a fraction of the outermost values\n"          \
+    "kl_histogram    the range that changes the distribution least\n"          \
+    "aciq            clips where a normal or Laplace distribution of that\n"   \
+    "                width loses least"
+#define SPECIFIC_MORE                                                          \
+    "Patterns (*, ?, [set]) match the module path (layer1.0.conv1), the same\n" \
+    "with _ (layer1_0_conv1), the node's name (/layer1/conv1/Conv) or the\n"   \
+    "function (softmax).  Keys are relative to W or A:\n"                      \
+    "  SPECIFIC: {\"head*\": [QUANTIZER.BIT, 8], \"*norm\": [QUANTIZER.DISABLE, true]}"
+
 #define SIDE(field) offsetof(sb_quant_side, field)
 #define TOP(field)  offsetof(sb_quant_file, field)
-
-/* clang-format off */
 
 /* ---- what W and A share -------------------------------------------------- */
 
@@ -53,10 +79,10 @@ static const char *const sparsers[] = {"structed", "unstructed", "structured",
      .preset = "-1", .sample = "8", .min = -1, .max = 16,                      \
      .values = "1..16, or 0 for float",                                        \
      .help = "width in bits; must be set"}
-#define ROW_OBSERVER(allowed)                                                  \
+#define ROW_OBSERVER(allowed, meanings)                                          \
     {.name = "TYPE", .type = SB_PARAM_ENUM, .offset = SIDE(observer),          \
      .preset = "MINMAX", .sample = "minmax", .names = sb_quant_observer_names, \
-     .values = allowed, .help = "how the range is found"}
+     .values = allowed, .more = meanings, .help = "how the range is found"}
 
 static const sb_param_def percentile_table[] = {
     {.name = "ALPHA", .type = SB_PARAM_FLOAT, .offset = SIDE(percentile_alpha),
@@ -78,6 +104,8 @@ static const sb_param_def w_quantizer_table[] = {
     {.name = "TYPE", .type = SB_PARAM_ENUM, .offset = SIDE(quantizer),
      .preset = "uniform", .names = sb_quant_quantizer_names,
      .values = "uniform, dorefa, lsq, lsq+ or adaround",
+     .more = QUANTIZERS_MORE
+             "adaround  decides for each weight whether to round up or down",
      .help = "how values are rounded; all but uniform need training or "
              "reconstruction"},
     ROW_BIT,
@@ -90,7 +118,7 @@ static const sb_param_def w_quantizer_table[] = {
 };
 
 static const sb_param_def w_observer_table[] = {
-    ROW_OBSERVER("minmax, mse, percentile, kl_histogram or aciq"),
+    ROW_OBSERVER("minmax, mse, percentile, kl_histogram or aciq", OBSERVERS_MORE),
     {.name = "PERCENTILE", .type = SB_PARAM_MAP, .fields = percentile_table,
      .help = "settings of percentile"},
     {.name = "ACIQ", .type = SB_PARAM_MAP, .fields = aciq_table,
@@ -103,13 +131,16 @@ static const sb_param_def w_observer_table[] = {
 const sb_param_def sb_quant_w_table[] = {
     {.name = "QSCHEME", .type = SB_PARAM_ENUM, .offset = SIDE(scheme),
      .sample = "per-channel-symmetric", .names = sb_quant_scheme_names,
+     .more = SCHEMES_MORE
+             "per-group    one scale for each QUANTIZER.GROUP_SIZE columns\n"
+             SCHEMES_MORE_END,
      .help = "how many values share a scale, and is there a zero point; must be set"},
     {.name = "QUANTIZER", .type = SB_PARAM_MAP, .fields = w_quantizer_table,
      .help = "rounding of weights"},
     {.name = "OBSERVER", .type = SB_PARAM_MAP, .fields = w_observer_table,
      .help = "ranges of weights"},
     {.name = "SPECIFIC", .type = SB_PARAM_NODE, .offset = SIDE(specific),
-     .preset = "[]", .values = SPECIFIC_VALUES,
+     .preset = "[]", .values = SPECIFIC_VALUES, .more = SPECIFIC_MORE,
      .help = "other settings for the weights of some nodes; the first pattern that matches wins"},
     {0},
 };
@@ -127,6 +158,7 @@ static const sb_param_def a_quantizer_table[] = {
     {.name = "TYPE", .type = SB_PARAM_ENUM, .offset = SIDE(quantizer),
      .preset = "uniform", .names = sb_quant_quantizer_names,
      .values = "uniform, dorefa, lsq, lsq+ or pact",
+     .more = QUANTIZERS_MORE "pact      learns where to clip",
      .help = "how values are rounded; all but uniform need training"},
     ROW_BIT,
     ROW_DISABLE,
@@ -143,7 +175,8 @@ static const sb_param_def moving_average_table[] = {
 };
 
 static const sb_param_def a_observer_table[] = {
-    ROW_OBSERVER(NULL),
+    ROW_OBSERVER(NULL, OBSERVERS_MORE "\n"
+                 "moving_average  minmax of each sample, averaged over samples"),
     {.name = "PERCENTILE", .type = SB_PARAM_MAP, .fields = percentile_table,
      .help = "settings of percentile"},
     {.name = "ACIQ", .type = SB_PARAM_MAP, .fields = aciq_table,
@@ -165,6 +198,7 @@ static const sb_param_def qadd_table[] = {
 const sb_param_def sb_quant_a_table[] = {
     {.name = "QSCHEME", .type = SB_PARAM_ENUM, .offset = SIDE(scheme),
      .sample = "per-tensor-affine", .names = sb_quant_scheme_names,
+     .more = SCHEMES_MORE SCHEMES_MORE_END,
      .values = "per-tensor-symmetric, per-tensor-affine, per-channel-symmetric "
                "or per-channel-affine",
      .help = "how many values share a scale, and is there a zero point; must be set"},
@@ -175,7 +209,7 @@ const sb_param_def sb_quant_a_table[] = {
     {.name = "QADD", .type = SB_PARAM_MAP, .fields = qadd_table,
      .help = "additions"},
     {.name = "SPECIFIC", .type = SB_PARAM_NODE, .offset = SIDE(specific),
-     .preset = "[]", .values = SPECIFIC_VALUES,
+     .preset = "[]", .values = SPECIFIC_VALUES, .more = SPECIFIC_MORE,
      .help = "other settings for the inputs of some nodes; the first pattern that matches wins"},
     {0},
 };
@@ -210,6 +244,13 @@ static const sb_param_def sparser_table[] = {
 static const sb_param_def file_table[] = {
     {.name = "BACKEND", .type = SB_PARAM_ENUM, .offset = TOP(backend),
      .preset = "virtual", .names = sb_quant_backend_names,
+     .more = "virtual          simulation: every width and scheme\n"
+             "onnxruntime      the same as onnxruntime-x86\n"
+             "onnxruntime-x86  8 bit, weights also 4; activations per tensor\n"
+             "onnxruntime-arm  the same on ARM\n"
+             "tensorrt         8 bit, symmetric, weights per channel\n"
+             "openvino         8 bit; activations per tensor\n"
+             "qnn              weights 4 or 8 bit, activations 8 or 16",
      .help = "where the model will run; virtual allows everything"},
     {.name = "SKIP_TRACE_MODULES", .type = SB_PARAM_STRINGS, .offset = TOP(skip),
      .preset = "[]", .values = "a list of patterns, such as \"head.*\"",
@@ -220,6 +261,8 @@ static const sb_param_def file_table[] = {
      .fields = sb_quant_w_table, .help = "weights"},
     {.name = "A", .type = SB_PARAM_NODE, .offset = TOP(a),
      .fields = sb_quant_a_table,
+     .more = "none     activations stay in float, only weights are quantized\n"
+             "dynamic  activations are quantized at run time; no calibration",
      .help = "activations; instead of a map: none (weights only) or dynamic "
              "(ranges at run time)"},
     {.name = "SPARSER", .type = SB_PARAM_MAP, .fields = sparser_table,

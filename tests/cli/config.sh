@@ -1,0 +1,60 @@
+# config: check, default, explain; wrong files and wrong words.
+cat >q.yaml <<'Y'
+BACKEND: tensorrt
+SKIP_TRACE_MODULES: ["head.*"]
+SCHEDULE:
+  FUSE_BN: True
+W:
+  QSCHEME: per-channel-symmetric
+  QUANTIZER: {TYPE: uniform, BIT: 8}
+  OBSERVER: {TYPE: MINMAX}
+A:
+  QSCHEME: per-tensor-symmetric
+  QUANTIZER: {BIT: 8}
+  OBSERVER: {TYPE: PERCENTILE, PERCENTILE: {ALPHA: 0.01}}
+  SPECIFIC: [{
+    "*norm": ["QUANTIZER.DISABLE", True],
+    "fc": ["OBSERVER.TYPE", "ACIQ", "OBSERVER.ACIQ.DISTRIBUTION", "laplace"],
+  }]
+Y
+cat >s.yaml <<'Y'
+SPARSER:
+  TYPE: structed
+  STRATEGY: l1norm
+  RATIO: 0.5
+Y
+cat >group.yaml <<'Y'
+W: {QSCHEME: per-group-affine, QUANTIZER: {BIT: 4, GROUP_SIZE: 32}}
+A: none
+Y
+cat >dynamic.yaml <<'Y'
+BACKEND: onnxruntime
+W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}
+A: dynamic
+Y
+sed 's/BIT: 8}/BIT: 4}/' q.yaml >bits.yaml
+sed 's/OBSERVER:/OBSERVERS:/' q.yaml >key.yaml
+printf 'W: {QSCHEME: x\nA: 1\n' >yaml.yaml
+: >empty.yaml
+
+$sparsebit config check q.yaml s.yaml group.yaml dynamic.yaml
+for f in bits key yaml empty missing; do code $sparsebit config check $f.yaml; done
+code $sparsebit config check q.yaml bits.yaml s.yaml -q
+code $sparsebit config check s.yaml key.yaml --json
+$sparsebit config default >default.yaml
+$sparsebit config check default.yaml
+grep -A 3 'width in bits' default.yaml | head -n 4
+sed -n '/SPARSER/,$p' default.yaml | sed 's/^# //' >sparser.yaml
+$sparsebit config check sparser.yaml
+$sparsebit config default --json | head -n 2 | cut -c 1-40
+$sparsebit config explain W.QUANTIZER A.OBSERVER.TYPE
+$sparsebit config explain BACKEND --json
+$sparsebit config explain SCHEDULE --markdown
+$sparsebit config explain | grep -c allowed | sed 's/^[0-9][0-9]$/enough/'
+code $sparsebit config explain W.QUANTIZER.BITS
+code $sparsebit config explain EMA_RATIO
+code $sparsebit config explain nothing.like.that
+code $sparsebit config check
+code $sparsebit config default q.yaml
+code $sparsebit config chekc q.yaml
+code $sparsebit config
