@@ -319,6 +319,42 @@ static sb_status arrays(sb_ctx *ctx)
     return s;
 }
 
+static sb_status write_text(sb_ctx *ctx, const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    if (!f)
+        return sb_fail(ctx, SB_IO, "%s", path);
+    bool bad = fputs(text, f) < 0;
+    if (fclose(f) != 0 || bad)
+        return sb_fail(ctx, SB_IO, "%s", path);
+    return SB_OK;
+}
+
+static sb_status configs(sb_ctx *ctx)
+{
+    char *text = NULL, *summary = NULL;
+    sb_config_key *keys = NULL;
+    size_t n = 0;
+    sb_status s = sb_config_default(ctx, &text);
+
+    if (s == SB_OK)
+        s = write_text(ctx, in_dir("q.yaml"), text);
+    if (s == SB_OK)
+        s = sb_config_check(ctx, in_dir("q.yaml"), &summary);
+    if (s == SB_OK)
+        s = sb_config_keys(ctx, "A", &keys, &n);
+    sb_config_keys_free(ctx, keys);
+    keys = NULL;
+    if (s == SB_OK) {
+        s = sb_config_keys(ctx, "BITS", &keys, &n);
+        s = s == SB_BAD_ARG ? SB_OK : s;
+    }
+    sb_text_free(ctx, text);
+    sb_text_free(ctx, summary);
+    return s;
+}
+
 static const struct {
     const char *what;
     sb_status (*scenario)(sb_ctx *ctx);
@@ -339,6 +375,7 @@ static const struct {
     {"save If", save_if},
     {"load it", load_model},
     {"npy and npz", arrays},
+    {"configs", configs},
 };
 
 static void test_scenarios(void **state)
@@ -358,7 +395,7 @@ static int make_dir(void **state)
 static int remove_dir(void **state)
 {
     static const char *const files[] = {"model.onnx", "a.npy", "a.npz",
-                                        "profile.html"};
+                                        "profile.html", "q.yaml"};
 
     (void)state;
     for (size_t i = 0; i < SB_COUNT(files); i++)
