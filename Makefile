@@ -49,10 +49,12 @@ format:
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
-## docs     write docs/commands.md and docs/operators.md
+## docs     write docs/commands.md, docs/operators.md and the tables of docs/config.md
 docs: tests
 	@$(COMMAND) help --manual markdown > docs/commands.md
 	@BUILD=$(BUILD) tools/gen-operators-doc > docs/operators.md
+	@BUILD=$(BUILD) tools/gen-config-doc > $(BUILD)/config.md
+	@cp $(BUILD)/config.md docs/config.md
 
 ## clean    remove the build folder
 clean:

@@ -15,7 +15,7 @@ typedef struct {
 /* clang-format off */
 static const cli_opt opts[] = {
     {CLI_STRING, 0, NULL,       ARG(what),     "check|default|explain", "what to do", true},
-    {CLI_LIST,   0, NULL,       ARG(words),    "FILE|KEY", "files to check; keys to explain (default: all)", false},
+    {CLI_LIST,   0, NULL,       ARG(words),    "FILE|KEY", "files to check; keys to explain (default: all of a config; data: all of a data file)", false},
     {CLI_FLAG,   0, "markdown", ARG(markdown), NULL, "with explain: as a table for a document", false},
     {0},
 };
@@ -25,6 +25,7 @@ static const cli_example examples[] = {
     {"sparsebit config check q.yaml", "Is it right, and what does it say?"},
     {"sparsebit config explain A.OBSERVER.TYPE", "What a key means and allows"},
     {"sparsebit config explain W", "The same for every key below W"},
+    {"sparsebit config explain data", "The same for every key of a data file"},
     {0},
 };
 /* clang-format on */
@@ -219,8 +220,8 @@ const cli_cmd cmd_config = {
     .summary = "check a config, print a default one, explain keys",
     .description =
         "Checks config files (the keys of Sparsebit's qconfig.yaml and "
-        "sconfig.yaml), prints a complete one to start from, or says what keys "
-        "mean. docs/config.md is the reference.",
+        "sconfig.yaml) and data files, prints a complete config to start from, "
+        "or says what keys mean. docs/config.md is the reference.",
     .args_size = sizeof(config_args),
     .opts = opts,
     .examples = examples,

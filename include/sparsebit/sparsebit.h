@@ -502,8 +502,8 @@ SB_API sb_quantizer_info sb_quant_model_quantizer(const sb_quant_model *qm,
 
 /* ---- configuration ------------------------------------------------------ */
 
-/** Reads a config (the keys of Sparsebit's qconfig.yaml and sconfig.yaml) and
- *  checks every setting and combination.
+/** Reads a config (the keys of Sparsebit's qconfig.yaml and sconfig.yaml) or a
+ *  data file (which has SOURCE) and checks every setting and combination.
  *  @param summary NULL, or receives what the file says, a line each thing;
  *                 free it with sb_text_free()
  *  @return SB_IO, or SB_BAD_CONFIG with `file:line: KEY: found, allowed` */
@@ -522,7 +522,8 @@ typedef struct sb_config_key {
     int section;         /**< holds other keys */
 } sb_config_key;
 
-/** A key and those below it; NULL gives all.  Free with sb_config_keys_free().
+/** A key and those below it; NULL gives all of a config, "data" all of a data
+ *  file.  Free with sb_config_keys_free().
  *  @return SB_BAD_ARG if there is no such key; the message may suggest one */
 SB_API SB_MUST_USE sb_status sb_config_keys(sb_ctx *ctx, const char *key,
                                             sb_config_key **out, size_t *n);

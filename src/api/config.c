@@ -1,7 +1,9 @@
-/* The public side of configs: check, default, and the table of keys. */
+/* The public side of configs and data files: check, default, and the tables of
+ * keys. */
 #include <stdio.h>
 #include <string.h>
 
+#include "data/data.h"
 #include "quant/quant_config.h"
 
 /* ---- check -------------------------------------------------------------- */
@@ -74,20 +76,44 @@ static void add_summary(sb_str *out, const sb_quant_config *cfg)
     }
 }
 
-sb_status sb_config_check(sb_ctx *ctx, const char *path, char **summary)
+static sb_status check_config(sb_ctx *ctx, const char *path, sb_str *out)
 {
     sb_quant_config *cfg = NULL;
-    sb_status status = SB_OK;
-    sb_str text;
 
     SB_TRY(sb_quant_config_load(ctx, path, SB_QUANT_CONFIG_ANY, &cfg));
-    if (summary) {
-        sb_str_init(&text, ctx);
-        add_summary(&text, cfg);
-        status = sb_str_take(&text, summary);
-        sb_str_free(&text);
-    }
+    add_summary(out, cfg);
     sb_quant_config_free(cfg);
+    return SB_OK;
+}
+
+static sb_status check_data(sb_ctx *ctx, const char *path, sb_str *out)
+{
+    const sb_data_options opt = SB_DATA_OPTIONS_INIT;
+    sb_data *data = NULL;
+
+    SB_TRY(sb_data_open(ctx, path, &opt, &data));
+    sb_str_addf(out, "data: %s, %zu samples, %s, batches of %lld\n",
+                data->keys.source, sb_data_count(data),
+                sb_data_labelled(data) ? "with labels" : "no labels",
+                (long long)data->keys.batch);
+    sb_data_free(data);
+    return SB_OK;
+}
+
+sb_status sb_config_check(sb_ctx *ctx, const char *path, char **summary)
+{
+    sb_yaml_doc *doc = NULL;
+    sb_str text;
+
+    SB_TRY(sb_yaml_load(ctx, path, &doc));
+    bool is_data = sb_yaml_get(doc->root, "SOURCE") != NULL;
+    sb_yaml_free(doc);
+    sb_str_init(&text, ctx);
+    sb_status status =
+        is_data ? check_data(ctx, path, &text) : check_config(ctx, path, &text);
+    if (status == SB_OK && summary)
+        status = sb_str_take(&text, summary);
+    sb_str_free(&text);
     return status;
 }
 
@@ -164,7 +190,55 @@ static sb_status pack(sb_ctx *ctx, const collector *c, sb_config_key **out)
     return SB_OK;
 }
 
-/* The whole keys that are known, to suggest one. */
+/* Every key of data files; those of one source say so. */
+static void collect_data(collector *c)
+{
+    size_t n = 0;
+    const sb_source_def *const *sources = sb_source_all(&n);
+
+    collect(c, sb_data_table, "");
+    collect(c, sb_transform_table, "");
+    for (size_t i = 0; i < n; i++)
+        for (const sb_param_def *d = sources[i]->table; d && d->name; d++) {
+            char name[KEY_MOST];
+
+            (void)snprintf(name, sizeof name, "%s (%s)", d->name,
+                           sources[i]->name);
+            collect_row(c, d, name);
+        }
+}
+
+/* The key and what is below it, in configs or else in data files; nothing if
+ * there is no such key. */
+static void collect_key(collector *c, const char *key)
+{
+    const sb_param_def *row =
+        sb_params_find(sb_quant_config_table(), key, NULL);
+    size_t len = strlen(key), n = 0;
+    collector data = {.n = 0};
+
+    if (row) {
+        collect_row(c, row, key);
+        if (row->fields)
+            collect(c, row->fields, key);
+        return;
+    }
+    sb_str_init(&data.text, c->text.ctx);
+    collect_data(&data);
+    if (sb_str_status(&data.text) != SB_OK)
+        c->text.failed = true;
+    else
+        n = data.n;
+    for (size_t i = 0; i < n; i++) {
+        const char *name = sb_str_text(&data.text) + data.key_at[i];
+
+        if (strncmp(name, key, len) == 0 && (!name[len] || name[len] == ' '))
+            collect_row(c, data.rows[i], name);
+    }
+    sb_str_free(&data.text);
+}
+
+/* With the whole key that is most like it, or that ends with it. */
 static sb_status no_such_key(sb_ctx *ctx, const char *key)
 {
     const char *names[KEYS_MOST + 1] = {0};
@@ -173,6 +247,7 @@ static sb_status no_such_key(sb_ctx *ctx, const char *key)
 
     sb_str_init(&c.text, ctx);
     collect(&c, sb_quant_config_table(), "");
+    collect_data(&c);
     sb_status status = sb_str_status(&c.text);
     if (status == SB_OK) {
         for (size_t i = 0; i < c.n; i++)
@@ -195,20 +270,18 @@ static sb_status no_such_key(sb_ctx *ctx, const char *key)
 sb_status sb_config_keys(sb_ctx *ctx, const char *key, sb_config_key **out,
                          size_t *n)
 {
-    const sb_param_def *table = sb_quant_config_table(), *row = NULL;
     collector c = {.n = 0};
 
-    if (key) {
-        row = sb_params_find(table, key, NULL);
-        if (!row)
-            return no_such_key(ctx, key);
-    }
     sb_str_init(&c.text, ctx);
-    if (row)
-        collect_row(&c, row, key);
-    if (!row || row->fields)
-        collect(&c, row ? row->fields : table, row ? key : "");
+    if (!key)
+        collect(&c, sb_quant_config_table(), "");
+    else if (strcmp(key, "data") == 0)
+        collect_data(&c);
+    else
+        collect_key(&c, key);
     sb_status status = sb_str_status(&c.text);
+    if (status == SB_OK && c.n == 0)
+        status = no_such_key(ctx, key);
     if (status == SB_OK)
         status = pack(ctx, &c, out);
     if (status == SB_OK)

@@ -44,6 +44,10 @@ struct sb_data {
     size_t good; /* samples delivered since the last rewind */
 };
 
+/* Keys that every source takes; those of images are in transform.h, and a
+ * source may have its own. */
+extern const sb_param_def sb_data_table[];
+
 /* Reads the description and opens the source. */
 SB_MUST_USE sb_status sb_data_setup(sb_data *data, const sb_data_options *opt);
 

@@ -9,7 +9,7 @@
 enum { MOST_BATCH = 65536 };
 
 /* clang-format off */
-static const sb_param_def data_table[] = {
+const sb_param_def sb_data_table[] = {
     {.name = "SOURCE", .type = SB_PARAM_STRING, .offset = KEY(source), .required = true,
      .help = "where samples come from, see `sparsebit list sources`"},
     {.name = "PATH", .type = SB_PARAM_STRINGS, .offset = KEY(path),
@@ -51,7 +51,7 @@ static sb_status read_keys(sb_data *data, sb_transform_keys *transform)
     sb_source *s = &data->source;
     const sb_yaml *root = data->doc->root;
     const sb_yaml *node = sb_yaml_get(root, "SOURCE");
-    sb_param_set sets[3] = {{data_table, &data->keys}};
+    sb_param_set sets[3] = {{sb_data_table, &data->keys}};
     size_t n = 1;
 
     const sb_source_def *def = node && node->kind == SB_YAML_SCALAR

@@ -14,6 +14,7 @@ static const sb_param_def table[] = {
     {.name = "INPUTS",
      .type = SB_PARAM_NODE,
      .offset = offsetof(npy_keys, inputs),
+     .values = "a map from names of inputs to paths",
      .help = "instead of PATH: a map from model inputs to files or folders"},
     {0},
 };

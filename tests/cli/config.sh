@@ -41,6 +41,10 @@ $sparsebit config check q.yaml s.yaml group.yaml dynamic.yaml
 for f in bits key yaml empty missing; do code $sparsebit config check $f.yaml; done
 code $sparsebit config check q.yaml bits.yaml s.yaml -q
 code $sparsebit config check s.yaml key.yaml --json
+printf '\0\0\010\003\0\0\0\003\0\0\0\002\0\0\0\002abcdefghijkl' >x.idx
+printf 'SOURCE: idx\nPATH: x.idx\nBATCH: 2\n' >d.yaml
+printf 'SOURCE: idx\nPATH: x.idx\nBATCHES: 2\n' >d-key.yaml
+for f in d d-key; do code $sparsebit config check $f.yaml; done
 $sparsebit config default >default.yaml
 $sparsebit config check default.yaml
 grep -A 3 'width in bits' default.yaml | head -n 4
@@ -51,6 +55,8 @@ $sparsebit config explain W.QUANTIZER A.OBSERVER.TYPE
 $sparsebit config explain BACKEND --json
 $sparsebit config explain SCHEDULE --markdown
 $sparsebit config explain | grep -c allowed | sed 's/^[0-9][0-9]$/enough/'
+$sparsebit config explain RESIZE
+$sparsebit config explain data | grep -c allowed | sed 's/^[0-9][0-9]$/enough/'
 code $sparsebit config explain W.QUANTIZER.BITS
 code $sparsebit config explain EMA_RATIO
 code $sparsebit config explain nothing.like.that
