@@ -1,0 +1,324 @@
+/* Histograms that grow their range (obs_hist.h).
+ *
+ * Counting is two loops over a few hundred values at a time: one computes the
+ * places of all of them as vector code, one counts.  Zeros, of which there
+ * are many behind a ReLU, would make each increment wait for the one before;
+ * they go to a slot by their position instead. */
+#include "quant/obs_hist.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "base/simd.h"
+
+enum {
+    RUN = 512, /* values whose places are computed at a time */
+    EXPONENT_LEAST =
+        -100 /* below this all is one bin, for the products' sake */
+};
+
+static size_t table_size(const sb_hist *h)
+{
+    return 2 * (size_t)h->half + SB_HIST_ZEROS;
+}
+
+static size_t tables_size(const sb_hist *h)
+{
+    return table_size(h) * (size_t)h->channels;
+}
+
+sb_status sb_hist_init(sb_ctx *ctx, sb_hist *h, int64_t channels)
+{
+    int64_t bins = SB_HIST_BINS;
+
+    if (channels > 1) {
+        bins = SB_HIST_BINS_MOST;
+        while (bins > SB_HIST_BINS_LEAST &&
+               bins > SB_HIST_BINS_BUDGET / channels)
+            bins /= 2;
+    }
+    *h = (sb_hist){
+        .channels = channels, .half = (uint32_t)(bins / 2), .room = UINT32_MAX};
+    h->exponent = sb_alloc(ctx, (size_t)channels, sizeof *h->exponent);
+    if (!h->exponent)
+        return SB_NO_MEMORY;
+    for (int64_t c = 0; c < channels; c++)
+        h->exponent[c] = SB_HIST_UNSET;
+    return SB_OK;
+}
+
+void sb_hist_free(sb_ctx *ctx, sb_hist *h)
+{
+    sb_free(ctx, h->exponent);
+    sb_free(ctx, h->carry);
+    for (int p = 0; p < SB_HIST_PARTS; p++)
+        sb_free(ctx, h->tables[p]);
+    *h = (sb_hist){0};
+}
+
+size_t sb_hist_bytes(const sb_hist *h)
+{
+    size_t n = (size_t)h->channels * sizeof *h->exponent;
+
+    for (int p = 0; p < SB_HIST_PARTS; p++)
+        n += h->tables[p] ? tables_size(h) * sizeof *h->tables[p] : 0;
+    return n + (h->carry ? tables_size(h) * sizeof *h->carry : 0);
+}
+
+static sb_status need_carry(sb_ctx *ctx, sb_hist *h)
+{
+    if (!h->carry)
+        h->carry = sb_alloc(ctx, tables_size(h), sizeof *h->carry);
+    return h->carry ? SB_OK : SB_NO_MEMORY;
+}
+
+static void move_to_carry(sb_hist *h)
+{
+    size_t n = tables_size(h);
+
+    for (int p = 0; p < SB_HIST_PARTS; p++) {
+        uint32_t *table = h->tables[p];
+        for (size_t i = 0; table && i < n; i++) {
+            h->carry[i] += table[i];
+            table[i] = 0;
+        }
+    }
+    h->room = UINT32_MAX;
+}
+
+sb_status sb_hist_reserve(sb_ctx *ctx, sb_hist *h, int parts, uint64_t elements)
+{
+    assert(parts <= SB_HIST_PARTS && (h->channels == 1 || parts == 1));
+    if (elements > UINT32_MAX)
+        return sb_fail(
+            ctx, SB_UNSUPPORTED, "a tensor of %llu elements, want at most %llu",
+            (unsigned long long)elements, (unsigned long long)UINT32_MAX);
+    for (int p = 0; p < parts; p++) {
+        if (!h->tables[p])
+            h->tables[p] = sb_alloc(ctx, tables_size(h), sizeof(uint32_t));
+        if (!h->tables[p])
+            return SB_NO_MEMORY;
+    }
+    if (h->room < elements) {
+        SB_TRY(need_carry(ctx, h));
+        move_to_carry(h);
+    }
+    h->room -= elements;
+    return SB_OK;
+}
+
+/* ---- range --------------------------------------------------------------- */
+
+/* The least e with 2^e above every magnitude. */
+static int exponent_of(sb_obs_keys keys)
+{
+    sb_range r = sb_obs_keys_range(keys);
+    float most = -r.lo > r.hi ? -r.lo : r.hi;
+    int e;
+
+    (void)frexpf(most, &e); /* most = m * 2^e, m in [0.5, 1) */
+    return most > 0.0F && e > EXPONENT_LEAST ? e : EXPONENT_LEAST;
+}
+
+/* Adds bins together: bin i goes to i >> by. */
+#define DEFINE_FOLD(name, type)                             \
+    static void name(type *table, uint32_t half, int by)    \
+    {                                                       \
+        for (int side = 0; side < 2; side++, table += half) \
+            for (uint32_t i = 1; i < half; i++) {           \
+                type n = table[i];                          \
+                table[i] = 0;                               \
+                table[by < 32 ? i >> by : 0] += n;          \
+            }                                               \
+    }
+DEFINE_FOLD(fold_u32, uint32_t)
+DEFINE_FOLD(fold_u64, uint64_t)
+
+static void widen(sb_hist *h, int64_t c, int e)
+{
+    int by = e - h->exponent[c];
+    size_t at = (size_t)c * table_size(h);
+
+    if (h->exponent[c] == SB_HIST_UNSET) {
+        h->exponent[c] = e;
+        return;
+    }
+    if (by <= 0)
+        return;
+    for (int p = 0; p < SB_HIST_PARTS; p++)
+        if (h->tables[p])
+            fold_u32(h->tables[p] + at, h->half, by);
+    if (h->carry)
+        fold_u64(h->carry + at, h->half, by);
+    h->exponent[c] = e;
+}
+
+void sb_hist_fit(sb_hist *h, int64_t c, sb_obs_keys keys)
+{
+    if (!sb_obs_keys_empty(keys))
+        widen(h, c, exponent_of(keys));
+}
+
+bool sb_hist_fits(const sb_hist *h, int64_t c, sb_obs_keys keys)
+{
+    return h->exponent[c] != SB_HIST_UNSET && sb_obs_keys_finite(keys) &&
+           exponent_of(keys) <= h->exponent[c];
+}
+
+double sb_hist_width(const sb_hist *h, int64_t c)
+{
+    if (h->exponent[c] == SB_HIST_UNSET)
+        return 0.0;
+    return ldexp(1.0 / (double)h->half, h->exponent[c]);
+}
+
+/* Bins per unit. */
+static float hist_factor(const sb_hist *h, int64_t c)
+{
+    return ldexpf((float)h->half, -h->exponent[c]);
+}
+
+/* ---- counting ------------------------------------------------------------ */
+
+/* The place of x in a table.  The product is exact, and cut towards zero, so
+ * bins are closed at their end nearer to zero. */
+static inline uint32_t hist_place(float x, float factor, uint32_t half,
+                                  uint32_t zero_slot)
+{
+    uint32_t bits, magnitude;
+    float size;
+
+    memcpy(&bits, &x, sizeof bits);
+    magnitude = bits & INT32_MAX;
+    memcpy(&size, &magnitude, sizeof size);
+    uint32_t place = (uint32_t)(int32_t)(size * factor) | (bits >> 31) * half;
+    return magnitude == 0 ? 2 * half + zero_slot : place;
+}
+
+SB_HOT static void hist_places(const float *x, size_t n, float factor,
+                               uint32_t half, uint32_t *place)
+{
+    for (size_t i = 0; i < n; i++)
+        place[i] =
+            hist_place(x[i], factor, half, (uint32_t)i & (SB_HIST_ZEROS - 1));
+}
+
+static void count_run(uint32_t *table, float factor, uint32_t half,
+                      const float *x, size_t n, uint32_t by)
+{
+    uint32_t place[RUN];
+
+    for (size_t at = 0; at < n; at += RUN) {
+        size_t m = n - at < RUN ? n - at : RUN;
+        hist_places(x + at, m, factor, half, place);
+        for (size_t i = 0; i < m; i++)
+            table[place[i]] += by;
+    }
+}
+
+void sb_hist_add(sb_hist *h, int part, const float *x, size_t n)
+{
+    count_run(h->tables[part], hist_factor(h, 0), h->half, x, n, 1);
+}
+
+void sb_hist_remove(sb_hist *h, int part, const float *x, size_t n)
+{
+    count_run(h->tables[part], hist_factor(h, 0), h->half, x, n, UINT32_MAX);
+}
+
+void sb_hist_add_channel(sb_hist *h, int64_t c, const float *x, size_t n)
+{
+    count_run(h->tables[0] + (size_t)c * table_size(h), hist_factor(h, c),
+              h->half, x, n, 1);
+}
+
+/* Places of a row: each channel has a factor of its own. */
+SB_HOT static void block_places(const float *x, const float *factor,
+                                uint32_t half, uint32_t *place)
+{
+    SB_SIMD
+    for (size_t c = 0; c < SB_OBS_BLOCK; c++)
+        place[c] = hist_place(x[c], factor[c], half, 0);
+}
+
+void sb_hist_add_block(sb_hist *h, int64_t c, const float *x, size_t n_row,
+                       size_t stride, size_t n_channel)
+{
+    size_t size = table_size(h);
+    uint32_t *table = h->tables[0] + (size_t)c * size;
+    uint32_t place[SB_OBS_BLOCK];
+    float factor[SB_OBS_BLOCK];
+
+    for (size_t k = 0; k < n_channel; k++)
+        factor[k] = hist_factor(h, c + (int64_t)k);
+    for (size_t r = 0; r < n_row; r++, x += stride) {
+        if (n_channel == SB_OBS_BLOCK) {
+            block_places(x, factor, h->half, place);
+        } else {
+            for (size_t k = 0; k < n_channel; k++)
+                place[k] = hist_place(x[k], factor[k], h->half, 0);
+        }
+        for (size_t k = 0; k < n_channel; k++)
+            table[k * size + place[k]]++;
+    }
+}
+
+/* ---- results ------------------------------------------------------------- */
+
+void sb_hist_counts(const sb_hist *h, int64_t c, uint64_t *out, uint64_t *zeros)
+{
+    size_t bins = 2 * (size_t)h->half, at = (size_t)c * table_size(h);
+
+    *zeros = 0;
+    for (size_t i = 0; i < bins; i++)
+        out[i] = h->carry ? h->carry[at + i] : 0;
+    for (size_t i = 0; h->carry && i < SB_HIST_ZEROS; i++)
+        *zeros += h->carry[at + bins + i];
+    for (int p = 0; p < SB_HIST_PARTS; p++) {
+        const uint32_t *table = h->tables[p] ? h->tables[p] + at : NULL;
+        for (size_t i = 0; table && i < bins; i++)
+            out[i] += table[i];
+        for (size_t i = 0; table && i < SB_HIST_ZEROS; i++)
+            *zeros += table[bins + i];
+    }
+}
+
+sb_status sb_hist_add_counts(sb_ctx *ctx, sb_hist *h, int64_t c, int e,
+                             const uint64_t *counts, uint64_t zeros)
+{
+    uint32_t half = h->half;
+    size_t at = (size_t)c * table_size(h);
+
+    SB_TRY(need_carry(ctx, h));
+    widen(h, c, e);
+    int by = h->exponent[c] - e;
+    for (uint32_t side = 0; side < 2; side++)
+        for (uint32_t i = 0; i < half; i++) {
+            uint32_t to = by < 32 ? i >> by : 0;
+            h->carry[at + side * half + to] += counts[side * half + i];
+        }
+    h->carry[at + 2 * half] += zeros;
+    return SB_OK;
+}
+
+int64_t sb_hist_values(const sb_hist *h, int64_t c, sb_range range,
+                       uint64_t *work, float *x, double *count)
+{
+    int64_t n = 0, half = (int64_t)h->half;
+    uint64_t zeros;
+    double width = sb_hist_width(h, c);
+
+    sb_hist_counts(h, c, work, &zeros);
+    for (int64_t i = -half; i <= half; i++) {
+        uint64_t found = i == 0 ? zeros : work[i < 0 ? half - i - 1 : i - 1];
+        if (found == 0)
+            continue;
+        float at = (float)(((double)(i < 0 ? i : i - 1) + 0.5) * width);
+        if (i == 0)
+            at = 0.0F;
+        at = at < range.lo ? range.lo : at;
+        x[n] = at > range.hi ? range.hi : at;
+        count[n++] = (double)found;
+    }
+    return n;
+}

@@ -1,0 +1,82 @@
+/* obs_hist.h - histograms that grow their range, one for each channel.
+ *
+ * The bins cut (-2^e, 2^e) evenly: half of them count values above zero by
+ * their magnitude, half those below, and zero itself is counted apart.  When a
+ * value does not fit, e grows, and neighbouring bins are added together until
+ * it does.  Edges are powers of two times whole numbers, so the larger bins
+ * hold whole smaller ones: the counts are those that would be there had the
+ * final range been known from the start, whatever the order of the data.
+ *
+ * A histogram of a single channel has a table for each part of the work that
+ * runs at a time; their sum counts.  More channels have one table each, and
+ * the channels are the parts. */
+#ifndef SB_QUANT_OBS_HIST_H
+#define SB_QUANT_OBS_HIST_H
+
+#include "quant/obs_scan.h"
+
+enum {
+    SB_HIST_BINS = 1 << 16,        /* of a single channel, both signs */
+    SB_HIST_BINS_MOST = 1 << 14,   /* of one of several channels */
+    SB_HIST_BINS_LEAST = 1 << 11,  /* the same */
+    SB_HIST_BINS_BUDGET = 1 << 20, /* together, as long as that is possible */
+    SB_HIST_ZEROS = 16, /* slots for zeros: no two in a row collide */
+    SB_HIST_PARTS = 8,  /* tables of a single channel, at most */
+};
+
+typedef struct sb_hist {
+    int64_t channels;
+    uint32_t half; /* bins on each side of zero */
+    int *exponent; /* [channels] e; SB_HIST_UNSET before the first value */
+    /* Tables of 2 * half + SB_HIST_ZEROS counters: one a part, made when
+     * needed, or one a channel.  Counts that would overflow are moved to
+     * `carry`, which has one table a channel, made when needed. */
+    uint32_t *tables[SB_HIST_PARTS];
+    uint64_t *carry;
+    uint64_t room; /* elements that surely still fit the tables */
+} sb_hist;
+
+enum { SB_HIST_UNSET = INT32_MIN };
+
+SB_MUST_USE sb_status sb_hist_init(sb_ctx *ctx, sb_hist *h, int64_t channels);
+void sb_hist_free(sb_ctx *ctx, sb_hist *h);
+size_t sb_hist_bytes(const sb_hist *h);
+
+/* Makes sure that `parts` tables are there and that `elements` more can be
+ * counted.  After this counting does not fail. */
+SB_MUST_USE sb_status sb_hist_reserve(sb_ctx *ctx, sb_hist *h, int parts,
+                                      uint64_t elements);
+
+/* Widens channel c until values in `keys` fit. */
+void sb_hist_fit(sb_hist *h, int64_t c, sb_obs_keys keys);
+/* Do they fit already? */
+bool sb_hist_fits(const sb_hist *h, int64_t c, sb_obs_keys keys);
+
+/* Counts n values that fit into the table of part p (single channel), or takes
+ * them out again. */
+void sb_hist_add(sb_hist *h, int part, const float *x, size_t n);
+void sb_hist_remove(sb_hist *h, int part, const float *x, size_t n);
+/* Counts n values that fit into channel c of several. */
+void sb_hist_add_channel(sb_hist *h, int64_t c, const float *x, size_t n);
+/* Counts rows of n_channel (at most SB_OBS_BLOCK) channels from c on. */
+void sb_hist_add_block(sb_hist *h, int64_t c, const float *x, size_t n_row,
+                       size_t stride, size_t n_channel);
+
+/* Counts of channel c summed over its tables, [2 * half] (above zero, then
+ * below, both by magnitude), and of zeros. */
+void sb_hist_counts(const sb_hist *h, int64_t c, uint64_t *out,
+                    uint64_t *zeros);
+/* Adds counts made with exponent e to channel c. */
+SB_MUST_USE sb_status sb_hist_add_counts(sb_ctx *ctx, sb_hist *h, int64_t c,
+                                         int e, const uint64_t *counts,
+                                         uint64_t zeros);
+
+/* Width of the bins of channel c; 0 while it has none. */
+double sb_hist_width(const sb_hist *h, int64_t c);
+/* Centres and counts of the bins that are not empty, ascending, centres kept
+ * within `range`; returns how many.  Room for 2 * half + 1 is needed; `work`
+ * has room for 2 * half counts. */
+int64_t sb_hist_values(const sb_hist *h, int64_t c, sb_range range,
+                       uint64_t *work, float *x, double *count);
+
+#endif

@@ -1,0 +1,192 @@
+/* The largest values of either side (obs_tails.h). */
+#include "quant/obs_tails.h"
+
+#include <assert.h>
+
+#include "base/simd.h"
+
+enum { LOOK = 64 }; /* values that are tested at a time */
+
+size_t sb_obs_tails_keep(int64_t channels)
+{
+    size_t keep = SB_TAIL_KEEP;
+
+    if (channels > 1)
+        keep = (size_t)(SB_TAIL_KEEP_BUDGET / channels);
+    if (keep > SB_TAIL_KEEP)
+        keep = SB_TAIL_KEEP;
+    return keep < SB_TAIL_KEEP_LEAST ? SB_TAIL_KEEP_LEAST : keep;
+}
+
+void sb_obs_tails_init(sb_obs_tails *t, size_t keep)
+{
+    /* Zeros belong to the upper side; below, only what is below zero. */
+    *t = (sb_obs_tails){.keep = keep, .high.bar = -1, .low.bar = 0};
+}
+
+void sb_obs_tails_free(sb_ctx *ctx, sb_obs_tails *t)
+{
+    sb_free(ctx, t->high.v);
+    sb_free(ctx, t->low.v);
+    *t = (sb_obs_tails){0};
+}
+
+size_t sb_obs_tails_bytes(const sb_obs_tails *t)
+{
+    return (t->high.cap + t->low.cap) * sizeof *t->high.v;
+}
+
+/* Digits of eleven, eleven and ten bits, the highest first: after each, the
+ * values that share the digits found so far remain. */
+float sb_obs_select(const void *x, size_t n, bool low, size_t r)
+{
+    static const int shift[] = {21, 10, 0}, width[] = {11, 11, 10};
+    const unsigned char *at = x;
+    uint32_t found = 0, fixed = 0, turn = low ? 1U << 31 : 0;
+
+    for (int d = 0; d < 3; d++) {
+        uint32_t mask = (1U << width[d]) - 1;
+        uint64_t count[1 << 11] = {0};
+        for (size_t i = 0; i < n; i++) {
+            uint32_t v;
+            memcpy(&v, at + 4 * i, sizeof v);
+            v = v == 1U << 31 ? 0 : v; /* -0 */
+            v ^= turn;
+            if (v >> 31 == 0 && (v & fixed) == found)
+                count[v >> shift[d] & mask]++;
+        }
+        uint32_t digit = mask;
+        while (count[digit] < r) {
+            assert(digit > 0);
+            r -= (size_t)count[digit--];
+        }
+        found |= digit << shift[d];
+        fixed |= mask << shift[d];
+    }
+    float out;
+    memcpy(&out, &found, sizeof out);
+    return out;
+}
+
+/* Keeps the `keep` largest, in the order they have. */
+static void tail_cut(sb_obs_tail *t, size_t keep)
+{
+    if (t->n <= keep)
+        return;
+    float last = sb_obs_select(t->v, t->n, false, keep);
+    uint32_t least;
+    memcpy(&least, &last, sizeof least);
+    size_t above = 0, n = 0;
+    for (size_t i = 0; i < t->n; i++)
+        above += t->v[i] > least;
+    size_t equal = keep - above;
+    for (size_t i = 0; i < t->n; i++) {
+        uint32_t v = t->v[i];
+        if (v > least)
+            t->v[n++] = v;
+        else if (v == least && equal > 0) {
+            t->v[n++] = v;
+            equal--;
+        }
+    }
+    t->n = n;
+    t->bar = (int32_t)least;
+}
+
+static sb_status tail_reserve(sb_ctx *ctx, sb_obs_tail *t, size_t keep,
+                              size_t n)
+{
+    size_t most = keep + keep / 2; /* then the list is cut */
+    size_t want = n < most - t->n ? t->n + n : most;
+
+    if (t->cap >= want)
+        return SB_OK;
+    /* Doubling would go beyond what can ever be used. */
+    size_t cap = 2 * t->cap < most ? 2 * t->cap : most;
+    cap = cap < want ? want : cap;
+    uint32_t *v = sb_alloc_raw(ctx, cap, sizeof *v);
+    if (!v)
+        return SB_NO_MEMORY;
+    if (t->n)
+        memcpy(v, t->v, t->n * sizeof *v);
+    sb_free(ctx, t->v);
+    t->v = v;
+    t->cap = cap;
+    return SB_OK;
+}
+
+sb_status sb_obs_tails_reserve(sb_ctx *ctx, sb_obs_tails *t, size_t n)
+{
+    SB_TRY(tail_reserve(ctx, &t->high, t->keep, n));
+    return tail_reserve(ctx, &t->low, t->keep, n);
+}
+
+static inline void tail_put(sb_obs_tail *t, size_t keep, int32_t v)
+{
+    if (v <= t->bar)
+        return;
+    if (t->n == t->cap) {
+        tail_cut(t, keep);
+        if (v <= t->bar)
+            return;
+    }
+    t->v[t->n++] = (uint32_t)v;
+}
+
+/* In terms of keys: above `high` is for the upper list, below `low` for the
+ * lower one, whose magnitudes are the keys turned over. */
+static inline int32_t key_low(const sb_obs_tails *t)
+{
+    return ~t->low.bar;
+}
+
+bool sb_obs_tails_want(const sb_obs_tails *t, sb_obs_keys keys)
+{
+    return keys.hi > t->high.bar || keys.lo < key_low(t);
+}
+
+SB_HOT static int look(const float *x, int32_t high, int32_t low)
+{
+    int any = 0;
+
+    for (size_t i = 0; i < LOOK; i++) {
+        int32_t key = sb_obs_key(x[i]);
+        any |= (key > high) | (key < low);
+    }
+    return any;
+}
+
+static void take_each(sb_obs_tails *t, const float *x, size_t n, size_t stride)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t key = sb_obs_key(x[i * stride]);
+        if (key >= 0)
+            tail_put(&t->high, t->keep, key);
+        else
+            tail_put(&t->low, t->keep, ~key);
+    }
+}
+
+void sb_obs_tails_take(sb_obs_tails *t, const float *x, size_t n, size_t stride)
+{
+    size_t i = 0;
+
+    if (stride == 1)
+        for (; i + LOOK <= n; i += LOOK)
+            if (look(x + i, t->high.bar, key_low(t)))
+                take_each(t, x + i, LOOK, 1);
+    take_each(t, x + i * stride, n - i, stride);
+}
+
+static void tail_join(sb_obs_tail *into, size_t keep, const sb_obs_tail *from)
+{
+    for (size_t i = 0; i < from->n; i++)
+        tail_put(into, keep, (int32_t)from->v[i]);
+}
+
+void sb_obs_tails_merge(sb_obs_tails *into, const sb_obs_tails *from)
+{
+    assert(into->keep == from->keep);
+    tail_join(&into->high, into->keep, &from->high);
+    tail_join(&into->low, into->keep, &from->low);
+}

@@ -1,0 +1,240 @@
+/* Looking at activations: one pass over the data, on all threads.
+ *
+ * A single channel is cut into chunks that stay in the first cache: its least
+ * and greatest value are found, and when they fit the histogram's range, as
+ * they nearly always do after the first batch, its values are counted at once.
+ * The others wait until the whole view is known and the range has grown.  If
+ * the view turns out to hold NaN or infinity, what was counted is taken back.
+ *
+ * Several channels are looked at twice, first for their ranges. */
+#include <assert.h>
+
+#include "base/threads.h"
+#include "quant/observer_state.h"
+
+enum {
+    CHUNK = 8192,          /* elements: 32 KB */
+    PART_LEAST = 8 * CHUNK /* elements worth a part of their own */
+};
+
+/* ---- a single channel ---------------------------------------------------- */
+
+typedef struct tensor_job {
+    sb_observer *obs;
+    const float *data;
+    size_t per_sample;      /* elements */
+    size_t chunks;          /* of a sample */
+    size_t n;               /* chunks in all */
+    int parts;              /* ranges of chunks that are done at a time */
+    sb_obs_keys *keys;      /* [n] */
+    unsigned char *counted; /* [n] */
+    sb_obs_tails tails[SB_HIST_PARTS];
+} tensor_job;
+
+static const float *job_chunk(const tensor_job *job, size_t i, size_t *n)
+{
+    size_t s = i / job->chunks, at = i % job->chunks * CHUNK;
+
+    *n = job->per_sample - at < CHUNK ? job->per_sample - at : CHUNK;
+    return job->data + s * job->per_sample + at;
+}
+
+static void look_at_chunk(tensor_job *job, int p, size_t i)
+{
+    sb_observer *obs = job->obs;
+    size_t n;
+    const float *x = job_chunk(job, i, &n);
+    sb_obs_keys keys = sb_obs_scan(x, n);
+
+    job->keys[i] = keys;
+    job->counted[i] = 0;
+    if ((obs->needs & SB_OBS_HISTOGRAM) && sb_hist_fits(&obs->hist, 0, keys)) {
+        sb_hist_add(&obs->hist, p, x, n);
+        job->counted[i] = 1;
+    }
+    if (obs->tails && sb_obs_keys_finite(keys) &&
+        sb_obs_tails_want(&job->tails[p], keys))
+        sb_obs_tails_take(&job->tails[p], x, n, 1);
+}
+
+static void take_back_chunk(tensor_job *job, int p, size_t i)
+{
+    size_t n;
+    const float *x = job_chunk(job, i, &n);
+
+    if (job->counted[i])
+        sb_hist_remove(&job->obs->hist, p, x, n);
+}
+
+static void count_chunk(tensor_job *job, int p, size_t i)
+{
+    size_t n;
+    const float *x = job_chunk(job, i, &n);
+
+    if (!job->counted[i])
+        sb_hist_add(&job->obs->hist, p, x, n);
+}
+
+/* Items are parts; a part always has the same chunks. */
+#define DEFINE_PARTS(name, act)                                               \
+    static void name(void *arg, size_t begin, size_t end)                     \
+    {                                                                         \
+        tensor_job *job = arg;                                                \
+        size_t parts = (size_t)job->parts;                                    \
+        for (size_t p = begin; p < end; p++)                                  \
+            for (size_t i = job->n * p / parts; i < job->n * (p + 1) / parts; \
+                 i++)                                                         \
+                act(job, (int)p, i);                                          \
+    }
+DEFINE_PARTS(look_at_parts, look_at_chunk)
+DEFINE_PARTS(take_back_parts, take_back_chunk)
+DEFINE_PARTS(count_parts, count_chunk)
+
+static sb_status job_prepare(tensor_job *job)
+{
+    sb_observer *obs = job->obs;
+    sb_ctx *ctx = obs->ctx;
+    size_t parts = (size_t)job->parts;
+    size_t elements = job->n / job->chunks * job->per_sample;
+
+    job->keys = sb_alloc_raw(ctx, job->n, sizeof *job->keys);
+    job->counted = sb_alloc_raw(ctx, job->n, 1);
+    if (!job->keys || !job->counted)
+        return SB_NO_MEMORY;
+    if (obs->tails) {
+        SB_TRY(sb_obs_tails_reserve(ctx, obs->tails, elements));
+        for (size_t p = 0; p < parts; p++) {
+            sb_obs_tails_init(&job->tails[p], obs->tails->keep);
+            job->tails[p].high.bar = obs->tails->high.bar;
+            job->tails[p].low.bar = obs->tails->low.bar;
+            size_t chunks = job->n * (p + 1) / parts - job->n * p / parts;
+            SB_TRY(sb_obs_tails_reserve(ctx, &job->tails[p], chunks * CHUNK));
+        }
+    }
+    if (obs->needs & SB_OBS_HISTOGRAM)
+        SB_TRY(sb_hist_reserve(ctx, &obs->hist, job->parts, elements));
+    return SB_OK;
+}
+
+static void job_run(tensor_job *job, int64_t samples, sb_obs_keys *keys)
+{
+    sb_observer *obs = job->obs;
+    sb_ctx *ctx = obs->ctx;
+    size_t parts = (size_t)job->parts;
+    sb_obs_keys all = SB_OBS_KEYS_EMPTY;
+
+    sb_parallel_for(ctx, parts, 1, look_at_parts, job);
+    for (size_t s = 0; s < (size_t)samples; s++) {
+        keys[s] = SB_OBS_KEYS_EMPTY;
+        for (size_t i = 0; i < job->chunks; i++)
+            keys[s] = sb_obs_keys_join(keys[s], job->keys[s * job->chunks + i]);
+        all = sb_obs_keys_join(all, keys[s]);
+    }
+    if (!sb_obs_keys_finite(all)) {
+        sb_parallel_for(ctx, parts, 1, take_back_parts, job);
+        return; /* the caller sees it in the keys */
+    }
+    if (obs->needs & SB_OBS_HISTOGRAM) {
+        sb_hist_fit(&obs->hist, 0, all);
+        sb_parallel_for(ctx, parts, 1, count_parts, job);
+    }
+    for (size_t p = 0; obs->tails && p < parts; p++)
+        sb_obs_tails_merge(obs->tails, &job->tails[p]);
+}
+
+sb_status sb_observer_tensor(sb_observer *obs, const sb_obs_view *view,
+                             sb_obs_keys *keys)
+{
+    size_t per_sample = (size_t)(view->outer * view->inner);
+    size_t samples = (size_t)view->samples;
+    tensor_job job = {
+        .obs = obs,
+        .data = view->data,
+        .per_sample = per_sample,
+        .chunks = (per_sample + CHUNK - 1) / CHUNK,
+    };
+    size_t parts = samples * per_sample / PART_LEAST + 1;
+
+    job.n = samples * job.chunks;
+    if (parts > (size_t)sb_ctx_threads(obs->ctx))
+        parts = (size_t)sb_ctx_threads(obs->ctx);
+    job.parts = parts < SB_HIST_PARTS ? (int)parts : SB_HIST_PARTS;
+    sb_status status = job_prepare(&job);
+    if (status == SB_OK)
+        job_run(&job, view->samples, keys);
+    for (int p = 0; p < SB_HIST_PARTS; p++)
+        sb_obs_tails_free(obs->ctx, &job.tails[p]);
+    sb_free(obs->ctx, job.keys);
+    sb_free(obs->ctx, job.counted);
+    return status;
+}
+
+/* ---- several channels ---------------------------------------------------- */
+
+typedef struct channels_job {
+    sb_observer *obs;
+    const sb_obs_view *view;
+} channels_job;
+
+/* Items are blocks of channels in channels-last order. */
+static void count_last(void *arg, size_t begin, size_t end)
+{
+    const channels_job *job = arg;
+    sb_observer *obs = job->obs;
+    size_t channels = (size_t)obs->channels;
+    size_t rows = (size_t)(job->view->samples * job->view->outer);
+
+    for (size_t b = begin; b < end; b++) {
+        size_t c = b * SB_OBS_BLOCK, left = channels - c;
+        if (left > SB_OBS_BLOCK)
+            left = SB_OBS_BLOCK;
+        const float *x = job->view->data + c;
+        if (obs->needs & SB_OBS_HISTOGRAM)
+            sb_hist_add_block(&obs->hist, (int64_t)c, x, rows, channels, left);
+        for (size_t k = 0; obs->tails && k < left; k++)
+            sb_obs_tails_take(&obs->tails[c + k], x + k, rows, channels);
+    }
+}
+
+/* Items are channels, each in runs of neighbours. */
+static void count_first(void *arg, size_t begin, size_t end)
+{
+    const channels_job *job = arg;
+    sb_observer *obs = job->obs;
+    size_t channels = (size_t)obs->channels, n = (size_t)job->view->inner;
+    size_t runs = (size_t)(job->view->samples * job->view->outer);
+
+    for (size_t c = begin; c < end; c++)
+        for (size_t r = 0; r < runs; r++) {
+            const float *x = job->view->data + (r * channels + c) * n;
+            if (obs->needs & SB_OBS_HISTOGRAM)
+                sb_hist_add_channel(&obs->hist, (int64_t)c, x, n);
+            if (obs->tails)
+                sb_obs_tails_take(&obs->tails[c], x, n, 1);
+        }
+}
+
+sb_status sb_observer_channels(sb_observer *obs, const sb_obs_view *view,
+                               const sb_obs_keys *keys)
+{
+    sb_ctx *ctx = obs->ctx;
+    int64_t channels = obs->channels;
+    size_t each = (size_t)(view->samples * view->outer * view->inner);
+    channels_job job = {.obs = obs, .view = view};
+
+    if (!(obs->needs & (SB_OBS_HISTOGRAM | SB_OBS_TAILS)))
+        return SB_OK;
+    for (int64_t c = 0; obs->tails && c < channels; c++)
+        SB_TRY(sb_obs_tails_reserve(ctx, &obs->tails[c], each));
+    if (obs->needs & SB_OBS_HISTOGRAM) {
+        SB_TRY(sb_hist_reserve(ctx, &obs->hist, 1, each));
+        for (int64_t i = 0; i < view->samples * channels; i++)
+            sb_hist_fit(&obs->hist, i % channels, keys[i]);
+    }
+    if (view->inner == 1)
+        sb_parallel_for(ctx, (size_t)(channels - 1) / SB_OBS_BLOCK + 1, 1,
+                        count_last, &job);
+    else
+        sb_parallel_for(ctx, (size_t)channels, 1, count_first, &job);
+    return SB_OK;
+}
