@@ -1,6 +1,23 @@
 /* The public side of quantized models. */
 #include "api/model.h"
-#include "quant/quant_model.h"
+#include "onnx/onnx.h"
+#include "quant/export.h"
+
+/* 8 bit, weights per channel, activations as the target likes them. */
+static sb_status default_config(sb_ctx *ctx, const sb_target_def *target,
+                                sb_quant_config **out)
+{
+    static const char symmetric[] =
+        "SCHEDULE: {FUSE_BN: true}\n"
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+        "A: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}\n";
+
+    if (!target || (target->act_schemes & SB_SCHEME_AFFINE))
+        return sb_quant_config_default(ctx, out);
+    return sb_quant_config_load_memory(ctx, "default", symmetric,
+                                       sizeof symmetric - 1,
+                                       SB_QUANT_CONFIG_QUANT, out);
+}
 
 sb_status sb_quant_model_create(sb_ctx *ctx, const sb_model *model,
                                 const sb_quant_options *opt,
@@ -23,7 +40,7 @@ sb_status sb_quant_model_create(sb_ctx *ctx, const sb_model *model,
         SB_TRY(sb_quant_config_load(ctx, opt->config, SB_QUANT_CONFIG_QUANT,
                                     &config));
     else
-        SB_TRY(sb_quant_config_default(ctx, &config));
+        SB_TRY(default_config(ctx, target, &config));
     SB_TRY(sb_quant_model_build(ctx, model->graph, config, target, &qm));
     qm->exact = opt && opt->exact;
     *out = qm;
@@ -61,4 +78,20 @@ sb_quantizer_info sb_quant_model_quantizer(const sb_quant_model *qm, size_t i)
         .scale = q->qparams.scale,
         .zero_point = q->qparams.zero_point,
     };
+}
+
+sb_status sb_quant_model_export(const sb_quant_model *qm, const char *path,
+                                const sb_export_options *opt)
+{
+    sb_export_choice choice = {
+        .float_weights = opt && opt->float_weights,
+        .extra_info = opt && opt->extra_info,
+    };
+    sb_onnx_save_options save = {0};
+    sb_graph *g = NULL;
+
+    SB_TRY(sb_export_graph(qm, &choice, &g, &save.min_opset));
+    sb_status status = sb_onnx_save(g, path, &save);
+    sb_graph_free(g);
+    return status;
 }

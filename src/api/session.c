@@ -1,10 +1,18 @@
 /* sb_session: the executor behind checks of what the caller hands in. */
-#include "api/session.h"
-
+#include "api/model.h"
 #include "base/file.h"
 #include "base/peak.h"
+#include "exec/exec.h"
 #include "passes/pass.h"
 #include "report/profile_page.h"
+
+struct sb_session {
+    sb_ctx *ctx;
+    const sb_model *model;
+    sb_graph *lowered; /* what really runs; NULL if the model itself does */
+    sb_exec *exec;
+    const sb_tensor **inputs; /* one a graph input, defaults included */
+};
 
 /* A copy of the graph, simplified and fused for running.  The weights are
  * shared.  A caller who wants to see every value gets the graph as it is. */
@@ -54,9 +62,6 @@ void sb_session_free(sb_session *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; s->gathered && i < s->model->n_outputs; i++)
-        sb_tensor_drop(&s->gathered[i]);
-    sb_free(s->ctx, s->gathered);
     sb_exec_free(s->exec);
     sb_graph_free(s->lowered);
     sb_free(s->ctx, s->inputs);

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "graph/op.h"
-#include "quant/quant_model.h"
+#include "quant/export.h"
 
 /* ---- what observers see ------------------------------------------------- */
 
@@ -230,6 +230,8 @@ sb_status sb_quant_model_calc_qparams(sb_quant_model *qm)
         SB_TRY(sb_ctx_poll(qm->ctx));
         SB_TRY(calc_quantizer(qm, &qm->quantizers[i]));
     }
+    if (qm->target->bias == SB_BIAS_INT32)
+        sb_quant_fit_biases(qm);
     qm->calibrating = false;
     return SB_OK;
 }

@@ -22,8 +22,7 @@ sb_status sb_quant_add_node(sb_graph *g, sb_node_id like,
     return SB_OK;
 }
 
-/* The output of the graph that was `x` is now `y`, under the same name. */
-static sb_status move_output(sb_graph *g, sb_value_id x, sb_value_id y)
+sb_status sb_quant_move_output(sb_graph *g, sb_value_id x, sb_value_id y)
 {
     const char *name = sb_graph_value(g, x)->name;
     sb_value_id inner = SB_NONE;
@@ -42,8 +41,7 @@ static sb_status move_output(sb_graph *g, sb_value_id x, sb_value_id y)
     return SB_OK;
 }
 
-/* A node beside which to put new ones. */
-static sb_node_id like_of(const sb_graph *g, const sb_quantizer *q)
+sb_node_id sb_quant_like(const sb_graph *g, const sb_quantizer *q)
 {
     return q->n_uses > 0 ? q->uses[0].node
                          : sb_graph_value(g, q->value)->producer;
@@ -61,11 +59,11 @@ static sb_status derive_site(const sb_quant_model *qm, sb_graph *g,
         if (q->site != site || q->fake_fused)
             continue;
         if (y == SB_NONE)
-            SB_TRY(fn(user, g, site, like_of(g, q), x, &y));
+            SB_TRY(fn(user, g, site, sb_quant_like(g, q), x, &y));
         for (size_t k = 0; y != x && k < q->n_uses; k++)
             SB_TRY(sb_graph_set_input(g, q->uses[k].node, q->uses[k].input, y));
         if (y != x && q->at_output)
-            SB_TRY(move_output(g, x, y));
+            SB_TRY(sb_quant_move_output(g, x, y));
     }
     return SB_OK;
 }

@@ -136,14 +136,26 @@ sb_status sb_quant_model_add(sb_quant_model *qm, const sb_quantizer_spec *spec,
 
 /* ---- models ------------------------------------------------------------- */
 
-static sb_status simplify(sb_graph *g, bool fuse_bn)
+static sb_status run_passes(sb_graph *g, const char *passes)
 {
     sb_pass_result *results = NULL;
     size_t n = 0;
 
-    SB_TRY(sb_passes_run(g, fuse_bn ? "simplify,fuse_bn" : "simplify", NULL,
-                         &results, &n));
+    SB_TRY(sb_passes_run(g, passes, NULL, &results, &n));
     sb_free(g->ctx, results);
+    return SB_OK;
+}
+
+/* A runtime sees Swish as it stands in the file, as a product with a sigmoid,
+ * so quantizers for it are placed on that form. */
+static sb_status simplify(const sb_quant_model *qm, sb_graph *g)
+{
+    sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
+    bool fuse_bn = schedule.fuse_bn && !schedule.bn_tuning;
+
+    SB_TRY(run_passes(g, fuse_bn ? "simplify,fuse_bn" : "simplify"));
+    if (qm->target->ops && sb_graph_wants_expand(g))
+        return run_passes(g, "expand");
     return SB_OK;
 }
 
@@ -163,11 +175,10 @@ static int64_t batch_of(const sb_graph *g)
  * is left then, so that later copies have the same numbers. */
 static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
 {
-    sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
     sb_graph *work = NULL, *relaxed = NULL;
 
     SB_TRY(sb_graph_clone(graph, &work));
-    sb_status status = simplify(work, schedule.fuse_bn && !schedule.bn_tuning);
+    sb_status status = simplify(qm, work);
     if (status == SB_OK)
         status = sb_graph_relax_batch(work, &relaxed);
     if (status == SB_OK) {

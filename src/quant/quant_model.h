@@ -130,6 +130,12 @@ SB_MUST_USE sb_status sb_quant_add_node(sb_graph *g, sb_node_id like,
                                         const sb_node_spec *spec, sb_value_id x,
                                         sb_value_id *y);
 
+/* A node beside which to put those of a quantizer. */
+sb_node_id sb_quant_like(const sb_graph *g, const sb_quantizer *q);
+/* The output of the graph that was `x` is now `y`, under the same name. */
+SB_MUST_USE sb_status sb_quant_move_output(sb_graph *g, sb_value_id x,
+                                           sb_value_id y);
+
 /* ---- calibration (calibrate.c) ------------------------------------------ */
 
 /* The float graph with Observe nodes, and in `opt` who sees them. */

@@ -1,0 +1,315 @@
+/* sparsebit quantize - calibrate a model on data and write it quantized. */
+#define _DEFAULT_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "cli.h"
+
+typedef struct {
+    const char *model, *config, *data, *output, *target, *weights;
+    const char *save, *load;
+    unsigned samples, batch;
+    bool strict, exact, extra_info;
+} quantize_args;
+
+#define ARG(field) offsetof(quantize_args, field)
+
+/* clang-format off */
+static const cli_opt opts[] = {
+    {CLI_FILE,   0,   NULL,      ARG(model),   "MODEL", "float ONNX file", true},
+    {CLI_FILE,   'c', "config",  ARG(config),  "FILE",  "qconfig.yaml (default: what `sparsebit config default` prints)", false},
+    {CLI_FILE,   'd', "data",    ARG(data),    "FILE",  "data.yaml with calibration samples", false},
+    {CLI_UINT,   'n', "samples", ARG(samples), "N",     "use at most N samples (default: all)", false},
+    {CLI_UINT,   'b', "batch",   ARG(batch),   "N",     "samples in a batch (default: as the data file says)", false},
+    {CLI_FILE,   'o', "output",  ARG(output),  "FILE",  "quantized ONNX file to write", false},
+    {CLI_STRING, 't', "target",  ARG(target),  "NAME",  "runtime to write for; see `sparsebit list targets` (default: BACKEND of the config)", false},
+    {CLI_STRING, 0,   "weights", ARG(weights), "FORM",  "`int`: integers and DQ (default); `float-qdq`: floats, Q and DQ", false},
+    {CLI_FLAG,   0,   "extra-info", ARG(extra_info), NULL, "attribute `bits` on Q and DQ nodes, as Sparsebit wrote it", false},
+    {CLI_FILE,   0,   "save-calibration", ARG(save), "FILE", "keep what was observed, as JSON", false},
+    {CLI_FILE,   0,   "load-calibration", ARG(load), "FILE", "take what was observed from FILE, instead of --data or beside it", false},
+    {CLI_FLAG,   0,   "strict",  ARG(strict),  NULL,    "stop at a broken sample instead of leaving it out", false},
+    {CLI_FLAG,   0,   "exact",   ARG(exact),   NULL,    "no faster algorithms that round differently", false},
+    {0},
+};
+
+static const cli_example examples[] = {
+    {"sparsebit quantize model.onnx -c qconfig.yaml -d photos.yaml -n 64 -o model.int8.onnx", "Calibrates on 64 samples and writes Q/DQ ONNX"},
+    {"sparsebit quantize model.onnx -d photos.yaml -t onnxruntime-x86 -o out.onnx", "Default settings, placed where ONNX Runtime fuses"},
+    {"sparsebit quantize model.onnx --load-calibration seen.json -o out.onnx", "Without data, from what --save-calibration kept"},
+    {0},
+};
+/* clang-format on */
+
+extern const cli_cmd cmd_quantize;
+
+typedef struct {
+    cli_env *env;
+    const quantize_args *args;
+    sb_model *model;
+    sb_quant_model *qm;
+    sb_data *data;
+    size_t samples;
+    double load, calibrate, write; /* seconds */
+} job;
+
+/* ---- work --------------------------------------------------------------- */
+
+static int load(job *j)
+{
+    const quantize_args *a = j->args;
+    sb_quant_options opt = SB_QUANT_OPTIONS_INIT;
+    sb_ctx *ctx = j->env->ctx;
+
+    opt.config = a->config;
+    opt.target = a->target;
+    opt.exact = a->exact;
+    if (sb_model_load(ctx, a->model, &j->model) != SB_OK ||
+        sb_quant_model_create(ctx, j->model, &opt, &j->qm) != SB_OK)
+        return cli_fail(j->env, a->model);
+    return CLI_OK;
+}
+
+static int open_data(job *j)
+{
+    const quantize_args *a = j->args;
+    sb_data_options opt = SB_DATA_OPTIONS_INIT;
+    int64_t fixed = sb_quant_model_batch(j->qm);
+
+    opt.samples = a->samples;
+    opt.batch = fixed > 0 ? (size_t)fixed : a->batch;
+    opt.strict = a->strict;
+    opt.seed = j->env->common.seed;
+    if (sb_data_open(j->env->ctx, a->data, &opt, &j->data) != SB_OK)
+        return cli_fail(j->env, a->data);
+    return CLI_OK;
+}
+
+/* Runs all batches; the names of the model's inputs say which tensor goes
+ * where. */
+static sb_status feed(job *j, cli_progress *progress)
+{
+    size_t n_in = sb_model_input_count(j->model);
+    const char **names = cli_alloc(n_in + 1, sizeof *names);
+    const sb_tensor **inputs = cli_alloc(n_in + 1, sizeof(sb_tensor *));
+    const sb_tensor **outputs =
+        cli_alloc(sb_model_output_count(j->model) + 1, sizeof(sb_tensor *));
+    sb_status status = sb_quant_model_prepare_calibration(j->qm);
+    sb_batch batch = {.count = 1};
+
+    for (size_t i = 0; i < n_in; i++)
+        names[i] = sb_model_input(j->model, i).name;
+    while (status == SB_OK && batch.count > 0) {
+        status = sb_data_next(j->data, &batch);
+        if (status != SB_OK || batch.count == 0)
+            break;
+        status = sb_batch_inputs(j->env->ctx, &batch, names, n_in, inputs);
+        if (status == SB_OK)
+            status = sb_quant_model_forward(j->qm, inputs, outputs);
+        j->samples += batch.count;
+        cli_progress_step(progress, j->samples);
+    }
+    free(names);
+    free(inputs);
+    free(outputs);
+    return status;
+}
+
+static int calibrate(job *j)
+{
+    const quantize_args *a = j->args;
+    cli_progress progress;
+
+    if (a->data) {
+        int rc = open_data(j);
+        if (rc != CLI_OK)
+            return rc;
+    }
+    cli_progress_begin(&progress, j->env, "calibrating",
+                       a->data ? sb_data_count(j->data) : 0);
+    sb_status status = a->data ? feed(j, &progress) : SB_OK;
+    if (status == SB_OK && a->load)
+        status = sb_quant_model_load_calibration(j->qm, a->load);
+    if (status == SB_OK && a->save)
+        status = sb_quant_model_save_calibration(j->qm, a->save);
+    if (status == SB_OK)
+        status = sb_quant_model_calc_qparams(j->qm);
+    j->calibrate = cli_progress_end(&progress);
+    return status == SB_OK ? CLI_OK : cli_fail(j->env, a->model);
+}
+
+static int export_model(job *j)
+{
+    const quantize_args *a = j->args;
+    sb_export_options opt = SB_EXPORT_OPTIONS_INIT;
+    cli_progress progress;
+
+    if (!a->output)
+        return CLI_OK;
+    opt.float_weights = a->weights && strcmp(a->weights, "float-qdq") == 0;
+    opt.extra_info = a->extra_info;
+    cli_progress_begin(&progress, j->env, "exporting", 0);
+    if (sb_quant_model_export(j->qm, a->output, &opt) != SB_OK)
+        return cli_fail(j->env, a->output);
+    j->write = cli_progress_end(&progress);
+    return CLI_OK;
+}
+
+/* ---- results ------------------------------------------------------------ */
+
+static double peak_rss_mb(void)
+{
+    struct rusage use;
+
+    return getrusage(RUSAGE_SELF, &use) == 0 ? (double)use.ru_maxrss / 1024 : 0;
+}
+
+static void json_numbers(cli_json *j, const char *key, const float *v, size_t n)
+{
+    if (n == 1) {
+        cli_json_num(j, key, (double)v[0]);
+        return;
+    }
+    cli_json_open(j, key, '[');
+    for (size_t i = 0; i < n; i++)
+        cli_json_num(j, NULL, (double)v[i]);
+    cli_json_close(j, ']');
+}
+
+static void json_quantizer(cli_json *j, const sb_quantizer_info *q)
+{
+    cli_json_open(j, NULL, '{');
+    cli_json_str(j, "name", q->name);
+    cli_json_str(j, "value", q->value);
+    cli_json_str(j, "kind", q->is_weight ? "weight" : "activation");
+    cli_json_int(j, "bits", q->bits);
+    cli_json_str(j, "scheme", q->scheme);
+    cli_json_str(j, "quantizer", q->quantizer);
+    cli_json_str(j, "observer", q->observer);
+    cli_json_int(j, "axis", q->axis);
+    cli_json_int(j, "qmin", q->qmin);
+    cli_json_int(j, "qmax", q->qmax);
+    json_numbers(j, "scale", q->scale, q->n);
+    json_numbers(j, "zero_point", q->zero_point, q->n);
+    cli_json_close(j, '}');
+}
+
+static void print_json(const job *j)
+{
+    cli_json out = {0};
+
+    cli_json_open(&out, NULL, '{');
+    cli_json_str(&out, "model", j->args->model);
+    if (j->args->output)
+        cli_json_str(&out, "output", j->args->output);
+    cli_json_int(&out, "samples", (long long)j->samples);
+    cli_json_int(&out, "broken_samples",
+                 j->data ? (long long)sb_data_broken_count(j->data) : 0);
+    cli_json_open(&out, "seconds", '{');
+    cli_json_num(&out, "load", j->load);
+    cli_json_num(&out, "calibrate", j->calibrate);
+    cli_json_num(&out, "export", j->write);
+    cli_json_close(&out, '}');
+    cli_json_num(&out, "peak_rss_mb", peak_rss_mb());
+    cli_json_open(&out, "quantizers", '[');
+    for (size_t i = 0; i < sb_quant_model_quantizer_count(j->qm); i++) {
+        sb_quantizer_info q = sb_quant_model_quantizer(j->qm, i);
+        if (!q.fused && q.n > 0)
+            json_quantizer(&out, &q);
+    }
+    cli_json_close(&out, ']');
+    cli_json_close(&out, '}');
+}
+
+static void print_quantizers(const job *j)
+{
+    cli_table *t = cli_table_new("llrlrr");
+    static const char *const head[] = {"quantizer", "kind",  "bits",
+                                       "scheme",    "scale", "zero point"};
+
+    for (size_t i = 0; i < CLI_COUNT(head); i++)
+        cli_table_add(t, "%s", head[i]);
+    for (size_t i = 0; i < sb_quant_model_quantizer_count(j->qm); i++) {
+        sb_quantizer_info q = sb_quant_model_quantizer(j->qm, i);
+
+        if (q.fused || q.n == 0)
+            continue;
+        cli_table_add(t, "%s", q.name);
+        cli_table_add(t, "%s", q.is_weight ? "weight" : "activation");
+        cli_table_add(t, "%d", q.bits);
+        cli_table_add(t, "%s", q.scheme);
+        if (q.n == 1)
+            cli_table_add(t, "%.6g", (double)q.scale[0]);
+        else
+            cli_table_add(t, "%zu scales", q.n);
+        cli_table_add(t, q.n == 1 ? "%g" : "", (double)q.zero_point[0]);
+    }
+    cli_table_print(t, "  ");
+}
+
+static void print_text(const job *j)
+{
+    size_t weights = 0, features = 0;
+
+    for (size_t i = 0; i < sb_quant_model_quantizer_count(j->qm); i++) {
+        sb_quantizer_info q = sb_quant_model_quantizer(j->qm, i);
+        if (!q.fused)
+            *(q.is_weight ? &weights : &features) += 1;
+    }
+    if (j->env->common.verbose)
+        print_quantizers(j);
+    (void)printf("%zu weights and %zu activations quantized", weights,
+                 features);
+    if (j->data)
+        (void)printf(", calibrated on %zu samples in %.1f s", j->samples,
+                     j->calibrate);
+    (void)printf("\n");
+    if (j->data && sb_data_broken_count(j->data) > 0)
+        (void)printf("%zu broken samples left out\n",
+                     sb_data_broken_count(j->data));
+    if (j->args->output)
+        (void)printf("written: %s\n", j->args->output);
+}
+
+static int quantize_run(cli_env *env, const void *parsed)
+{
+    const quantize_args *args = parsed;
+    job j = {.env = env, .args = args};
+    cli_progress progress;
+
+    if (!args->data && !args->output)
+        return cli_usage(&cmd_quantize, "nothing to do: give --data, --output");
+    if (args->weights && strcmp(args->weights, "int") != 0 &&
+        strcmp(args->weights, "float-qdq") != 0)
+        return cli_usage(&cmd_quantize,
+                         "--weights: found '%s', allowed are int, float-qdq",
+                         args->weights);
+    cli_progress_begin(&progress, env, "loading", 0);
+    int rc = load(&j);
+    j.load = cli_progress_end(&progress);
+    if (rc == CLI_OK)
+        rc = calibrate(&j);
+    if (rc == CLI_OK)
+        rc = export_model(&j);
+    if (rc == CLI_OK && env->common.json)
+        print_json(&j);
+    else if (rc == CLI_OK && !env->common.quiet)
+        print_text(&j);
+    sb_data_free(j.data);
+    sb_quant_model_free(j.qm);
+    sb_model_free(j.model);
+    return rc;
+}
+
+const cli_cmd cmd_quantize = {
+    .name = "quantize",
+    .summary = "calibrate a model and write it quantized",
+    .description =
+        "Runs the model in float on calibration samples, chooses a scale for "
+        "every weight and activation as the configuration says, and writes an "
+        "ONNX file with QuantizeLinear and DequantizeLinear nodes.",
+    .args_size = sizeof(quantize_args),
+    .opts = opts,
+    .examples = examples,
+    .run = quantize_run,
+};

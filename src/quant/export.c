@@ -1,0 +1,254 @@
+/* Q/DQ graphs of calibrated models.
+ *
+ *     activation x     -> [Clip ->] QuantizeLinear -> DequantizeLinear ->
+ * reader constant w       -> integers -> DequantizeLinear -> reader
+ *
+ * One Q a tensor; one DQ a reader where the target wants that.  Zero points
+ * and axes are always written: runtimes differ in what they assume. */
+#include "quant/export.h"
+
+#include <string.h>
+
+#include "graph/op.h"
+#include "ops/op_registry.h"
+#include "passes/pass.h"
+
+typedef struct exporter {
+    const sb_quant_model *qm;
+    const sb_export_choice *choice;
+    sb_graph *g;
+    int64_t min_opset;
+} exporter;
+
+/* ---- nodes -------------------------------------------------------------- */
+
+static sb_status add_qdq(exporter *e, const char *op, const sb_quantizer *q,
+                         sb_node_id like, const sb_value_id *in, sb_dtype dtype,
+                         sb_value_id *out)
+{
+    sb_attr attrs[3] = {
+        {.name = "axis", .type = SB_ATTR_INT, .i = q->axis < 0 ? 0 : q->axis}};
+    sb_node_spec spec = {
+        .op = op, .inputs = in, .n_in = 3, .attrs = attrs, .n_attrs = 1};
+
+    if (q->block > 0)
+        attrs[spec.n_attrs++] =
+            (sb_attr){.name = "block_size", .type = SB_ATTR_INT, .i = q->block};
+    if (e->choice->extra_info)
+        attrs[spec.n_attrs++] =
+            (sb_attr){.name = "bits", .type = SB_ATTR_INT, .i = q->spec.bits};
+    SB_TRY(sb_quant_add_node(e->g, like, &spec, in[0], out));
+    sb_graph_value(e->g, *out)->type.dtype = dtype;
+    if (q->block > 0 ||
+        sb_dtype_get(sb_export_type_of(e->qm, q).dtype)->bits != 8)
+        e->min_opset = e->min_opset < 21 ? 21 : e->min_opset;
+    return SB_OK;
+}
+
+/* Keeps what is quantized within the bounds of a width that the type
+ * exceeds. */
+static sb_status add_clip(exporter *e, const sb_quantizer *q, sb_node_id like,
+                          sb_value_id x, sb_value_id *out)
+{
+    const sb_qparams *p = &q->qparams;
+    sb_value_id in[3] = {x};
+
+    if (p->n != 1)
+        return sb_fail(e->qm->ctx, SB_UNSUPPORTED,
+                       "quantizer '%s': activations of %d bit with a scale a "
+                       "channel cannot be written; use per-tensor, or 8 bit",
+                       q->name, p->bits);
+    float lo = ((float)p->qmin - p->zero_point[0]) * p->scale[0];
+    float hi = ((float)p->qmax - p->zero_point[0]) * p->scale[0];
+    SB_TRY(sb_graph_add_constant(e->g, "clip_min", SB_DTYPE_F32, 0, NULL, &lo,
+                                 &in[1]));
+    SB_TRY(sb_graph_add_constant(e->g, "clip_max", SB_DTYPE_F32, 0, NULL, &hi,
+                                 &in[2]));
+    const sb_node_spec spec = {.op = "Clip", .inputs = in, .n_in = 3};
+    return sb_quant_add_node(e->g, like, &spec, x, out);
+}
+
+/* ---- sites -------------------------------------------------------------- */
+
+/* What DequantizeLinear reads: integers, scale, zero point. */
+static sb_status add_integers(exporter *e, const sb_quantizer *q,
+                              sb_node_id like, sb_value_id x, sb_value_id *in)
+{
+    sb_export_type type = sb_export_type_of(e->qm, q);
+    sb_value_id from[3] = {x};
+    sb_tensor w;
+
+    SB_TRY(sb_export_params(e->g, e->qm, q, &in[1], &in[2]));
+    from[1] = in[1];
+    from[2] = in[2];
+    if (!sb_quantizer_is_constant(e->qm, q)) {
+        if (type.clip)
+            SB_TRY(add_clip(e, q, like, x, &from[0]));
+        return add_qdq(e, "QuantizeLinear", q, like, from, type.dtype, &in[0]);
+    }
+    if (e->choice->float_weights && !q->def->map_weight)
+        return add_qdq(e, "QuantizeLinear", q, like, from, type.dtype, &in[0]);
+    SB_TRY(sb_export_integers(e->qm, q, &w));
+    sb_str stem;
+    sb_str_init(&stem, e->qm->ctx);
+    sb_str_addf(&stem, "%s_quantized", sb_graph_value(e->g, x)->name);
+    sb_status status = sb_str_status(&stem);
+    if (status == SB_OK)
+        status = sb_graph_add_value_like(e->g, sb_str_text(&stem), &in[0]);
+    if (status == SB_OK)
+        status = sb_graph_set_constant(e->g, in[0], &w);
+    sb_str_free(&stem);
+    sb_tensor_drop(&w);
+    return status;
+}
+
+static sb_status add_dequantize(exporter *e, const sb_quantizer *q,
+                                sb_node_id like, const sb_value_id *in,
+                                sb_value_id *out)
+{
+    SB_TRY(add_qdq(e, "DequantizeLinear", q, like, in, SB_DTYPE_F32, out));
+    return SB_OK;
+}
+
+/* Points the readers of one quantizer at DQ nodes: one each, or *shared. */
+static sb_status redirect(exporter *e, const sb_quantizer *q,
+                          const sb_value_id *in, sb_value_id *shared)
+{
+    bool each = e->qm->target->one_dq_per_use;
+    sb_node_id like = sb_quant_like(e->g, q);
+    sb_value_id y = *shared;
+
+    for (size_t i = 0; i < q->n_uses; i++) {
+        if (each || y == SB_NONE)
+            SB_TRY(add_dequantize(e, q, q->uses[i].node, in, &y));
+        SB_TRY(sb_graph_set_input(e->g, q->uses[i].node, q->uses[i].input, y));
+    }
+    if (q->at_output) {
+        if (each || y == SB_NONE)
+            SB_TRY(add_dequantize(e, q, like, in, &y));
+        SB_TRY(sb_quant_move_output(e->g, q->value, y));
+    }
+    *shared = y;
+    return SB_OK;
+}
+
+static sb_status export_site(exporter *e, uint32_t site)
+{
+    const sb_quant_model *qm = e->qm;
+    sb_value_id in[3] = {SB_NONE, SB_NONE, SB_NONE}, shared = SB_NONE;
+
+    for (size_t i = 0; i < qm->n_quantizers; i++) {
+        const sb_quantizer *q = &qm->quantizers[i];
+
+        if (q->site != site || q->fake_fused)
+            continue;
+        if (q->qparams.n == 0)
+            return sb_fail(qm->ctx, SB_BAD_ARG,
+                           "quantizer '%s' has no scale yet: calibrate before "
+                           "exporting",
+                           q->name);
+        if (in[0] == SB_NONE)
+            SB_TRY(add_integers(e, q, sb_quant_like(e->g, q), q->value, in));
+        SB_TRY(redirect(e, q, in, &shared));
+    }
+    return SB_OK;
+}
+
+/* ---- the file's facts --------------------------------------------------- */
+
+/* The batch that the file had, if it was let go for calibration. */
+static void restore_batch(const exporter *e)
+{
+    const sb_quant_model *qm = e->qm;
+
+    if (qm->file_batch == 0 || qm->fixed_batch != 0)
+        return;
+    for (size_t i = 0; i < e->g->n_inputs; i++) {
+        sb_value *v = sb_graph_value(e->g, e->g->inputs[i]);
+        if (!v->is_constant && v->type.shape.rank > 0)
+            v->type.shape.dim[0] = qm->file_batch;
+    }
+}
+
+static void describe(const sb_quant_model *qm, sb_str *text)
+{
+    bool first = true;
+
+    sb_str_add(text, "{");
+    for (size_t i = 0; i < qm->n_quantizers; i++) {
+        const sb_quantizer *q = &qm->quantizers[i];
+        if (q->fake_fused)
+            continue;
+        sb_str_add(text, first ? "" : ",");
+        sb_str_add_json(text, q->name);
+        sb_str_addf(text, ":%d", q->spec.bits);
+        first = false;
+    }
+    sb_str_add(text, "}");
+}
+
+/* Target and widths go into the metadata, where every tool can read them. */
+static sb_status add_metadata(exporter *e)
+{
+    sb_graph *g = e->g;
+    size_t n = 0;
+    sb_prop *props =
+        sb_arena_alloc(g->arena, g->n_model_props + 2, sizeof *props);
+    sb_str text;
+
+    if (!props)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < g->n_model_props; i++)
+        if (strncmp(g->model_props[i].key, "sparsebit.", 10) != 0)
+            props[n++] = g->model_props[i];
+    sb_str_init(&text, g->ctx);
+    describe(e->qm, &text);
+    props[n++] = (sb_prop){"sparsebit.target",
+                           sb_arena_str(g->arena, e->qm->target->name)};
+    props[n++] =
+        (sb_prop){"sparsebit.bits", sb_arena_str(g->arena, sb_str_text(&text))};
+    sb_status status = sb_str_status(&text);
+    sb_str_free(&text);
+    if (status != SB_OK)
+        return status;
+    if (!props[n - 1].value || !props[n - 2].value)
+        return SB_NO_MEMORY;
+    g->model_props = props;
+    g->n_model_props = n;
+    return SB_OK;
+}
+
+static sb_status build(exporter *e)
+{
+    for (size_t i = 0; i < e->qm->n_sites; i++)
+        SB_TRY(export_site(e, (uint32_t)i));
+    SB_TRY(sb_export_biases(e->qm, e->g));
+    restore_batch(e);
+    SB_TRY(sb_graph_infer(e->g));
+    if (sb_graph_wants_expand(e->g)) {
+        sb_pass_result *results = NULL;
+        size_t n = 0;
+
+        SB_TRY(sb_passes_run(e->g, "expand", NULL, &results, &n));
+        sb_free(e->qm->ctx, results);
+    }
+    return add_metadata(e);
+}
+
+sb_status sb_export_graph(const sb_quant_model *qm,
+                          const sb_export_choice *choice, sb_graph **out,
+                          int64_t *min_opset)
+{
+    exporter e = {.qm = qm, .choice = choice, .min_opset = qm->target->opset};
+
+    SB_TRY(sb_graph_clone(qm->graph, &e.g));
+    sb_status status = build(&e);
+    if (status == SB_OK)
+        status = sb_graph_clone(e.g, out); /* without what nobody reads now */
+    if (status == SB_OK) {
+        int64_t least = sb_graph_min_opset(*out);
+        *min_opset = least > e.min_opset ? least : e.min_opset;
+    }
+    sb_graph_free(e.g);
+    return status;
+}

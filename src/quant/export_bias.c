@@ -1,0 +1,142 @@
+/* Biases as int32, with the scale of the products that they are added to:
+ *
+ *     scale = s_x * s_w[c],  b_q = round(b / scale),  zero point 0.
+ *
+ * That is what integer kernels add.  A bias far larger than the products would
+ * not fit into 32 bits; then the scale of that channel's weight is enlarged,
+ * which costs less than a wrong bias. */
+#include <math.h>
+#include <string.h>
+
+#include "passes/rewrite.h"
+#include "quant/export.h"
+
+/* A layer whose activation, weight and bias are all there. */
+typedef struct biased {
+    const sb_quantizer *x;
+    sb_quantizer *w;
+    sb_value_id bias;
+    sb_use use; /* the edge of the bias */
+    int64_t n;  /* elements of the bias */
+} biased;
+
+static sb_quantizer *find_on(const sb_quant_model *qm, sb_node_id node,
+                             uint32_t input)
+{
+    for (size_t i = 0; i < qm->n_quantizers; i++) {
+        sb_quantizer *q = &qm->quantizers[i];
+        for (size_t k = 0; k < q->n_uses; k++)
+            if (q->uses[k].node == node && q->uses[k].input == input &&
+                !q->fake_fused)
+                return q;
+    }
+    return NULL;
+}
+
+/* The layer of a weight quantizer, if its bias can be written as integers. */
+static bool find_biased(const sb_quant_model *qm, sb_quantizer *w, biased *out)
+{
+    if (w->spec.kind != SB_QUANT_WEIGHT || w->n_uses != 1 ||
+        w->qparams.n == 0 || w->block > 0)
+        return false;
+    sb_node_id id = w->uses[0].node;
+    const sb_node *node = sb_graph_node(qm->graph, id);
+    const sb_target_op *row = sb_target_op_find(qm->target, node);
+    if (!row || row->bias == 0 || row->weight != w->uses[0].input)
+        return false;
+    *out = (biased){.x = find_on(qm, id, 0),
+                    .w = w,
+                    .bias = sb_node_in(node, row->bias),
+                    .use = {id, row->bias}};
+    if (!out->x || out->x->qparams.n != 1 || !sb_is_const(qm->graph, out->bias))
+        return false;
+    const sb_tensor *b = &sb_graph_value(qm->graph, out->bias)->constant;
+    out->n = sb_tensor_count(b);
+    return b->dtype == SB_DTYPE_F32 && b->rank == 1 &&
+           (w->qparams.n == 1 || w->qparams.n == out->n) &&
+           sb_node_float(node, "alpha", 1) == 1 &&
+           sb_node_float(node, "beta", 1) == 1;
+}
+
+static float product(const biased *l, int64_t i)
+{
+    return l->x->qparams.scale[0] *
+           l->w->qparams.scale[l->w->qparams.n == 1 ? 0 : i];
+}
+
+void sb_quant_fit_biases(sb_quant_model *qm)
+{
+    for (size_t k = 0; k < qm->n_quantizers; k++) {
+        biased l;
+
+        if (!find_biased(qm, &qm->quantizers[k], &l))
+            continue;
+        const float *b = sb_graph_value(qm->graph, l.bias)->constant.data;
+        for (int64_t i = 0; i < l.n; i++) {
+            double least = 1.0001 * 2 * fabs((double)b[i]) / (4294967296.0 - 2);
+            int64_t c = l.w->qparams.n == 1 ? 0 : i;
+            if ((double)product(&l, i) < least)
+                l.w->qparams.scale[c] =
+                    (float)(least / (double)l.x->qparams.scale[0]);
+        }
+    }
+}
+
+static sb_status add_bias(const sb_quant_model *qm, sb_graph *g,
+                          const biased *l)
+{
+    const sb_value *bias = sb_graph_value(qm->graph, l->bias);
+    const float *b = bias->constant.data;
+    size_t n = (size_t)l->n, n_scale = (size_t)l->w->qparams.n;
+    int64_t dims[] = {l->w->qparams.n}, full[] = {l->n};
+    int32_t *q = sb_alloc(qm->ctx, n, sizeof *q);
+    int32_t *zero = sb_alloc(qm->ctx, n_scale, sizeof *zero);
+    float *scale = sb_alloc(qm->ctx, n_scale, sizeof *scale);
+    int rank = l->w->qparams.n == 1 ? 0 : 1;
+    sb_value_id in[3], y = SB_NONE;
+    sb_status status = q && zero && scale ? SB_OK : SB_NO_MEMORY;
+
+    for (size_t i = 0; status == SB_OK && i < n; i++)
+        q[i] = (int32_t)fmin(
+            fmax(rint((double)b[i] / (double)product(l, (int64_t)i)),
+                 -2147483647.0),
+            2147483647.0);
+    for (size_t i = 0; status == SB_OK && i < n_scale; i++)
+        scale[i] = product(l, (int64_t)i);
+    if (status == SB_OK)
+        status = sb_graph_add_constant(g, bias->name, SB_DTYPE_I32, 1, full, q,
+                                       &in[0]);
+    if (status == SB_OK)
+        status = sb_graph_add_constant(g, "bias_scale", SB_DTYPE_F32, rank,
+                                       dims, scale, &in[1]);
+    if (status == SB_OK)
+        status = sb_graph_add_constant(g, "bias_zero_point", SB_DTYPE_I32, rank,
+                                       dims, zero, &in[2]);
+    const sb_attr axis = {.name = "axis", .type = SB_ATTR_INT, .i = 0};
+    const sb_node_spec spec = {.op = "DequantizeLinear",
+                               .inputs = in,
+                               .n_in = 3,
+                               .attrs = &axis,
+                               .n_attrs = 1};
+    if (status == SB_OK)
+        status = sb_quant_add_node(g, l->use.node, &spec, l->bias, &y);
+    if (status == SB_OK)
+        status = sb_graph_set_input(g, l->use.node, l->use.input, y);
+    sb_free(qm->ctx, q);
+    sb_free(qm->ctx, zero);
+    sb_free(qm->ctx, scale);
+    return status;
+}
+
+sb_status sb_export_biases(const sb_quant_model *qm, sb_graph *g)
+{
+    if (qm->target->bias != SB_BIAS_INT32)
+        return SB_OK;
+    for (size_t k = 0; k < qm->n_quantizers; k++) {
+        biased l;
+
+        if (find_biased(qm, &qm->quantizers[k], &l))
+            SB_TRY(add_bias(qm, g, &l));
+    }
+    return SB_OK;
+}

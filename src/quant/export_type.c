@@ -1,0 +1,172 @@
+/* Element types of exported integers, and the integers of constants. */
+#include <math.h>
+
+#include "quant/export.h"
+
+static sb_dtype container(int bits, bool is_signed)
+{
+    if (bits == 4)
+        return is_signed ? SB_DTYPE_I4 : SB_DTYPE_U4;
+    if (bits <= 8)
+        return is_signed ? SB_DTYPE_I8 : SB_DTYPE_U8;
+    return is_signed ? SB_DTYPE_I16 : SB_DTYPE_U16;
+}
+
+sb_export_type sb_export_type_of(const sb_quant_model *qm,
+                                 const sb_quantizer *q)
+{
+    const sb_target_def *target = qm->target;
+    bool weight = q->spec.kind == SB_QUANT_WEIGHT;
+    uint32_t types = weight ? target->weight_types : target->act_types;
+    bool is_signed = q->spec.symmetric;
+    int bits = q->spec.bits;
+    sb_export_type t = {0};
+
+    /* Integer kernels take bytes: fewer bits are bytes with tight bounds. */
+    if (target->ops && bits < 8)
+        bits = 8;
+    if (is_signed && !sb_target_has_type(types, container(bits, true))) {
+        is_signed = false;
+        t.offset = 1 << (bits - 1);
+    }
+    t.dtype = container(bits, is_signed);
+    t.clip = !weight && q->spec.bits < (int)sb_dtype_get(t.dtype)->bits;
+    return t;
+}
+
+/* ---- constants ---------------------------------------------------------- */
+
+/* Which scale belongs to element i of a tensor with scales along `axis`. */
+typedef struct param_walk {
+    int64_t n_axis, n_inner, block, n_block;
+    bool one;
+} param_walk;
+
+static param_walk walk_of(const sb_tensor *w, const sb_quantizer *q)
+{
+    param_walk p = {.one = q->axis < 0};
+
+    if (p.one)
+        return p;
+    p.n_axis = w->dims[q->axis];
+    p.n_inner = sb_dims_product(w->dims, q->axis + 1, w->rank);
+    p.block = q->block > 0 ? q->block : 1;
+    p.n_block = (p.n_axis + p.block - 1) / p.block;
+    return p;
+}
+
+static int64_t param_of(const param_walk *p, const sb_quantizer *q, int64_t i)
+{
+    if (p->one)
+        return 0;
+    int64_t inner = i % p->n_inner, a = i / p->n_inner % p->n_axis;
+    if (q->block == 0)
+        return a;
+    int64_t outer = i / (p->n_inner * p->n_axis);
+    return (outer * p->n_block + a / p->block) * p->n_inner + inner;
+}
+
+sb_status sb_export_integers(const sb_quant_model *qm, const sb_quantizer *q,
+                             sb_tensor *out)
+{
+    sb_export_type type = sb_export_type_of(qm, q);
+    const sb_qparams *p = &q->qparams;
+    sb_tensor w;
+
+    SB_TRY(sb_quantizer_weight(qm, q, &w));
+    int64_t n = sb_tensor_count(&w);
+    param_walk walk = walk_of(&w, q);
+    float *x = w.data;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = param_of(&walk, q, i);
+        float z = p->zero_point[k];
+        float v = rintf(x[i] / p->scale[k]) + z;
+        v = fminf(fmaxf(v, (float)p->qmin), (float)p->qmax);
+        x[i] = v + (float)type.offset;
+    }
+    sb_tensor t = sb_tensor_make(type.dtype, w.rank, w.dims);
+    sb_status status = sb_tensor_alloc(qm->ctx, &t);
+    if (status == SB_OK) {
+        sb_convert(SB_DTYPE_F32, x, type.dtype, t.data, (size_t)n);
+        *out = t;
+    }
+    sb_tensor_drop(&w);
+    return status;
+}
+
+/* Dimensions of the scales of a quantizer: none, [n], or those of the weight
+ * with blocks counted along the axis. */
+static int param_dims(const sb_quant_model *qm, const sb_quantizer *q,
+                      int64_t *dims)
+{
+    const sb_tensor *w = &sb_graph_value(qm->graph, q->value)->constant;
+
+    if (q->axis < 0)
+        return 0;
+    dims[0] = q->qparams.n;
+    if (q->block == 0)
+        return 1;
+    for (int i = 0; i < w->rank; i++)
+        dims[i] = w->dims[i];
+    dims[q->axis] = (dims[q->axis] + q->block - 1) / q->block;
+    return w->rank;
+}
+
+static sb_status set_constant(sb_graph *g, const char *stem, const sb_tensor *t,
+                              sb_value_id *out)
+{
+    SB_TRY(sb_graph_add_value_like(g, stem, out));
+    return sb_graph_set_constant(g, *out, t);
+}
+
+static sb_status zero_points(sb_ctx *ctx, const sb_quantizer *q,
+                             sb_export_type type, int rank, const int64_t *dims,
+                             sb_tensor *out)
+{
+    size_t n = (size_t)q->qparams.n;
+    float *z = sb_alloc(ctx, n, sizeof *z);
+    sb_tensor t = sb_tensor_make(type.dtype, rank, dims);
+
+    if (!z)
+        return SB_NO_MEMORY;
+    sb_status status = sb_tensor_alloc(ctx, &t);
+    if (status == SB_OK) {
+        for (size_t i = 0; i < n; i++)
+            z[i] = q->qparams.zero_point[i] + (float)type.offset;
+        sb_convert(SB_DTYPE_F32, z, type.dtype, t.data, n);
+        *out = t;
+    }
+    sb_free(ctx, z);
+    return status;
+}
+
+sb_status sb_export_params(sb_graph *g, const sb_quant_model *qm,
+                           const sb_quantizer *q, sb_value_id *scale,
+                           sb_value_id *zero)
+{
+    sb_export_type type = sb_export_type_of(qm, q);
+    const char *name = sb_graph_value(qm->graph, q->value)->name;
+    int64_t dims[SB_MAX_RANK];
+    int rank = param_dims(qm, q, dims);
+    sb_tensor z;
+    sb_str stem;
+
+    sb_str_init(&stem, qm->ctx);
+    sb_str_addf(&stem, "%s_scale", name);
+    sb_status status = sb_str_status(&stem);
+    if (status == SB_OK)
+        status = sb_graph_add_constant(g, sb_str_text(&stem), SB_DTYPE_F32,
+                                       rank, dims, q->qparams.scale, scale);
+    sb_str_clear(&stem);
+    sb_str_addf(&stem, "%s_zero_point", name);
+    if (status == SB_OK)
+        status = sb_str_status(&stem);
+    if (status == SB_OK)
+        status = zero_points(qm->ctx, q, type, rank, dims, &z);
+    if (status == SB_OK) {
+        status = set_constant(g, sb_str_text(&stem), &z, zero);
+        sb_tensor_drop(&z);
+    }
+    sb_str_free(&stem);
+    return status;
+}
