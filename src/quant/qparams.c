@@ -37,7 +37,7 @@ void sb_qparams_from_range(sb_range range, int bits, bool symmetric,
     if (s < scale_least)
         s = scale_least;
     *scale = s;
-    *zero_point = symmetric ? 0.0F : rintf(-lo / s) + 0.0F; /* no -0 */
+    *zero_point = symmetric ? 0.0F : rintf(0.0F - lo / s) + 0.0F; /* no -0 */
 }
 
 sb_status sb_qparams_init(sb_ctx *ctx, sb_qparams *q, int64_t n, int axis,
