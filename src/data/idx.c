@@ -100,6 +100,14 @@ static int unpack(z_stream *z, size_t *left_in, uint8_t *to, size_t want,
     return rc;
 }
 
+/* zlib takes its window only when it first needs it. */
+static sb_status broken(sb_ctx *ctx, const char *path, int rc)
+{
+    return rc == Z_MEM_ERROR
+               ? SB_NO_MEMORY
+               : sb_fail(ctx, SB_BAD_DATA, "%s: broken gzip file", path);
+}
+
 static sb_status unpack_all(sb_ctx *ctx, const char *path, z_stream *z,
                             sb_idx *out)
 {
@@ -114,7 +122,7 @@ static sb_status unpack_all(sb_ctx *ctx, const char *path, z_stream *z,
         got += more;
     }
     if (rc != Z_OK && rc != Z_STREAM_END)
-        return sb_fail(ctx, SB_BAD_DATA, "%s: broken gzip file", path);
+        return broken(ctx, path, rc);
     SB_TRY(read_header(ctx, path, head, got, out, &total));
     rest = total - header_size(out);
     if (rest / UNPACK_MOST > out->map.size)
@@ -126,10 +134,12 @@ static sb_status unpack_all(sb_ctx *ctx, const char *path, z_stream *z,
     got = 0;
     if (rc == Z_OK)
         rc = unpack(z, &left, out->unpacked, rest + 1, &got);
+    if (rc != Z_STREAM_END && rc != Z_OK && rc != Z_BUF_ERROR)
+        return broken(ctx, path, rc);
     if (got != rest)
         return wrong_size(ctx, path, header_size(out) + got, total);
     if (rc != Z_STREAM_END)
-        return sb_fail(ctx, SB_BAD_DATA, "%s: broken gzip file", path);
+        return broken(ctx, path, rc);
     out->data = out->unpacked;
     return SB_OK;
 }
