@@ -2,6 +2,7 @@
  */
 #include "config/param.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -121,6 +122,7 @@ void sb_param_allowed(const sb_param_def *def, sb_str *out)
         sb_str_add(out, " texts");
         break;
     case SB_PARAM_MAP:
+        assert(def->fields);
         sb_str_add(out, "a map of ");
         sb_params_names(def->fields, out);
         break;

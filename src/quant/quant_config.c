@@ -8,27 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/modules.h"
 #include "quant/quant_config_file.h"
-
-enum { NAME_MOST = 512 };
-
-typedef struct target {
-    sb_quant_side side;
-    sb_quant_spec spec;
-    /* SPECIFIC */
-    sb_param_strings patterns;
-    sb_quant_spec *specs; /* one a pattern */
-} target;
-
-struct sb_quant_config {
-    sb_ctx *ctx;
-    sb_yaml_doc *doc; /* texts and lists live in its arena */
-    sb_quant_file file;
-    sb_quant_mode mode;
-    bool has_quant, has_sparse;
-    target targets[2]; /* by sb_quant_kind */
-};
 
 /* ---- one side ----------------------------------------------------------- */
 
@@ -142,7 +122,7 @@ static sb_status read_pattern(sb_quant_config *cfg, sb_quant_kind kind,
                               const sb_yaml *pattern, const sb_yaml *value,
                               sb_quant_spec *out)
 {
-    const target *t = &cfg->targets[kind];
+    const sb_quant_config_side *t = &cfg->sides[kind];
     sb_quant_check check = check_of(cfg, kind);
     sb_quant_side side = t->side;
     char path[160];
@@ -168,7 +148,7 @@ static const sb_yaml *specific_map(const sb_yaml *specific, size_t i)
 
 static sb_status read_specific(sb_quant_config *cfg, sb_quant_kind kind)
 {
-    target *t = &cfg->targets[kind];
+    sb_quant_config_side *t = &cfg->sides[kind];
     const sb_yaml *specific = t->side.specific, *map;
     size_t n = 0;
     char found[80];
@@ -188,13 +168,16 @@ static sb_status read_specific(sb_quant_config *cfg, sb_quant_kind kind)
     const char **patterns =
         sb_arena_alloc(&cfg->doc->arena, n, sizeof *patterns);
     t->specs = sb_arena_alloc(&cfg->doc->arena, n, sizeof *t->specs);
-    if (!patterns || !t->specs)
+    t->places = sb_arena_alloc(&cfg->doc->arena, n, sizeof *t->places);
+    t->uses = sb_arena_alloc(&cfg->doc->arena, n, 1);
+    if (!patterns || !t->specs || !t->places || !t->uses)
         return SB_NO_MEMORY;
     t->patterns = (sb_param_strings){patterns, n};
     n = 0;
     for (size_t i = 0; (map = specific_map(specific, i)) != NULL; i++)
         for (size_t k = 0; k < map->n; k++) {
             patterns[n] = map->keys[k]->text;
+            t->places[n] = map->keys[k];
             SB_TRY(read_pattern(cfg, kind, map->keys[k], map->items[k],
                                 &t->specs[n]));
             n++;
@@ -207,7 +190,7 @@ static sb_status read_specific(sb_quant_config *cfg, sb_quant_kind kind)
 static sb_status read_side(sb_quant_config *cfg, sb_quant_kind kind,
                            const sb_yaml *node)
 {
-    target *t = &cfg->targets[kind];
+    sb_quant_config_side *t = &cfg->sides[kind];
     const sb_quant_check check = check_of(cfg, kind);
 
     SB_TRY(
@@ -234,7 +217,7 @@ static bool read_mode(const sb_yaml *a, sb_quant_mode *out)
 static sb_status read_activations(sb_quant_config *cfg)
 {
     const sb_yaml *a = cfg->file.a;
-    sb_quant_spec *spec = &cfg->targets[SB_QUANT_FEATURE].spec;
+    sb_quant_spec *spec = &cfg->sides[SB_QUANT_FEATURE].spec;
     char found[80];
 
     if (cfg->mode == SB_QUANT_STATIC) {
@@ -244,8 +227,8 @@ static sb_status read_activations(sb_quant_config *cfg)
                             "A: found %s, allowed a map, none or dynamic",
                             sb_yaml_describe(a, found, sizeof found));
     }
-    sb_quant_side_resolve(&cfg->targets[SB_QUANT_FEATURE].side,
-                          SB_QUANT_FEATURE, spec);
+    sb_quant_side_resolve(&cfg->sides[SB_QUANT_FEATURE].side, SB_QUANT_FEATURE,
+                          spec);
     spec->disabled = cfg->mode == SB_QUANT_WEIGHTS_ONLY;
     spec->dynamic = cfg->mode == SB_QUANT_DYNAMIC;
     spec->symmetric = false;
@@ -255,7 +238,7 @@ static sb_status read_activations(sb_quant_config *cfg)
 
 static sb_status check_bn_tuning(const sb_quant_config *cfg)
 {
-    const sb_quant_spec *w = &cfg->targets[SB_QUANT_WEIGHT].spec;
+    const sb_quant_spec *w = &cfg->sides[SB_QUANT_WEIGHT].spec;
     const sb_yaml *schedule = sb_yaml_get(cfg->doc->root, "SCHEDULE");
 
     if (!cfg->file.bn_tuning || w->disabled ||
@@ -291,10 +274,10 @@ static sb_status read_file(sb_quant_config *cfg, unsigned need)
     sb_yaml_doc *doc = cfg->doc;
 
     for (int k = 0; k < 2; k++) {
-        SB_TRY(side_defaults(cfg, &cfg->targets[k].side));
-        sb_quant_side_resolve(&cfg->targets[k].side, (sb_quant_kind)k,
-                              &cfg->targets[k].spec);
-        cfg->targets[k].spec.disabled = true;
+        SB_TRY(side_defaults(cfg, &cfg->sides[k].side));
+        sb_quant_side_resolve(&cfg->sides[k].side, (sb_quant_kind)k,
+                              &cfg->sides[k].spec);
+        cfg->sides[k].spec.disabled = true;
     }
     SB_TRY(sb_params_read(doc, doc->root, "", sb_quant_config_table(),
                           &cfg->file));
@@ -385,98 +368,12 @@ void sb_quant_config_free(sb_quant_config *cfg)
     sb_free(cfg->ctx, cfg);
 }
 
-/* ---- names of nodes ----------------------------------------------------- */
-
-/* As torch.fx names modules: `_` for `.`, and between a small and a capital
- * letter, all of it in small letters. */
-static void fx_name(const char *path, char *out)
-{
-    size_t n = 0;
-
-    for (char before = '\0'; *path && n < NAME_MOST - 2; before = *path++) {
-        bool capital = *path >= 'A' && *path <= 'Z';
-
-        if (capital && before >= 'a' && before <= 'z')
-            out[n++] = '_';
-        out[n++] = *path == '.' ? '_'
-                   : capital    ? (char)(*path - 'A' + 'a')
-                                : *path;
-    }
-    out[n] = '\0';
-}
-
-/* As PyTorch names the function: `softmax`, `matmul`, `layer_norm`. */
-static void function_name(const char *op, char *out)
-{
-    const char *norm = strstr(op, "Normalization");
-    size_t n = 0;
-
-    if (norm) {
-        fx_name(op, out);
-        out[strlen(out) - strlen("alization")] = '\0';
-        return;
-    }
-    for (; *op && n < NAME_MOST - 1; op++)
-        out[n++] = *op >= 'A' && *op <= 'Z' ? (char)(*op - 'A' + 'a') : *op;
-    out[n] = '\0';
-}
-
-bool sb_quant_node_matches(const sb_node *node, const char *pattern)
-{
-    char name[NAME_MOST];
-
-    if (sb_node_matches(node, pattern))
-        return true;
-    if (node->module[0]) {
-        fx_name(node->module, name);
-        if (sb_glob_match(pattern, name))
-            return true;
-    }
-    function_name(node->op, name);
-    return sb_glob_match(pattern, name);
-}
-
-/* A pattern that means a module means all that is inside. */
-static bool inside(const char *module, const char *pattern)
-{
-    char path[NAME_MOST], name[NAME_MOST];
-    size_t n = 0;
-
-    for (;; n++) {
-        if (module[n] != '.' && module[n] != '\0') {
-            if (n == NAME_MOST - 1)
-                return false;
-            path[n] = module[n];
-            continue;
-        }
-        path[n] = '\0';
-        fx_name(path, name);
-        if (sb_glob_match(pattern, path) || sb_glob_match(pattern, name))
-            return true;
-        if (!module[n])
-            return false;
-        path[n] = '.';
-    }
-}
-
-bool sb_quant_config_skips(const sb_quant_config *cfg, const sb_node *node)
-{
-    for (size_t i = 0; i < cfg->file.skip.n; i++) {
-        const char *pattern = cfg->file.skip.v[i];
-
-        if (sb_node_matches(node, pattern) ||
-            (node->module[0] && inside(node->module, pattern)))
-            return true;
-    }
-    return false;
-}
-
 /* ---- questions ---------------------------------------------------------- */
 
 void sb_quant_config_spec(const sb_quant_config *cfg, sb_quant_kind kind,
                           const sb_node *node, sb_quant_spec *out)
 {
-    const target *t = &cfg->targets[kind];
+    const sb_quant_config_side *t = &cfg->sides[kind];
 
     *out = t->spec;
     for (size_t i = 0; node && i < t->patterns.n; i++)
@@ -489,15 +386,15 @@ void sb_quant_config_spec(const sb_quant_config *cfg, sb_quant_kind kind,
 sb_param_strings sb_quant_config_patterns(const sb_quant_config *cfg,
                                           sb_quant_kind kind)
 {
-    return cfg->targets[kind].patterns;
+    return cfg->sides[kind].patterns;
 }
 
 void sb_quant_config_pattern_spec(const sb_quant_config *cfg,
                                   sb_quant_kind kind, size_t i,
                                   sb_quant_spec *out)
 {
-    assert(i < cfg->targets[kind].patterns.n);
-    *out = cfg->targets[kind].specs[i];
+    assert(i < cfg->sides[kind].patterns.n);
+    *out = cfg->sides[kind].specs[i];
 }
 
 sb_param_strings sb_quant_config_skip_patterns(const sb_quant_config *cfg)
@@ -553,7 +450,7 @@ sb_quant_schedule sb_quant_config_schedule(const sb_quant_config *cfg)
 
 bool sb_quant_config_qadd(const sb_quant_config *cfg)
 {
-    return cfg->targets[SB_QUANT_FEATURE].side.qadd;
+    return cfg->sides[SB_QUANT_FEATURE].side.qadd;
 }
 
 const char *sb_quant_config_file(const sb_quant_config *cfg)

@@ -128,6 +128,13 @@ sb_param_strings sb_quant_config_skip_patterns(const sb_quant_config *cfg);
  * `encoder.LayerNorm`), functions by their own (`softmax` for Softmax). */
 bool sb_quant_node_matches(const sb_node *node, const char *pattern);
 
+/* Hands a line to the log for each pattern of SPECIFIC and SKIP_TRACE_MODULES
+ * that means no node, or none that an earlier pattern does not take.  The graph
+ * is asked as it was in the file and as it is after simplification, which puts
+ * layers together and folds others away. */
+void sb_quant_config_warn_unused(const sb_quant_config *cfg,
+                                 const sb_graph *before, const sb_graph *after);
+
 sb_quant_backend sb_quant_config_backend(const sb_quant_config *cfg);
 const char *sb_quant_backend_name(sb_quant_backend backend);
 sb_quant_mode sb_quant_config_mode(const sb_quant_config *cfg);

@@ -32,7 +32,25 @@ typedef struct sb_quant_file {
     double ratio;
 } sb_quant_file;
 
-enum { SB_SCHEME_COUNT = 6 };
+/* W or A, resolved. */
+typedef struct sb_quant_config_side {
+    sb_quant_side side;
+    sb_quant_spec spec;
+    /* SPECIFIC: patterns, what each stands for, where it is in the file. */
+    sb_param_strings patterns;
+    sb_quant_spec *specs;
+    const sb_yaml **places;
+    unsigned char *uses; /* what sb_quant_config_warn_unused() found out */
+} sb_quant_config_side;
+
+struct sb_quant_config {
+    sb_ctx *ctx;
+    sb_yaml_doc *doc; /* texts and lists live in its arena */
+    sb_quant_file file;
+    sb_quant_mode mode;
+    bool has_quant, has_sparse;
+    sb_quant_config_side sides[2]; /* by sb_quant_kind */
+};
 
 extern const char *const sb_quant_scheme_names[];
 extern const char *const sb_quant_quantizer_names[];

@@ -258,9 +258,9 @@ static const sb_param_def file_table[] = {
     {.name = "SCHEDULE", .type = SB_PARAM_MAP, .fields = schedule_table,
      .help = "what happens to the graph before calibration"},
     {.name = "W", .type = SB_PARAM_NODE, .offset = TOP(w),
-     .fields = sb_quant_w_table, .help = "weights"},
+     .fields = sb_quant_w_table, .values = "a map", .help = "weights"},
     {.name = "A", .type = SB_PARAM_NODE, .offset = TOP(a),
-     .fields = sb_quant_a_table,
+     .fields = sb_quant_a_table, .values = "a map, none or dynamic",
      .more = "none     activations stay in float, only weights are quantized\n"
              "dynamic  activations are quantized at run time; no calibration",
      .help = "activations; instead of a map: none (weights only) or dynamic "

@@ -194,6 +194,7 @@ static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
 static sb_status build(sb_quant_model *qm, const sb_graph *graph)
 {
     SB_TRY(take_graph(qm, graph));
+    sb_quant_config_warn_unused(qm->config, graph, qm->graph);
     SB_TRY(qm->target->ops ? sb_quant_place_target(qm)
                            : sb_quant_place_config(qm));
     if (qm->n_quantizers == 0)

@@ -2,7 +2,9 @@
  * what they say about nodes, and the messages for wrong ones. */
 #include "sbtest.h"
 
+#include "graph/text.h"
 #include "quant/quant_config.h"
+#include "quant/target.h"
 
 static sb_status load(const char *text, sb_quant_config **out)
 {
@@ -276,6 +278,61 @@ static void test_function_names(void **state)
     }
 }
 
+typedef struct lines {
+    char text[8][160];
+    size_t n;
+} lines;
+
+static void keep_line(void *user, const char *line)
+{
+    lines *kept = user;
+
+    if (kept->n < 8)
+        (void)snprintf(kept->text[kept->n++], 160, "%s", line);
+}
+
+static void test_unused(void **state)
+{
+    static const char text[] = "graph g(x: f32[2]) -> (y) {\n"
+                               "    a = Relu(x) @ layer1.0\n"
+                               "    y = Softmax(a) @ head\n"
+                               "}\n";
+    static const char *const want[] = {
+        "q.yaml:5: W.SPECIFIC['layer1.*']: has no effect, patterns before it "
+        "take its nodes",
+        "q.yaml:6: W.SPECIFIC['layer2']: matches no node",
+        "q.yaml: SKIP_TRACE_MODULES 'neck': matches no module",
+    };
+    sb_quant_config *cfg =
+        must_load("W:\n  QSCHEME: per-tensor-affine\n  QUANTIZER: {BIT: 8}\n"
+                  "  SPECIFIC: {'layer1*': [],\n    'layer1.*': [],\n"
+                  "    layer2: [], softmax: []}\n" A8
+                  "SKIP_TRACE_MODULES: [neck, hea?]\n");
+    sb_graph *g = NULL;
+    lines kept = {.n = 0};
+
+    (void)state;
+    assert_ok(sb_graph_parse(test_ctx(), text, &g));
+    sb_quant_config_warn_unused(cfg, g, g);
+    sb_ctx_set_log(test_ctx(), keep_line, &kept);
+    sb_quant_config_warn_unused(cfg, g, g);
+    sb_ctx_set_log(test_ctx(), NULL, NULL);
+    assert_int_equal(kept.n, SB_COUNT(want));
+    for (size_t i = 0; i < kept.n; i++)
+        assert_string_equal(kept.text[i], want[i]);
+    sb_graph_free(g);
+    sb_quant_config_free(cfg);
+}
+
+/* Names in configs are names of rows. */
+static void test_rows(void **state)
+{
+    (void)state;
+    for (int b = 0; b < SB_BACKEND_COUNT; b++)
+        assert_non_null(
+            sb_target_find(sb_quant_backend_name((sb_quant_backend)b)));
+}
+
 static void test_modes(void **state)
 {
     sb_quant_config *only = must_load(W8 "A: none\n");
@@ -406,7 +463,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_post_training),  cmocka_unit_test(test_published),
         cmocka_unit_test(test_specific),       cmocka_unit_test(test_skips),
-        cmocka_unit_test(test_function_names), cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_function_names), cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_rows),           cmocka_unit_test(test_modes),
         cmocka_unit_test(test_groups),         cmocka_unit_test(test_sparse),
         cmocka_unit_test(test_need),           cmocka_unit_test(test_default),
         cmocka_unit_test(test_memory),
