@@ -136,7 +136,7 @@ enum { KEY_MOST = 256, KEYS_MOST = 256 };
 /* Rows found so far; texts lie behind each other in `text`, by offset. */
 typedef struct collector {
     const sb_param_def *rows[KEYS_MOST];
-    size_t key_at[KEYS_MOST], allowed_at[KEYS_MOST];
+    size_t key_at[KEYS_MOST], allowed_at[KEYS_MOST], more_at[KEYS_MOST];
     size_t n;
     sb_str text;
 } collector;
@@ -150,6 +150,9 @@ static void collect_row(collector *c, const sb_param_def *row, const char *path)
     sb_str_addn(&c->text, path, strlen(path) + 1);
     c->allowed_at[c->n] = c->text.len;
     sb_param_allowed(row, &c->text);
+    sb_str_addn(&c->text, "", 1);
+    c->more_at[c->n] = c->text.len;
+    sb_param_more(row, &c->text);
     sb_str_addn(&c->text, "", 1);
     c->n++;
 }
@@ -183,7 +186,7 @@ static sb_status pack(sb_ctx *ctx, const collector *c, sb_config_key **out)
             .preset = c->rows[i]->fields ? NULL : c->rows[i]->preset,
             .allowed = texts + c->allowed_at[i],
             .help = c->rows[i]->help,
-            .more = c->rows[i]->more ? c->rows[i]->more : "",
+            .more = texts + c->more_at[i],
             .section = c->rows[i]->fields != NULL,
         };
     *out = keys;

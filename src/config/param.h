@@ -71,6 +71,8 @@ struct sb_param_def {
     const char *help;           /* one line */
     const char *values; /* (optional) what is allowed, instead of our words */
     const char *more;   /* (optional) lines for those who ask for this key */
+    /* (optional) ENUM: what a name stands for, instead of `more`. */
+    const char *(*meaning)(const char *name);
     /* (optional) What a sample file says instead of the preset; "#" puts a
      * whole map into comments. */
     const char *sample;
@@ -114,6 +116,8 @@ const sb_param_def *sb_params_find(const sb_param_def *defs, const char *key,
 
 /* What a row allows: "a whole number 1..16", "minmax, mse or percentile". */
 void sb_param_allowed(const sb_param_def *def, sb_str *out);
+/* What there is to say beyond `help`: lines, or nothing. */
+void sb_param_more(const sb_param_def *def, sb_str *out);
 /* The names of a table: "QSCHEME, QUANTIZER, OBSERVER". */
 void sb_params_names(const sb_param_def *defs, sb_str *out);
 /* A sample file with every key, its help as comments. */

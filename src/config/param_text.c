@@ -131,6 +131,22 @@ void sb_param_allowed(const sb_param_def *def, sb_str *out)
     }
 }
 
+void sb_param_more(const sb_param_def *def, sb_str *out)
+{
+    size_t width = 0;
+
+    if (!def->meaning) {
+        sb_str_add(out, def->more ? def->more : "");
+        return;
+    }
+    for (size_t i = 0; def->names[i]; i++)
+        if (strlen(def->names[i]) > width)
+            width = strlen(def->names[i]);
+    for (size_t i = 0; def->names[i]; i++)
+        sb_str_addf(out, "%s%-*s  %s", i ? "\n" : "", (int)width, def->names[i],
+                    def->meaning(def->names[i]));
+}
+
 void sb_params_names(const sb_param_def *defs, sb_str *out)
 {
     for (size_t i = 0; defs[i].name; i++) {

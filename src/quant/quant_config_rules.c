@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "quant/observer_def.h"
 #include "quant/quant_config_file.h"
 
 enum { PATH_MOST = 320 };
@@ -174,16 +175,32 @@ static sb_status check_set(const sb_quant_check *c, const sb_quant_side *side)
     return SB_OK;
 }
 
+/* The observer's row says what it can watch. */
+static sb_status check_observer(const sb_quant_check *c,
+                                const sb_quant_spec *spec)
+{
+    bool weight = spec->kind == SB_QUANT_WEIGHT;
+    unsigned need = weight ? SB_OBS_WEIGHT : SB_OBS_FEATURE;
+    uint32_t mask = 0;
+    char allowed[160];
+
+    if (sb_observer_find(spec->observer)->flags & need)
+        return SB_OK;
+    for (unsigned i = 0; i < 32 && sb_quant_observer_names[i]; i++)
+        if (sb_observer_find(sb_quant_observer_names[i])->flags & need)
+            mask |= 1u << i;
+    list_mask(mask, sb_quant_observer_names, allowed, sizeof allowed);
+    return refuse(c, "OBSERVER.TYPE", spec->observer, allowed,
+                  weight ? "a weight does not change from sample to sample"
+                         : "it watches weights only");
+}
+
 static sb_status check_weight(const sb_quant_check *c,
                               const sb_quant_side *side,
                               const sb_quant_spec *spec)
 {
     int64_t n = side->group_size;
 
-    if (strcmp(spec->observer, "moving_average") == 0)
-        return refuse(c, "OBSERVER.TYPE", spec->observer,
-                      "minmax, mse, percentile, kl_histogram or aciq",
-                      "a weight is seen once, there is nothing to average");
     if (strcmp(spec->quantizer, "pact") == 0)
         return refuse(c, "QUANTIZER.TYPE", spec->quantizer,
                       "uniform, dorefa, lsq, lsq+ or adaround",
@@ -286,6 +303,7 @@ sb_status sb_quant_check_side(const sb_quant_check *check,
         SB_TRY(check_weight(check, side, &spec));
     else
         SB_TRY(check_feature(check, side, &spec));
+    SB_TRY(check_observer(check, &spec));
     SB_TRY(check_lsq_plus(check, side, &spec));
     return check_backend(check, side);
 }

@@ -2,6 +2,7 @@
  *
  * Keys and defaults are Sparsebit's; GROUP_SIZE, per-group schemes, `A: none`,
  * `A: dynamic` and the backends after tensorrt are ours. */
+#include "quant/observer.h"
 #include "quant/quant_config_file.h"
 
 const char *const sb_quant_scheme_names[] = {"per-tensor-symmetric",
@@ -16,8 +17,15 @@ const char *const sb_quant_quantizer_names[] = {
     "uniform", "dorefa", "lsq", "lsq+", "pact", "adaround", NULL};
 
 const char *const sb_quant_observer_names[] = {
-    "minmax",         "mse",  "percentile", "kl_histogram",
-    "moving_average", "aciq", NULL};
+#define SB_OBSERVER(id) #id,
+#include "quant/observers.def"
+#undef SB_OBSERVER
+    NULL};
+
+static const char *observer_meaning(const char *name)
+{
+    return sb_observer_summary(sb_observer_find(name));
+}
 
 /* In the order of sb_quant_backend. */
 const char *const sb_quant_backend_names[] = {"virtual",
@@ -53,13 +61,6 @@ static const char *const sparsers[] = {"structed", "unstructed", "structured",
     "dorefa    tanh first, then uniform (training at few bits)\n"              \
     "lsq       learns the scale\n"                                             \
     "lsq+      learns the scale, and the zero point of activations\n"
-#define OBSERVERS_MORE                                                         \
-    "minmax          smallest and largest value\n"                             \
-    "mse             the range with the least squared error after rounding\n"  \
-    "percentile      leaves out a fraction of the outermost values\n"          \
-    "kl_histogram    the range that changes the distribution least\n"          \
-    "aciq            clips where a normal or Laplace distribution of that\n"   \
-    "                width loses least"
 #define SPECIFIC_MORE                                                          \
     "Patterns (*, ?, [set]) match the module path (layer1.0.conv1), the same\n" \
     "with _ (layer1_0_conv1), the node's name (/layer1/conv1/Conv) or the\n"   \
@@ -79,10 +80,10 @@ static const char *const sparsers[] = {"structed", "unstructed", "structured",
      .preset = "-1", .sample = "8", .min = -1, .max = 16,                      \
      .values = "1..16, or 0 for float",                                        \
      .help = "width in bits; must be set"}
-#define ROW_OBSERVER(allowed, meanings)                                          \
+#define ROW_OBSERVER                                                           \
     {.name = "TYPE", .type = SB_PARAM_ENUM, .offset = SIDE(observer),          \
      .preset = "MINMAX", .sample = "minmax", .names = sb_quant_observer_names, \
-     .values = allowed, .more = meanings, .help = "how the range is found"}
+     .meaning = observer_meaning, .help = "how the range is found"}
 
 static const sb_param_def percentile_table[] = {
     {.name = "ALPHA", .type = SB_PARAM_FLOAT, .offset = SIDE(percentile_alpha),
@@ -118,7 +119,7 @@ static const sb_param_def w_quantizer_table[] = {
 };
 
 static const sb_param_def w_observer_table[] = {
-    ROW_OBSERVER("minmax, mse, percentile, kl_histogram or aciq", OBSERVERS_MORE),
+    ROW_OBSERVER,
     {.name = "PERCENTILE", .type = SB_PARAM_MAP, .fields = percentile_table,
      .help = "settings of percentile"},
     {.name = "ACIQ", .type = SB_PARAM_MAP, .fields = aciq_table,
@@ -175,8 +176,7 @@ static const sb_param_def moving_average_table[] = {
 };
 
 static const sb_param_def a_observer_table[] = {
-    ROW_OBSERVER(NULL, OBSERVERS_MORE "\n"
-                 "moving_average  minmax of each sample, averaged over samples"),
+    ROW_OBSERVER,
     {.name = "PERCENTILE", .type = SB_PARAM_MAP, .fields = percentile_table,
      .help = "settings of percentile"},
     {.name = "ACIQ", .type = SB_PARAM_MAP, .fields = aciq_table,

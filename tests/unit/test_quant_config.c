@@ -3,6 +3,7 @@
 #include "sbtest.h"
 
 #include "graph/text.h"
+#include "quant/observer.h"
 #include "quant/quant_config.h"
 #include "quant/target.h"
 
@@ -327,10 +328,31 @@ static void test_unused(void **state)
 /* Names in configs are names of rows. */
 static void test_rows(void **state)
 {
+    const sb_param_def *backend =
+        sb_params_find(sb_quant_config_table(), "BACKEND", NULL);
+    const sb_param_def *observer =
+        sb_params_find(sb_quant_config_table(), "A.OBSERVER.TYPE", NULL);
+    size_t n = 0, found = 0;
+    const sb_target_def *const *targets = sb_target_all(&n);
+
     (void)state;
-    for (int b = 0; b < SB_BACKEND_COUNT; b++)
-        assert_non_null(
-            sb_target_find(sb_quant_backend_name((sb_quant_backend)b)));
+    for (int b = 0; b < SB_BACKEND_COUNT; b++) {
+        const char *name = sb_quant_backend_name((sb_quant_backend)b);
+
+        assert_non_null(sb_target_find(name));
+        assert_string_equal(name, backend->names[b]);
+    }
+    assert_null(backend->names[SB_BACKEND_COUNT]);
+    for (size_t t = 0; t < n; t++)
+        for (int b = 0; b < SB_BACKEND_COUNT; b++)
+            found += strcmp(targets[t]->name, backend->names[b]) == 0;
+    assert_int_equal(found, n);
+    for (size_t i = 0; observer->names[i]; i++) {
+        const sb_observer_def *row = sb_observer_find(observer->names[i]);
+
+        assert_non_null(row);
+        assert_string_equal(sb_observer_name(row), observer->names[i]);
+    }
 }
 
 static void test_modes(void **state)
