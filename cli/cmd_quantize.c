@@ -8,7 +8,7 @@
 
 typedef struct {
     const char *model, *config, *data, *output, *target, *weights;
-    const char *save, *load;
+    const char *save, *load, *format;
     unsigned samples, batch;
     bool strict, exact, extra_info;
 } quantize_args;
@@ -24,6 +24,7 @@ static const cli_opt opts[] = {
     {CLI_UINT,   'b', "batch",   ARG(batch),   "N",     "samples in a batch (default: as the data file says)", false},
     {CLI_FILE,   'o', "output",  ARG(output),  "FILE",  "quantized ONNX file to write", false},
     {CLI_STRING, 't', "target",  ARG(target),  "NAME",  "runtime to write for; see `sparsebit list targets` (default: BACKEND of the config)", false},
+    {CLI_STRING, 0,   "format",  ARG(format),  "FORM",  "`qdq` (default); `qoperator`: QLinearConv and its like; `matmulnbits`: MatMulNBits, for `A: none`", false},
     {CLI_STRING, 0,   "weights", ARG(weights), "FORM",  "`int`: integers and DQ (default); `float-qdq`: floats, Q and DQ", false},
     {CLI_FLAG,   0,   "extra-info", ARG(extra_info), NULL, "attribute `bits` on Q and DQ nodes, as Sparsebit wrote it", false},
     {CLI_FILE,   0,   "save-calibration", ARG(save), "FILE", "keep what was observed, as JSON", false},
@@ -36,12 +37,25 @@ static const cli_opt opts[] = {
 static const cli_example examples[] = {
     {"sparsebit quantize model.onnx -c qconfig.yaml -d photos.yaml -n 64 -o model.int8.onnx", "Calibrates on 64 samples and writes Q/DQ ONNX"},
     {"sparsebit quantize model.onnx -d photos.yaml -t onnxruntime-x86 -o out.onnx", "Default settings, placed where ONNX Runtime fuses"},
+    {"sparsebit quantize model.onnx -c w4.yaml -o model.w4.onnx", "Weights only (`A: none` in w4.yaml), which needs no data"},
     {"sparsebit quantize model.onnx --load-calibration seen.json -o out.onnx", "Without data, from what --save-calibration kept"},
     {0},
 };
 /* clang-format on */
 
 extern const cli_cmd cmd_quantize;
+
+/* In the order of sb_export_format, and of float_weights. */
+static const char *const formats[] = {"qdq", "qoperator", "matmulnbits", NULL};
+static const char *const weight_forms[] = {"int", "float-qdq", NULL};
+
+static int word_in(const char *word, const char *const *names)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcmp(word, names[i]) == 0)
+            return i;
+    return -1;
+}
 
 typedef struct {
     cli_env *env;
@@ -118,16 +132,17 @@ static sb_status feed(job *j, cli_progress *progress)
 static int calibrate(job *j)
 {
     const quantize_args *a = j->args;
+    bool fed = a->data && sb_quant_model_needs_data(j->qm);
     cli_progress progress;
 
-    if (a->data) {
+    if (fed) {
         int rc = open_data(j);
         if (rc != CLI_OK)
             return rc;
     }
     cli_progress_begin(&progress, j->env, "calibrating",
-                       a->data ? sb_data_count(j->data) : 0);
-    sb_status status = a->data ? feed(j, &progress) : SB_OK;
+                       fed ? sb_data_count(j->data) : 0);
+    sb_status status = fed ? feed(j, &progress) : SB_OK;
     if (status == SB_OK && a->load)
         status = sb_quant_model_load_calibration(j->qm, a->load);
     if (status == SB_OK && a->save)
@@ -146,8 +161,10 @@ static int export_model(job *j)
 
     if (!a->output)
         return CLI_OK;
-    opt.float_weights = a->weights && strcmp(a->weights, "float-qdq") == 0;
+    opt.float_weights = a->weights && word_in(a->weights, weight_forms) == 1;
     opt.extra_info = a->extra_info;
+    if (a->format)
+        opt.format = (sb_export_format)word_in(a->format, formats);
     cli_progress_begin(&progress, j->env, "exporting", 0);
     if (sb_quant_model_export(j->qm, a->output, &opt) != SB_OK)
         return cli_fail(j->env, a->output);
@@ -263,6 +280,10 @@ static void print_text(const job *j)
     if (j->data)
         (void)printf(", calibrated on %zu samples in %.1f s", j->samples,
                      j->calibrate);
+    else if (!sb_quant_model_needs_data(j->qm))
+        (void)printf("%s; no calibration data needed%s",
+                     features > 0 ? " at run time" : "",
+                     j->args->data ? ", --data was not read" : "");
     (void)printf("\n");
     if (j->data && sb_data_broken_count(j->data) > 0)
         (void)printf("%zu broken samples left out\n",
@@ -279,8 +300,12 @@ static int quantize_run(cli_env *env, const void *parsed)
 
     if (!args->data && !args->output)
         return cli_usage(&cmd_quantize, "nothing to do: give --data, --output");
-    if (args->weights && strcmp(args->weights, "int") != 0 &&
-        strcmp(args->weights, "float-qdq") != 0)
+    if (args->format && word_in(args->format, formats) < 0)
+        return cli_usage(&cmd_quantize,
+                         "--format: found '%s', allowed are qdq, qoperator, "
+                         "matmulnbits",
+                         args->format);
+    if (args->weights && word_in(args->weights, weight_forms) < 0)
         return cli_usage(&cmd_quantize,
                          "--weights: found '%s', allowed are int, float-qdq",
                          args->weights);
@@ -291,6 +316,11 @@ static int quantize_run(cli_env *env, const void *parsed)
         rc = calibrate(&j);
     if (rc == CLI_OK)
         rc = export_model(&j);
+    if (rc == CLI_OK && args->extra_info && args->output && !env->common.quiet)
+        (void)fprintf(stderr,
+                      "sparsebit: %s: ONNX Runtime refuses files with the "
+                      "attribute `bits` (--extra-info)\n",
+                      args->output);
     if (rc == CLI_OK && env->common.json)
         print_json(&j);
     else if (rc == CLI_OK && !env->common.quiet)
@@ -307,7 +337,8 @@ const cli_cmd cmd_quantize = {
     .description =
         "Runs the model in float on calibration samples, chooses a scale for "
         "every weight and activation as the configuration says, and writes an "
-        "ONNX file with QuantizeLinear and DequantizeLinear nodes.",
+        "ONNX file with QuantizeLinear and DequantizeLinear nodes.  With `A: "
+        "none` or `A: dynamic` in the configuration no samples are needed.",
     .args_size = sizeof(quantize_args),
     .opts = opts,
     .examples = examples,

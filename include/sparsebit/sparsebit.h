@@ -483,9 +483,19 @@ SB_API SB_MUST_USE sb_status sb_quant_model_calc_qparams(sb_quant_model *qm);
 /** Which quantizers forward() simulates; none at first. */
 SB_API void sb_quant_model_set_quant(sb_quant_model *qm, int weights,
                                      int features);
+/** Has it activations whose ranges come from calibration samples?  If not (`A:
+ *  none`, `A: dynamic`), calc_qparams() may follow create(). */
+SB_API int sb_quant_model_needs_data(const sb_quant_model *qm);
 /** How many samples a run must have, if the network is made for just one
  *  number; 0: any. */
 SB_API int64_t sb_quant_model_batch(const sb_quant_model *qm);
+
+/** How quantized layers are written. */
+typedef enum sb_export_format {
+    SB_EXPORT_QDQ = 0,    /**< float operators between Q and DQ nodes */
+    SB_EXPORT_QOPERATOR,  /**< integer operators: QLinearConv and its like */
+    SB_EXPORT_MATMULNBITS /**< `A: none`: com.microsoft MatMulNBits */
+} sb_export_format;
 
 typedef struct sb_export_options {
     size_t struct_size; /**< set by the INIT macro */
@@ -495,11 +505,12 @@ typedef struct sb_export_options {
     /** Attribute `bits` on Q and DQ nodes, as Sparsebit wrote it; ONNX Runtime
      *  refuses files with it. */
     int extra_info;
+    sb_export_format format;
 } sb_export_options;
 
-#define SB_EXPORT_OPTIONS_INIT          \
-    {                                   \
-        sizeof(sb_export_options), 0, 0 \
+#define SB_EXPORT_OPTIONS_INIT                         \
+    {                                                  \
+        sizeof(sb_export_options), 0, 0, SB_EXPORT_QDQ \
     }
 
 /** Writes the quantized model, whole or not at all. */

@@ -52,6 +52,11 @@ int64_t sb_quant_model_batch(const sb_quant_model *qm)
     return qm->fixed_batch;
 }
 
+int sb_quant_model_needs_data(const sb_quant_model *qm)
+{
+    return sb_quant_config_mode(qm->config) == SB_QUANT_STATIC;
+}
+
 size_t sb_quant_model_quantizer_count(const sb_quant_model *qm)
 {
     return qm->n_quantizers;
@@ -86,6 +91,7 @@ sb_status sb_quant_model_export(const sb_quant_model *qm, const char *path,
     sb_export_choice choice = {
         .float_weights = opt && opt->float_weights,
         .extra_info = opt && opt->extra_info,
+        .format = opt ? opt->format : SB_EXPORT_QDQ,
     };
     sb_onnx_save_options save = {0};
     sb_graph *g = NULL;

@@ -241,6 +241,9 @@ sb_status sb_export_graph(const sb_quant_model *qm,
 {
     exporter e = {.qm = qm, .choice = choice, .min_opset = qm->target->opset};
 
+    if (choice->format != SB_EXPORT_QDQ)
+        return sb_fail(qm->ctx, SB_UNSUPPORTED,
+                       "this version writes the format qdq only");
     SB_TRY(sb_graph_clone(qm->graph, &e.g));
     sb_status status = build(&e);
     if (status == SB_OK)

@@ -34,6 +34,7 @@ void sb_quant_fit_biases(sb_quant_model *qm);
 typedef struct sb_export_choice {
     bool float_weights; /* float constant + Q + DQ */
     bool extra_info;    /* attribute `bits` on Q and DQ */
+    sb_export_format format;
 } sb_export_choice;
 
 /* The graph to be written; sb_graph_free() it.  SB_BAD_ARG if scales are not
