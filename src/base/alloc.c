@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
+
 static void *default_realloc(void *user, void *ptr, size_t size)
 {
     (void)user;
@@ -128,6 +130,7 @@ void sb_ctx_free(sb_ctx *ctx)
 {
     if (ctx) {
         sb_allocator a = ctx->alloc;
+        sb_threads_stop(ctx);
         a.free(a.user, ctx);
     }
 }

@@ -27,6 +27,7 @@ enum { SB_ERROR_MAX = 1024 };
 struct sb_ctx {
     sb_allocator alloc;
     int n_threads;
+    struct sb_pool *pool; /* NULL until there is work for several */
     sb_log_fn log;
     void *log_user;
     sb_status status; /* of the last failure */

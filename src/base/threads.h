@@ -1,6 +1,6 @@
-/* threads.h - one pool (OpenMP's, which oneDNN shares), used through one call.
+/* threads.h - one pool a context, used through two calls.
  *
- * Work is cut into ranges of whole items.  A kernel writes each item's result
+ * Work is cut into pieces of whole items.  A kernel writes each item's result
  * independently of the cut, so results are the same for any thread count;
  * reductions across items use a fixed number of parts (SB_REDUCE_PARTS), not
  * the number of threads. */
@@ -15,8 +15,21 @@ enum { SB_REDUCE_PARTS = 16 };
 typedef void (*sb_range_fn)(void *arg, size_t begin, size_t end);
 
 /* Runs fn over [0, n) on the context's threads.  `grain` is the least number
- * of items worth a thread: below two grains the call stays on this thread. */
+ * of items worth a thread: below two grains the call stays on this thread.
+ * A call from inside another one stays on its thread, too. */
 void sb_parallel_for(sb_ctx *ctx, size_t n, size_t grain, sb_range_fn fn,
                      void *arg);
+
+/* Called with one item, and with the number of the thread that does it, so
+ * that it finds memory that no other thread uses meanwhile. */
+typedef void (*sb_lane_fn)(void *arg, size_t lane, size_t item);
+
+/* Runs fn for each item in [0, n) on at most `lanes` threads, numbered from
+ * 0. */
+void sb_parallel_lanes(sb_ctx *ctx, size_t n, size_t lanes, sb_lane_fn fn,
+                       void *arg);
+
+/* Ends the threads; they come back when there is work. */
+void sb_threads_stop(sb_ctx *ctx);
 
 #endif

@@ -1,18 +1,19 @@
 /* Convolution and transposed convolution.
  *
- * First choice is one primitive for the whole problem, in the layouts it likes;
- * where the caller wants others, reorders before and after go through the
- * scratch memory.  Kernels built on GEMM are passed over, since their results
- * depend on the number of threads.  If no other kernel exists the problem is
- * cut into images x groups, and each slice runs on one thread with any
- * kernel. */
-#include "dnn/dnn_prim.h"
+ * What comes channels last with constant weights, as nearly all does, is a
+ * matrix product or is computed in parts (dnn_parts.c) on our own threads. Else
+ * one primitive does the whole problem, in the layouts it likes; where the
+ * caller wants others, reorders before and after go through the scratch memory.
+ * Kernels built on GEMM are passed over, since their results depend on the
+ * number of threads.  If no other kernel exists the problem is cut into images
+ * x groups, and each slice runs on one thread with any kernel. */
+#include "dnn/dnn_conv.h"
 
 #include <string.h>
 
 #include "base/threads.h"
 
-enum { KERNELS_MOST = 64 };
+enum { KERNELS_MOST = 64, PRODUCT_LEAST = 500000 };
 
 struct sb_dnn_conv {
     sb_ctx *ctx;
@@ -26,17 +27,13 @@ struct sb_dnn_conv {
     size_t at_src, at_weights, at_dst, at_pad, at_reorder; /* in the scratch */
     size_t reorder_pad; /* the largest scratchpad of the reorders */
     size_t scratch;
-    sb_buf *packed;     /* constant weights, or NULL */
-    sb_dnn_prim *lanes; /* for slices: one for each thread; NULL otherwise */
+    sb_buf *packed;      /* constant weights, or NULL */
+    sb_dnn_parts *parts; /* instead of all above, if not NULL */
+    sb_dnn_gemm *gemm;   /* likewise */
+    sb_dnn_prim *lanes;  /* for slices: one for each thread; NULL otherwise */
     size_t n_lanes;
     size_t lane_bytes; /* scratch of each */
 };
-
-/* The four descriptions of a problem. */
-typedef struct conv_mds {
-    dnnl_memory_desc_t src, weights, bias, dst;
-    dnnl_memory_desc_t weights_plain;
-} conv_mds;
 
 /* ---- descriptions ------------------------------------------------------- */
 
@@ -69,8 +66,9 @@ static dnnl_status_t weights_plain(const sb_dnn_conv_desc *d,
     return dnnl_memory_desc_init_by_strides(md, rank, dims, dnnl_f32, strides);
 }
 
-static dnnl_status_t make_mds(const sb_dnn_conv_desc *d, sb_dnn_layout src,
-                              sb_dnn_layout dst, bool pack, conv_mds *out)
+dnnl_status_t sb_dnn_conv_describe(const sb_dnn_conv_desc *d, sb_dnn_layout src,
+                                   sb_dnn_layout dst, bool pack,
+                                   sb_dnn_conv_mds *out)
 {
     int64_t dims[2 + SB_DNN_MAX_SPATIAL] = {d->n_batch, d->in_channels};
     int rank = 2 + d->n_spatial;
@@ -150,9 +148,10 @@ static dnnl_status_t find_kernel(const_dnnl_op_desc_t op,
                : status;
 }
 
-static dnnl_status_t conv_pd(const sb_dnn_conv *c, const sb_dnn_conv_desc *d,
-                             const conv_mds *mds, dnnl_primitive_attr_t attr,
-                             bool steady, dnnl_primitive_desc_t *out)
+dnnl_status_t sb_dnn_conv_pd(dnnl_engine_t engine, const sb_dnn_conv_desc *d,
+                             const sb_dnn_conv_mds *mds,
+                             dnnl_primitive_attr_t attr, bool steady,
+                             dnnl_primitive_desc_t *out)
 {
     dnnl_dims_t stride = {0}, dilation = {0}, lo = {0}, hi = {0};
     const dnnl_memory_desc_t *bias = d->has_bias ? &mds->bias : NULL;
@@ -177,15 +176,14 @@ static dnnl_status_t conv_pd(const sb_dnn_conv *c, const sb_dnn_conv_desc *d,
             &mds->weights, bias, &mds->dst, stride, dilation, lo, hi);
         return status != dnnl_success
                    ? status
-                   : find_kernel(&op, attr, c->engine, steady, out);
+                   : find_kernel(&op, attr, engine, steady, out);
     }
     dnnl_convolution_desc_t op;
     status = dnnl_dilated_convolution_forward_desc_init(
         &op, dnnl_forward_inference, dnnl_convolution_direct, &mds->src,
         &mds->weights, bias, &mds->dst, stride, dilation, lo, hi);
-    return status != dnnl_success
-               ? status
-               : find_kernel(&op, attr, c->engine, steady, out);
+    return status != dnnl_success ? status
+                                  : find_kernel(&op, attr, engine, steady, out);
 }
 
 /* ---- the whole problem as one primitive --------------------------------- */
@@ -224,7 +222,7 @@ static sb_status adapt(sb_dnn_conv *c, sb_dnn_layout wish,
 }
 
 /* Packs constant weights now, or makes room to do it at each run. */
-static sb_status pack_weights(sb_dnn_conv *c, const conv_mds *mds,
+static sb_status pack_weights(sb_dnn_conv *c, const sb_dnn_conv_mds *mds,
                               const dnnl_memory_desc_t *want)
 {
     const float *weights = c->desc.weights;
@@ -260,7 +258,7 @@ static sb_dnn_layout kernel_layout(sb_dnn_layout wish, bool fixed)
     return wish == SB_DNN_PLAIN && !fixed ? SB_DNN_ANY : wish;
 }
 
-static bool has_sum(const sb_dnn_conv_desc *d)
+bool sb_dnn_conv_has_sum(const sb_dnn_conv_desc *d)
 {
     for (size_t i = 0; i < d->n_posts; i++)
         if (d->posts[i].kind == SB_DNN_SUM)
@@ -268,39 +266,40 @@ static bool has_sum(const sb_dnn_conv_desc *d)
     return false;
 }
 
-static sb_status add_args(sb_dnn_conv *c, sb_dnn_prim *prim,
-                          const_dnnl_primitive_desc_t pd, size_t *pad)
+sb_status sb_dnn_conv_prim(sb_ctx *ctx, const char *what, dnnl_engine_t engine,
+                           const_dnnl_primitive_desc_t pd, bool has_bias,
+                           sb_dnn_prim *out, size_t *pad)
 {
-    SB_TRY(sb_dnn_prim_arg(c->ctx, c->what, c->engine, prim, DNNL_ARG_SRC,
+    SB_TRY(sb_dnn_prim_make(ctx, what, engine, pd, out));
+    SB_TRY(sb_dnn_prim_arg(ctx, what, engine, out, DNNL_ARG_SRC,
                            query(pd, dnnl_query_src_md)));
-    SB_TRY(sb_dnn_prim_arg(c->ctx, c->what, c->engine, prim, DNNL_ARG_WEIGHTS,
+    SB_TRY(sb_dnn_prim_arg(ctx, what, engine, out, DNNL_ARG_WEIGHTS,
                            query(pd, dnnl_query_weights_md)));
-    SB_TRY(sb_dnn_prim_arg(c->ctx, c->what, c->engine, prim, DNNL_ARG_DST,
+    SB_TRY(sb_dnn_prim_arg(ctx, what, engine, out, DNNL_ARG_DST,
                            query(pd, dnnl_query_dst_md)));
-    if (c->desc.has_bias)
+    if (has_bias)
         SB_TRY(sb_dnn_prim_arg(
-            c->ctx, c->what, c->engine, prim, DNNL_ARG_BIAS,
+            ctx, what, engine, out, DNNL_ARG_BIAS,
             dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1)));
-    return sb_dnn_prim_scratch(c->ctx, c->what, c->engine, prim, pd, pad);
+    return sb_dnn_prim_scratch(ctx, what, engine, out, pd, pad);
 }
 
 static sb_status make_whole(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
 {
     const sb_dnn_conv_desc *d = &c->desc;
     dnnl_primitive_desc_t pd = NULL;
-    conv_mds mds;
+    sb_dnn_conv_mds mds;
     size_t pad = 0;
-    dnnl_status_t found =
-        make_mds(d, kernel_layout(d->src_layout, false),
-                 kernel_layout(d->dst_layout, has_sum(d)), true, &mds);
+    dnnl_status_t found = sb_dnn_conv_describe(
+        d, kernel_layout(d->src_layout, false),
+        kernel_layout(d->dst_layout, sb_dnn_conv_has_sum(d)), true, &mds);
 
     if (found == dnnl_success)
-        found = conv_pd(c, d, &mds, attr, true, &pd);
+        found = sb_dnn_conv_pd(c->engine, d, &mds, attr, true, &pd);
     sb_status status = sb_dnn_check(c->ctx, found, c->what, "convolution");
     if (status == SB_OK)
-        status = sb_dnn_prim_make(c->ctx, c->what, c->engine, pd, &c->conv);
-    if (status == SB_OK)
-        status = add_args(c, &c->conv, pd, &pad);
+        status = sb_dnn_conv_prim(c->ctx, c->what, c->engine, pd, d->has_bias,
+                                  &c->conv, &pad);
     if (status == SB_OK)
         status = adapt(c, d->src_layout, query(pd, dnnl_query_src_md), true,
                        &c->src_layout);
@@ -335,18 +334,18 @@ static sb_status make_slices(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
     sb_dnn_conv_desc slice = slice_of(&c->desc);
     size_t slices = (size_t)(c->desc.n_batch * c->desc.groups);
     dnnl_primitive_desc_t pd = NULL;
-    conv_mds mds;
+    sb_dnn_conv_mds mds;
     dnnl_status_t found =
-        make_mds(&slice, SB_DNN_PLAIN, SB_DNN_PLAIN, false, &mds);
+        sb_dnn_conv_describe(&slice, SB_DNN_PLAIN, SB_DNN_PLAIN, false, &mds);
 
     if (c->desc.src_layout > 0 || c->desc.dst_layout > 0)
         found = dnnl_unimplemented;
     if (found == dnnl_success)
-        found = conv_pd(c, &slice, &mds, attr, false, &pd);
+        found = sb_dnn_conv_pd(c->engine, &slice, &mds, attr, false, &pd);
     /* Few kernels add after an activation.  The reference one does, a hundred
      * times slower than the caller can. */
-    if (found == dnnl_success && c->desc.n_posts > 1 && has_sum(&c->desc) &&
-        strstr(kernel_name(pd), "ref")) {
+    if (found == dnnl_success && c->desc.n_posts > 1 &&
+        sb_dnn_conv_has_sum(&c->desc) && strstr(kernel_name(pd), "ref")) {
         (void)dnnl_primitive_desc_destroy(pd);
         found = dnnl_unimplemented;
     }
@@ -359,11 +358,9 @@ static sb_status make_slices(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
     c->lanes = sb_alloc(c->ctx, c->n_lanes, sizeof *c->lanes);
     if (!c->lanes)
         status = SB_NO_MEMORY;
-    for (size_t i = 0; i < c->n_lanes && status == SB_OK; i++) {
-        status = sb_dnn_prim_make(c->ctx, c->what, c->engine, pd, &c->lanes[i]);
-        if (status == SB_OK)
-            status = add_args(c, &c->lanes[i], pd, &c->lane_bytes);
-    }
+    for (size_t i = 0; i < c->n_lanes && status == SB_OK; i++)
+        status = sb_dnn_conv_prim(c->ctx, c->what, c->engine, pd,
+                                  slice.has_bias, &c->lanes[i], &c->lane_bytes);
     (void)dnnl_primitive_desc_destroy(pd);
     c->scratch = 0;
     for (size_t i = 0; i < c->n_lanes; i++)
@@ -380,14 +377,13 @@ typedef struct slice_job {
     atomic_int status; /* of the first lane that failed */
 } slice_job;
 
-static void run_lane(slice_job *job, size_t lane)
+static void run_slice(void *arg, size_t lane, size_t index)
 {
+    slice_job *job = arg;
     sb_dnn_conv *c = job->conv;
     const sb_dnn_conv_desc *d = &c->desc;
     int64_t in = d->in_channels / d->groups, out = d->out_channels / d->groups;
-    int64_t slices = d->n_batch * d->groups, taps = 1;
-    int64_t begin = slices * (int64_t)lane / (int64_t)c->n_lanes;
-    int64_t end = slices * (int64_t)(lane + 1) / (int64_t)c->n_lanes;
+    int64_t s = (int64_t)index, g = s % d->groups, taps = 1;
     int64_t src_step = in, dst_step = out;
 
     for (int i = 0; i < d->n_spatial; i++) {
@@ -395,27 +391,18 @@ static void run_lane(slice_job *job, size_t lane)
         dst_step *= d->out[i];
         taps *= d->kernel[i];
     }
-    for (int64_t s = begin; s < end; s++) {
-        int64_t g = s % d->groups;
-        void *pad = sb_dnn_at(job->scratch, lane * (c->scratch / c->n_lanes));
-        void *args[] = {sb_dnn_mutable(job->src + s * src_step),
-                        sb_dnn_mutable(job->weights + g * in * out * taps),
-                        job->dst + s * dst_step,
-                        d->has_bias ? sb_dnn_mutable(job->bias + g * out) : pad,
-                        pad};
-        dnnl_status_t status = sb_dnn_prim_run(&c->lanes[lane], args);
-        if (status != dnnl_success)
-            atomic_store(&job->status, (int)status);
-    }
-}
-
-static void run_lanes(void *arg, size_t begin, size_t end)
-{
+    void *pad = sb_dnn_at(job->scratch, lane * (c->scratch / c->n_lanes));
+    void *args[] = {sb_dnn_mutable(job->src + s * src_step),
+                    sb_dnn_mutable(job->weights + g * in * out * taps),
+                    job->dst + s * dst_step,
+                    d->has_bias ? sb_dnn_mutable(job->bias + g * out) : pad,
+                    pad};
     int width = sb_dnn_set_width(1);
+    dnnl_status_t status = sb_dnn_prim_run(&c->lanes[lane], args);
 
-    for (size_t lane = begin; lane < end; lane++)
-        run_lane(arg, lane);
     (void)sb_dnn_set_width(width);
+    if (status != dnnl_success)
+        atomic_store(&job->status, (int)status);
 }
 
 static void free_whole(sb_dnn_conv *c)
@@ -428,7 +415,89 @@ static void free_whole(sb_dnn_conv *c)
     c->packed = NULL;
 }
 
+/* ---- a matrix product --------------------------------------------------- */
+
+/* A 1x1 convolution, channels last, is a product of pixels and weights.  Where
+ * weights are large the kernels for products read them better. */
+static bool is_product(const sb_dnn_conv_desc *d)
+{
+    bool is = d->groups == 1 && !d->transposed && d->weights &&
+              d->src_layout == d->in_channels &&
+              d->dst_layout == d->out_channels &&
+              d->in_channels * d->out_channels >= PRODUCT_LEAST;
+    int64_t pixels = d->n_batch;
+
+    for (int i = 0; i < d->n_spatial; i++)
+        pixels *= d->out[i];
+    is = is && d->in_channels * d->out_channels >
+                   pixels * (d->in_channels + d->out_channels);
+    for (int i = 0; i < d->n_spatial; i++)
+        is = is && d->kernel[i] == 1 && d->stride[i] == 1 &&
+             d->pad_lo[i] == 0 && d->in[i] == d->out[i];
+    for (size_t i = 1; i < d->n_posts;
+         i++) /* a sum comes first or not at all */
+        is = is && d->posts[i].kind != SB_DNN_SUM;
+    return is;
+}
+
+static sb_status make_product(sb_dnn_conv *c)
+{
+    const sb_dnn_conv_desc *d = &c->desc;
+    sb_dnn_gemm_desc g = {.what = c->what,
+                          .m = d->n_batch,
+                          .n = d->out_channels,
+                          .k = d->in_channels,
+                          .a_row = d->in_channels,
+                          .a_col = 1,
+                          .b_row = 1,
+                          .b_col = d->in_channels,
+                          .c_row = d->out_channels,
+                          .has_bias = d->has_bias,
+                          .b = d->weights,
+                          .n_posts = d->n_posts};
+
+    for (int i = 0; i < d->n_spatial; i++)
+        g.m *= d->out[i];
+    memcpy(g.posts, d->posts, sizeof g.posts);
+    SB_TRY(sb_dnn_gemm_create(c->ctx, &g, &c->gemm));
+    c->scratch = sb_dnn_gemm_scratch(c->gemm);
+    if (sb_dnn_gemm_packed(c->gemm))
+        return SB_OK;
+    sb_dnn_gemm_free(c->gemm); /* plain loops are not what we came for */
+    c->gemm = NULL;
+    return sb_fail(c->ctx, SB_UNSUPPORTED, "%s: not as a product", c->what);
+}
+
 /* ---- the object --------------------------------------------------------- */
+
+/* The ways to compute it, best first. */
+static sb_status make(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
+{
+    int width = sb_dnn_set_width(1);
+    sb_status status = SB_UNSUPPORTED;
+
+    c->src_layout = c->desc.src_layout;
+    c->dst_layout = c->desc.dst_layout;
+    if (is_product(&c->desc))
+        status = make_product(c);
+    if (status == SB_UNSUPPORTED) {
+        status =
+            sb_dnn_parts_create(c->ctx, &c->desc, c->engine, attr, &c->parts);
+        if (status == SB_OK)
+            c->scratch = sb_dnn_parts_scratch(c->parts);
+    }
+    if (status == SB_UNSUPPORTED) {
+        (void)sb_dnn_set_width(c->width);
+        status = make_whole(c, attr);
+    }
+    if (status == SB_UNSUPPORTED) {
+        free_whole(c);
+        (void)sb_dnn_set_width(1);
+        status = make_slices(c, attr);
+    }
+    (void)sb_dnn_set_width(width);
+    return status;
+}
 
 sb_status sb_dnn_conv_create(sb_ctx *ctx, const sb_dnn_conv_desc *desc,
                              sb_dnn_conv **out)
@@ -447,16 +516,8 @@ sb_status sb_dnn_conv_create(sb_ctx *ctx, const sb_dnn_conv_desc *desc,
         ctx, dnnl_engine_create(&c->engine, dnnl_cpu, 0), c->what, "engine");
     if (status == SB_OK)
         status = sb_dnn_attr(ctx, c->what, desc->posts, desc->n_posts, &attr);
-    if (status == SB_OK) {
-        int width = sb_dnn_set_width(c->width);
-        status = make_whole(c, attr);
-        if (status == SB_UNSUPPORTED) {
-            free_whole(c);
-            (void)sb_dnn_set_width(1);
-            status = make_slices(c, attr);
-        }
-        (void)sb_dnn_set_width(width);
-    }
+    if (status == SB_OK)
+        status = make(c, attr);
     if (attr)
         (void)dnnl_primitive_attr_destroy(attr);
     if (status != SB_OK) {
@@ -481,7 +542,7 @@ size_t sb_dnn_conv_scratch(const sb_dnn_conv *conv)
 
 bool sb_dnn_conv_packed(const sb_dnn_conv *conv)
 {
-    return conv->packed != NULL;
+    return conv->packed || conv->parts || conv->gemm;
 }
 
 static dnnl_status_t run_whole(sb_dnn_conv *c, const float *src,
@@ -522,14 +583,25 @@ sb_status sb_dnn_conv_run(sb_dnn_conv *conv, const float *src,
 {
     dnnl_status_t status;
 
-    if (conv->lanes) {
+    if (conv->gemm)
+        return sb_dnn_gemm_run(conv->gemm, &(sb_dnn_gemm_args){
+                                               .a = src,
+                                               .bias = bias,
+                                               .c = dst,
+                                               .scratch = scratch,
+                                           });
+    if (conv->parts) {
+        status = sb_dnn_parts_run(conv->parts, src, bias, dst, scratch);
+    } else if (conv->lanes) {
         slice_job job = {.conv = conv,
                          .src = src,
                          .bias = bias,
                          .dst = dst,
                          .scratch = scratch,
                          .weights = weights};
-        sb_parallel_for(conv->ctx, conv->n_lanes, 1, run_lanes, &job);
+        sb_parallel_lanes(conv->ctx,
+                          (size_t)(conv->desc.n_batch * conv->desc.groups),
+                          conv->n_lanes, run_slice, &job);
         status = (dnnl_status_t)atomic_load(&job.status);
     } else {
         int width = sb_dnn_set_width(conv->width);
@@ -547,6 +619,8 @@ void sb_dnn_conv_free(sb_dnn_conv *conv)
         sb_dnn_prim_free(&conv->lanes[i]);
     sb_free(conv->ctx, conv->lanes);
     free_whole(conv);
+    sb_dnn_parts_free(conv->parts);
+    sb_dnn_gemm_free(conv->gemm);
     if (conv->engine)
         (void)dnnl_engine_destroy(conv->engine);
     sb_free(conv->ctx, conv);

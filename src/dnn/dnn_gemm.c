@@ -404,13 +404,14 @@ bool sb_dnn_gemm_packed(const sb_dnn_gemm *gemm)
 typedef struct tile_job {
     sb_dnn_gemm *gemm;
     const sb_dnn_gemm_args *args;
-    int64_t items;
     atomic_int status;
 } tile_job;
 
-static void run_tile(tile_job *job, size_t lane, int64_t item)
+static void run_tile(void *arg, size_t lane, size_t index)
 {
+    tile_job *job = arg;
     sb_dnn_gemm *g = job->gemm;
+    int64_t item = (int64_t)index;
     const sb_dnn_gemm_desc *d = &g->desc;
     const sb_dnn_gemm_args *x = job->args;
     int64_t row = item % g->rows, col = item / g->rows % g->cols;
@@ -426,25 +427,12 @@ static void run_tile(tile_job *job, size_t lane, int64_t item)
                                          n * d->b_col);
     void *args[] = {sb_dnn_mutable(a), b, c,
                     d->has_bias ? sb_dnn_mutable(x->bias + n) : pad, pad};
+    int width = sb_dnn_set_width(1);
     dnnl_status_t status = sb_dnn_prim_run(&g->lanes[lane].tile[shape], args);
 
+    (void)sb_dnn_set_width(width);
     if (status != dnnl_success)
         atomic_store(&job->status, (int)status);
-}
-
-static void run_lanes(void *arg, size_t begin, size_t end)
-{
-    tile_job *job = arg;
-    int64_t n_lanes = (int64_t)job->gemm->n_lanes;
-    int width = sb_dnn_set_width(1);
-
-    for (size_t lane = begin; lane < end; lane++) {
-        int64_t first = job->items * (int64_t)lane / n_lanes;
-        int64_t last = job->items * (int64_t)(lane + 1) / n_lanes;
-        for (int64_t i = first; i < last; i++)
-            run_tile(job, lane, i);
-    }
-    (void)sb_dnn_set_width(width);
 }
 
 sb_status sb_dnn_gemm_run(sb_dnn_gemm *gemm, const sb_dnn_gemm_args *args)
@@ -459,9 +447,9 @@ sb_status sb_dnn_gemm_run(sb_dnn_gemm *gemm, const sb_dnn_gemm_args *args)
                         run_loops, &job);
         return SB_OK;
     }
-    tile_job job = {
-        .gemm = gemm, .args = args, .items = n_batch * gemm->rows * gemm->cols};
-    sb_parallel_for(gemm->ctx, gemm->n_lanes, 1, run_lanes, &job);
+    tile_job job = {.gemm = gemm, .args = args};
+    sb_parallel_lanes(gemm->ctx, (size_t)(n_batch * gemm->rows * gemm->cols),
+                      gemm->n_lanes, run_tile, &job);
     return sb_dnn_check(gemm->ctx, (dnnl_status_t)atomic_load(&job.status),
                         gemm->what, "execution");
 }

@@ -196,6 +196,30 @@ SB_HOT static void log_softmax_row(const float *x, float *y, size_t n)
         y[i] = x[i] - max - shift;
 }
 
+/* ---- many short rows ---------------------------------------------------- */
+/* Scores of two classes, of some anchors: rows too short for vectors.  A block
+ * of them is turned on its side, so that a vector holds one element of each. */
+enum { SHORT = 16 };
+
+/* Columns of a block `width` apart from each other. */
+typedef struct sides {
+    float v[SHORT * SB_AXIS_BLOCK];
+} sides;
+
+SB_HOT static void turn(const float *x, size_t rows, size_t n, float *v)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t r = 0; r < rows; r++)
+            v[i * SB_AXIS_BLOCK + r] = x[r * n + i];
+}
+
+SB_HOT static void turn_back(const float *v, size_t rows, size_t n, float *y)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0; i < n; i++)
+            y[r * n + i] = v[i * SB_AXIS_BLOCK + r];
+}
+
 /* ---- the three operators ------------------------------------------------ */
 
 typedef struct softmax_family {
@@ -204,10 +228,30 @@ typedef struct softmax_family {
     void (*row)(const float *x, float *y, size_t n); /* (optional) */
 } softmax_family;
 
+static void short_rows(const softmax_job *job, size_t begin, size_t end)
+{
+    softmax_job turned = *job;
+    size_t n = job->walk.n;
+    sides s;
+
+    turned.walk.inner = SB_AXIS_BLOCK;
+    for (size_t row = begin; row < end; row += SB_AXIS_BLOCK) {
+        size_t rows = end - row < SB_AXIS_BLOCK ? end - row : SB_AXIS_BLOCK;
+
+        turn(job->x + row * n, rows, n, s.v);
+        job->family->block(&turned, s.v, s.v, rows);
+        turn_back(s.v, rows, n, job->y + row * n);
+    }
+}
+
 static void softmax_items(void *arg, size_t begin, size_t end)
 {
     const softmax_job *job = arg;
 
+    if (job->walk.inner == 1 && job->walk.n <= SHORT) {
+        short_rows(job, begin, end);
+        return;
+    }
     for (size_t item = begin; item < end; item++) {
         sb_axis_block b = sb_axis_walk_block(&job->walk, item);
 

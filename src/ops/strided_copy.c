@@ -1,10 +1,11 @@
 /* Copying N-d blocks of elements between two layouts.
  *
  * First the description is brought to its shortest form: dimensions of size 1
- * go, neighbours that are one run in both layouts merge.  Then one of four
+ * go, neighbours that are one run in both layouts merge.  Then one of five
  * inner loops is chosen:
  *
  *   run   both strides of the last dimension are 1: memcpy
+ *   rows  the same, but short: all rows of the dimension before it
  *   fill  the last dimension repeats one element
  *   tile  the last dimension is contiguous in dst, another one in src: a
  *         transposition, done in square tiles through a small buffer, so that
@@ -26,6 +27,7 @@ enum {
     TILE = 32,             /* elements; a tile of 16-byte ones is 16 KB */
     NARROW = 8,            /* fewer rows or columns make a strip */
     STRIP = 256,           /* elements of a strip at a time */
+    SHORT_RUN = 256,       /* bytes: shorter runs go many at a time */
     PIECE_BYTES = 1 << 16, /* of the innermost run that one item copies */
 };
 
@@ -105,6 +107,37 @@ static void inner_run(const sb_strided *c, char *dst, const char *src,
     size_t at = (size_t)begin * c->elem;
 
     memcpy(dst + at, src + at, (size_t)(end - begin) * c->elem);
+}
+
+/* Rows of a known size: moves instead of calls. */
+#define COPY_ROWS(bytes)               \
+    for (int64_t i = 0; i < rows; i++) \
+    memcpy(dst + i * ds, src + i * ss, (bytes))
+
+/* The last two dimensions: short rows, contiguous on both sides. */
+static void inner_rows(const sb_strided *c, char *dst, const char *src,
+                       int64_t begin, int64_t end)
+{
+    const ptrdiff_t size = (ptrdiff_t)c->elem;
+    int64_t rows = c->dims[c->rank - 2];
+    ptrdiff_t ds = c->dst_stride[c->rank - 2] * size;
+    ptrdiff_t ss = c->src_stride[c->rank - 2] * size;
+    size_t bytes = (size_t)(end - begin) * c->elem;
+
+    dst += begin * size;
+    src += begin * size;
+    if (bytes == 4)
+        COPY_ROWS(4);
+    else if (bytes == 8)
+        COPY_ROWS(8);
+    else if (bytes == 16)
+        COPY_ROWS(16);
+    else if (bytes == 32)
+        COPY_ROWS(32);
+    else if (bytes == 64)
+        COPY_ROWS(64);
+    else
+        COPY_ROWS(bytes);
 }
 
 /* One element again and again. */
@@ -328,6 +361,11 @@ static void choose_inner(copy_job *job)
     job->cut = last;
     if (to_run && c->src_stride[last] == 1) {
         job->inner = inner_run;
+        if (last > 0 && c->dims[last] * (int64_t)c->elem <= SHORT_RUN) {
+            job->inner = inner_rows;
+            job->n_inner = 2;
+            job->cut = last - 1;
+        }
         return;
     }
     if (to_run && c->src_stride[last] == 0) {

@@ -323,10 +323,11 @@ typedef struct winograd_job {
     atomic_bool failed;
 } winograd_job;
 
-static void run_block(winograd_job *job, size_t lane, int64_t block)
+static void run_block(void *arg, size_t lane, size_t block)
 {
+    winograd_job *job = arg;
     sb_winograd *w = job->w;
-    int64_t first = block * w->block;
+    int64_t first = (int64_t)block * w->block;
     bool last = w->tiles - first < w->block;
     int64_t n = last ? w->tiles - first : w->block;
     char *mine = job->scratch + lane * w->lane_bytes;
@@ -343,26 +344,14 @@ static void run_block(winograd_job *job, size_t lane, int64_t block)
                          job->bias, job->z, job->y);
 }
 
-static void run_lanes(void *arg, size_t begin, size_t end)
-{
-    winograd_job *job = arg;
-    int64_t lanes = (int64_t)sb_dnn_stack_lanes(job->w->stack);
-    int64_t blocks = (job->w->tiles + job->w->block - 1) / job->w->block;
-
-    for (size_t lane = begin; lane < end; lane++) {
-        int64_t stop = blocks * (int64_t)(lane + 1) / lanes;
-        for (int64_t b = blocks * (int64_t)lane / lanes; b < stop; b++)
-            run_block(job, lane, b);
-    }
-}
-
 sb_status sb_winograd_run(sb_winograd *w, const float *x, const float *bias,
                           const float *z, float *y, void *scratch)
 {
     winograd_job job = {
         .w = w, .x = x, .bias = bias, .z = z, .y = y, .scratch = scratch};
 
-    sb_parallel_for(w->ctx, sb_dnn_stack_lanes(w->stack), 1, run_lanes, &job);
+    sb_parallel_lanes(w->ctx, (size_t)((w->tiles + w->block - 1) / w->block),
+                      sb_dnn_stack_lanes(w->stack), run_block, &job);
     if (atomic_load(&job.failed))
         return sb_fail(w->ctx, SB_BACKEND, "a matrix product failed");
     return SB_OK;
