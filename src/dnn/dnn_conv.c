@@ -13,7 +13,7 @@
 
 #include "base/threads.h"
 
-enum { KERNELS_MOST = 64, PRODUCT_LEAST = 500000 };
+enum { PRODUCT_LEAST = 500000 }; /* weights */
 
 struct sb_dnn_conv {
     sb_ctx *ctx;
@@ -34,157 +34,6 @@ struct sb_dnn_conv {
     size_t n_lanes;
     size_t lane_bytes; /* scratch of each */
 };
-
-/* ---- descriptions ------------------------------------------------------- */
-
-/* Weights as ONNX stores them, under the logical order that oneDNN wants:
- * (groups,) out, in, kernel. */
-static dnnl_status_t weights_plain(const sb_dnn_conv_desc *d,
-                                   dnnl_memory_desc_t *md)
-{
-    int64_t out = d->out_channels / d->groups;
-    int64_t in = d->in_channels / d->groups;
-    int64_t taps = 1;
-    dnnl_dims_t dims = {0}, strides = {0};
-    int rank = 0;
-
-    for (int i = 0; i < d->n_spatial; i++)
-        taps *= d->kernel[i];
-    if (d->groups > 1) {
-        dims[rank] = d->groups;
-        strides[rank++] = out * in * taps;
-    }
-    dims[rank] = out;
-    strides[rank++] = d->transposed ? taps : in * taps;
-    dims[rank] = in;
-    strides[rank++] = d->transposed ? out * taps : taps;
-    for (int i = 0; i < d->n_spatial; i++) {
-        taps /= d->kernel[i];
-        dims[rank] = d->kernel[i];
-        strides[rank++] = taps;
-    }
-    return dnnl_memory_desc_init_by_strides(md, rank, dims, dnnl_f32, strides);
-}
-
-dnnl_status_t sb_dnn_conv_describe(const sb_dnn_conv_desc *d, sb_dnn_layout src,
-                                   sb_dnn_layout dst, bool pack,
-                                   sb_dnn_conv_mds *out)
-{
-    int64_t dims[2 + SB_DNN_MAX_SPATIAL] = {d->n_batch, d->in_channels};
-    int rank = 2 + d->n_spatial;
-    dnnl_status_t status;
-
-    memcpy(dims + 2, d->in, (size_t)d->n_spatial * sizeof *dims);
-    status = sb_dnn_md(&out->src, rank, dims, src);
-    dims[1] = d->out_channels;
-    memcpy(dims + 2, d->out, (size_t)d->n_spatial * sizeof *dims);
-    if (status == dnnl_success)
-        status = sb_dnn_md(&out->dst, rank, dims, dst);
-    if (status == dnnl_success)
-        status = sb_dnn_md(&out->bias, 1, &d->out_channels, SB_DNN_PLAIN);
-    if (status == dnnl_success)
-        status = weights_plain(d, &out->weights_plain);
-    out->weights = out->weights_plain;
-    if (status == dnnl_success && pack)
-        status = dnnl_memory_desc_init_by_tag(
-            &out->weights, out->weights_plain.ndims, out->weights_plain.dims,
-            dnnl_f32, dnnl_format_tag_any);
-    return status;
-}
-
-/* oneDNN's name of a kernel, "" if it has none. */
-static const char *kernel_name(const_dnnl_primitive_desc_t pd)
-{
-    const char *name = NULL;
-
-    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0,
-                                  (void *)&name) != dnnl_success ||
-        !name)
-        return "";
-    return name;
-}
-
-/* True if the kernel's sums do not depend on the number of threads.  Not so
- * GEMM, which divides sums among threads, and BRGEMM, whose blocking (hence
- * the order of additions at the borders) follows the number of threads.  The
- * direct kernels are as fast, and share one blocked layout. */
-static bool kernel_is_steady(const_dnnl_primitive_desc_t pd)
-{
-    const char *name = kernel_name(pd);
-
-    return name[0] && !strstr(name, "gemm:") && !strstr(name, "brg") &&
-           !strstr(name, "brdgmm") && !strstr(name, "ref");
-}
-
-/* The first kernel for the operation; if `steady`, the first steady one. */
-static dnnl_status_t find_kernel(const_dnnl_op_desc_t op,
-                                 dnnl_primitive_attr_t attr,
-                                 dnnl_engine_t engine, bool steady,
-                                 dnnl_primitive_desc_t *out)
-{
-    dnnl_primitive_desc_iterator_t it = NULL;
-    dnnl_status_t status =
-        dnnl_primitive_desc_iterator_create(&it, op, attr, engine, NULL);
-
-    /* oneDNN's cache of primitives makes the iterator stand still on a kernel
-     * that was made before; so do not rely on its end. */
-    for (int i = 0; i < KERNELS_MOST && status == dnnl_success; i++) {
-        dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(it);
-        if (!pd) {
-            status = dnnl_out_of_memory;
-        } else if (!steady || kernel_is_steady(pd)) {
-            *out = pd;
-            (void)dnnl_primitive_desc_iterator_destroy(it);
-            return dnnl_success;
-        } else {
-            (void)dnnl_primitive_desc_destroy(pd);
-            status = dnnl_primitive_desc_iterator_next(it);
-        }
-    }
-    if (it)
-        (void)dnnl_primitive_desc_iterator_destroy(it);
-    return status == dnnl_success || status == dnnl_iterator_ends
-               ? dnnl_unimplemented
-               : status;
-}
-
-dnnl_status_t sb_dnn_conv_pd(dnnl_engine_t engine, const sb_dnn_conv_desc *d,
-                             const sb_dnn_conv_mds *mds,
-                             dnnl_primitive_attr_t attr, bool steady,
-                             dnnl_primitive_desc_t *out)
-{
-    dnnl_dims_t stride = {0}, dilation = {0}, lo = {0}, hi = {0};
-    const dnnl_memory_desc_t *bias = d->has_bias ? &mds->bias : NULL;
-    dnnl_status_t status;
-
-    for (int i = 0; i < d->n_spatial; i++) {
-        int64_t reach = (d->kernel[i] - 1) * d->dilation[i] + 1;
-        int64_t in = d->transposed ? d->out[i] : d->in[i];
-        int64_t out_size = d->transposed ? d->in[i] : d->out[i];
-
-        stride[i] = d->stride[i];
-        dilation[i] = d->dilation[i] - 1;
-        lo[i] = d->pad_lo[i];
-        hi[i] = (out_size - 1) * d->stride[i] + reach - in - d->pad_lo[i];
-        if (lo[i] < 0)
-            return dnnl_unimplemented;
-    }
-    if (d->transposed) {
-        dnnl_deconvolution_desc_t op;
-        status = dnnl_dilated_deconvolution_forward_desc_init(
-            &op, dnnl_forward_inference, dnnl_deconvolution_direct, &mds->src,
-            &mds->weights, bias, &mds->dst, stride, dilation, lo, hi);
-        return status != dnnl_success
-                   ? status
-                   : find_kernel(&op, attr, engine, steady, out);
-    }
-    dnnl_convolution_desc_t op;
-    status = dnnl_dilated_convolution_forward_desc_init(
-        &op, dnnl_forward_inference, dnnl_convolution_direct, &mds->src,
-        &mds->weights, bias, &mds->dst, stride, dilation, lo, hi);
-    return status != dnnl_success ? status
-                                  : find_kernel(&op, attr, engine, steady, out);
-}
 
 /* ---- the whole problem as one primitive --------------------------------- */
 
@@ -258,32 +107,6 @@ static sb_dnn_layout kernel_layout(sb_dnn_layout wish, bool fixed)
     return wish == SB_DNN_PLAIN && !fixed ? SB_DNN_ANY : wish;
 }
 
-bool sb_dnn_conv_has_sum(const sb_dnn_conv_desc *d)
-{
-    for (size_t i = 0; i < d->n_posts; i++)
-        if (d->posts[i].kind == SB_DNN_SUM)
-            return true;
-    return false;
-}
-
-sb_status sb_dnn_conv_prim(sb_ctx *ctx, const char *what, dnnl_engine_t engine,
-                           const_dnnl_primitive_desc_t pd, bool has_bias,
-                           sb_dnn_prim *out, size_t *pad)
-{
-    SB_TRY(sb_dnn_prim_make(ctx, what, engine, pd, out));
-    SB_TRY(sb_dnn_prim_arg(ctx, what, engine, out, DNNL_ARG_SRC,
-                           query(pd, dnnl_query_src_md)));
-    SB_TRY(sb_dnn_prim_arg(ctx, what, engine, out, DNNL_ARG_WEIGHTS,
-                           query(pd, dnnl_query_weights_md)));
-    SB_TRY(sb_dnn_prim_arg(ctx, what, engine, out, DNNL_ARG_DST,
-                           query(pd, dnnl_query_dst_md)));
-    if (has_bias)
-        SB_TRY(sb_dnn_prim_arg(
-            ctx, what, engine, out, DNNL_ARG_BIAS,
-            dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1)));
-    return sb_dnn_prim_scratch(ctx, what, engine, out, pd, pad);
-}
-
 static sb_status make_whole(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
 {
     const sb_dnn_conv_desc *d = &c->desc;
@@ -345,7 +168,8 @@ static sb_status make_slices(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
     /* Few kernels add after an activation.  The reference one does, a hundred
      * times slower than the caller can. */
     if (found == dnnl_success && c->desc.n_posts > 1 &&
-        sb_dnn_conv_has_sum(&c->desc) && strstr(kernel_name(pd), "ref")) {
+        sb_dnn_conv_has_sum(&c->desc) &&
+        strstr(sb_dnn_kernel_name(pd), "ref")) {
         (void)dnnl_primitive_desc_destroy(pd);
         found = dnnl_unimplemented;
     }
