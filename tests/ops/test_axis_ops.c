@@ -146,6 +146,11 @@ static void test_softmax(void **state)
     check_softmax("3,100", test_random(SB_DTYPE_F32, "3x100", 2), 1);
     check_softmax("3,100", test_random(SB_DTYPE_F32, "3x100", 3), 0);
     check_softmax("2,9,130", test_random(SB_DTYPE_F32, "2x9x130", 4), 1);
+    /* Short rows, more and fewer than a block of them. */
+    check_softmax("200,1", test_random(SB_DTYPE_F32, "200x1", 5), 1);
+    check_softmax("4420,2", test_random(SB_DTYPE_F32, "4420x2", 6), 1);
+    check_softmax("63,16", test_random(SB_DTYPE_F32, "63x16", 7), 1);
+    check_softmax("65,17", test_random(SB_DTYPE_F32, "65x17", 8), 1);
     /* Large numbers must not overflow. */
     sb_tensor *y =
         test_run1("graph g(x: f32[2,2]) -> (y: f32[2,2]) {\n"
