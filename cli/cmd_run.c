@@ -13,6 +13,7 @@ typedef struct {
     cli_list inputs, shapes;
     bool dump_all;
     bool exact;
+    bool integer;
 } run_args;
 
 #define ARG(field) offsetof(run_args, field)
@@ -26,6 +27,7 @@ static const cli_opt opts[] = {
     {CLI_FILE, 0,   "npz",      ARG(npz),      "FILE",  "write all outputs into one .npz", false},
     {CLI_FLAG, 0,   "dump-all", ARG(dump_all), NULL,    "also write every intermediate tensor, and index.tsv naming them, into --out-dir", false},
     {CLI_FLAG, 0, "exact", ARG(exact), NULL, "no faster algorithms that round differently", false},
+    {CLI_FLAG, 0, "integer", ARG(integer), NULL, "compute Q/DQ groups with the integer kernels that ONNX Runtime on x86 makes of them", false},
     {0},
 };
 
@@ -323,6 +325,7 @@ static int run_model(cli_env *env, const run_args *args, folder *f,
     int rc = CLI_OK;
 
     opt.exact = args->exact;
+    opt.integer = args->integer;
     if (args->dump_all) {
         opt.dump = dump;
         opt.dump_user = f;

@@ -310,11 +310,14 @@ typedef struct sb_session_options {
     void *dump_user;
     int exact;   /**< no faster algorithms that round differently (Winograd) */
     int profile; /**< measure every step; see sb_session_profile() */
+    /** Q/DQ groups run as the integer kernels that ONNX Runtime on x86 makes of
+     *  them, with their roundings, instead of as float with rounding. */
+    int integer;
 } sb_session_options;
 
-#define SB_SESSION_OPTIONS_INIT                      \
-    {                                                \
-        sizeof(sb_session_options), NULL, NULL, 0, 0 \
+#define SB_SESSION_OPTIONS_INIT                         \
+    {                                                   \
+        sizeof(sb_session_options), NULL, NULL, 0, 0, 0 \
     }
 
 /** Makes a model ready to run.  The model must outlive the session and must
@@ -566,6 +569,48 @@ typedef struct sb_config_key {
 SB_API SB_MUST_USE sb_status sb_config_keys(sb_ctx *ctx, const char *key,
                                             sb_config_key **out, size_t *n);
 SB_API void sb_config_keys_free(sb_ctx *ctx, sb_config_key *keys);
+
+/* ---- what a runtime makes of a quantized model -------------------------- */
+
+typedef enum sb_lint_fate {
+    SB_LINT_FLOAT,    /**< computes in float */
+    SB_LINT_INTEGER,  /**< an integer kernel replaces it and the Q/DQ around */
+    SB_LINT_MOVES,    /**< runs on integers as it is; Q/DQ around it vanish */
+    SB_LINT_ABSORBED, /**< goes away: the Q or the layer beside does its work */
+} sb_lint_fate;
+
+/** What becomes of one node.  Texts are "" where there is nothing to say. */
+typedef struct sb_lint_node {
+    const char *name;   /**< as in the file; may be "" */
+    const char *output; /**< name of its first result */
+    const char *op;
+    sb_lint_fate fate;
+    const char *kernel; /**< of INTEGER: "QLinearConv" */
+    const char *rule;   /**< of FLOAT with Q/DQ beside it: what is broken, */
+    const char *why;    /**< in words, */
+    const char *remedy; /**< and what helps */
+    int weighted;       /**< a layer with constant weights */
+    int overhead;       /**< Q/DQ beside it cost time and gain nothing */
+    int saturates;      /**< its weights can overflow int16 sums on AVX2 */
+} sb_lint_node;
+
+typedef struct sb_lint {
+    const char *target;
+    size_t n_nodes; /**< all nodes but Q and DQ, in graph order */
+    const sb_lint_node *nodes;
+    size_t n_broken; /**< Q and DQ nodes that the runtime refuses */
+    const sb_lint_node *broken;
+    size_t n_weighted, n_weighted_integer;
+    size_t n_q, n_dq; /**< in the file */
+    /** Those that the runtime still executes; known for ONNX Runtime only. */
+    int left_known;
+    size_t n_q_left, n_dq_left;
+} sb_lint;
+
+/** Says what the runtime `target` (see the list "targets") makes of the model.
+ *  Borrowed; valid until the next call or until the model is changed. */
+SB_API SB_MUST_USE sb_status sb_model_lint(sb_ctx *ctx, sb_model *model,
+                                           const char *target, sb_lint *out);
 
 /* ---- registries --------------------------------------------------------- */
 

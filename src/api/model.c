@@ -21,6 +21,7 @@ void sb_model_free(sb_model *model)
     sb_graph_free(model->graph);
     sb_arena_free(&model->io_arena);
     sb_arena_free(&model->info_arena);
+    sb_arena_free(&model->lint_arena);
     sb_free(model->ctx, model->results);
     sb_free(model->ctx, model);
 }
@@ -38,6 +39,7 @@ static sb_status wrap(sb_ctx *ctx, sb_graph *graph, sb_model **out)
     model->graph = graph;
     sb_arena_init(&model->io_arena, ctx);
     sb_arena_init(&model->info_arena, ctx);
+    sb_arena_init(&model->lint_arena, ctx);
     *out = model;
     return SB_OK;
 }

@@ -15,6 +15,7 @@ struct sb_model {
     sb_value_info *inputs, *outputs; /* inputs with a default left out */
     size_t n_inputs, n_outputs;
     sb_arena info_arena;
+    sb_arena lint_arena;
     sb_pass_result *results; /* of the last simplify */
 };
 

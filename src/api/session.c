@@ -14,17 +14,25 @@ struct sb_session {
     const sb_tensor **inputs; /* one a graph input, defaults included */
 };
 
-/* A copy of the graph, simplified and fused for running.  The weights are
- * shared.  A caller who wants to see every value gets the graph as it is. */
-static sb_status lower(sb_session *s)
+/* A copy of the graph after these passes.  The weights are shared. */
+static sb_status lower(sb_session *s, const char *passes)
 {
     sb_pass_result *results = NULL;
     size_t n = 0;
 
     SB_TRY(sb_graph_clone(s->model->graph, &s->lowered));
-    SB_TRY(sb_passes_run(s->lowered, "lower", NULL, &results, &n));
+    SB_TRY(sb_passes_run(s->lowered, passes, NULL, &results, &n));
     sb_free(s->ctx, results);
     return SB_OK;
+}
+
+/* Simplified and fused for running; a caller who wants to see every value gets
+ * the graph as it is. */
+static const char *passes_for(const sb_exec_options *opt, bool integer)
+{
+    if (opt->dump)
+        return integer ? "qdq_to_integer" : NULL;
+    return integer ? "integer" : "lower";
 }
 
 sb_status sb_session_create(sb_ctx *ctx, const sb_model *model,
@@ -32,6 +40,7 @@ sb_status sb_session_create(sb_ctx *ctx, const sb_model *model,
 {
     sb_exec_options exec_opt = {0};
     sb_session *s = sb_alloc(ctx, 1, sizeof *s);
+    bool integer = false;
 
     if (!s)
         return SB_NO_MEMORY;
@@ -41,13 +50,16 @@ sb_status sb_session_create(sb_ctx *ctx, const sb_model *model,
         exec_opt.exact = opt->exact != 0;
         if (opt->struct_size > offsetof(sb_session_options, profile))
             exec_opt.profile = opt->profile != 0;
+        if (opt->struct_size > offsetof(sb_session_options, integer))
+            integer = opt->integer != 0;
     }
     s->ctx = ctx;
     s->model = model;
     s->inputs = sb_alloc(ctx, model->graph->n_inputs, sizeof *s->inputs);
     sb_status status = s->inputs ? SB_OK : SB_NO_MEMORY;
-    if (status == SB_OK && !exec_opt.dump)
-        status = lower(s);
+    const char *passes = passes_for(&exec_opt, integer);
+    if (status == SB_OK && passes)
+        status = lower(s, passes);
     if (status == SB_OK)
         status = sb_exec_create(ctx, s->lowered ? s->lowered : model->graph,
                                 &exec_opt, &s->exec);

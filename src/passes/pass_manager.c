@@ -61,9 +61,15 @@ static const char *const lower_passes[] = {
     "remove_dead",    NULL,
 };
 
+/* The same, but what ONNX Runtime computes with integers is so computed; first
+ * of all, since its groups must be seen as the file has them. */
+static const char *const integer_passes[] = {"qdq_to_integer", "lower", NULL};
+
 static const char *const no_passes[] = {NULL};
 
 static const sb_pipeline pipelines[] = {
+    {"integer", "what the executor runs in place of ONNX Runtime's kernels",
+     integer_passes},
     {"lower", "what the executor runs: simplified and fused", lower_passes},
     {"none", "leave the graph as it is", no_passes},
     {"simplify", "fewer nodes, same function", simplify_passes},

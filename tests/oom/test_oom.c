@@ -355,6 +355,80 @@ static sb_status configs(sb_ctx *ctx)
     return s;
 }
 
+/* Conv and MaxPool to be fused, an Add of a tensor with two readers, a product
+ * with a float bias that becomes Gemm, a float weight. */
+static const char qdq_text[] =
+    "graph qdq(x: f32[1,4,8,8]) -> (y, m) {\n"
+    "  s: f32[] = 0.1\n"
+    "  z: u8[] = 0\n"
+    "  zi: i8[] = 3\n"
+    "  ws: f32[4] = [0.01, 0.02, 0.01, 0.03]\n"
+    "  wz: i8[4] = zeros()\n"
+    "  w: i8[4,4,3,3] = random(1)\n"
+    "  wf: f32[4,4,1,1] = random(2)\n"
+    "  b: f32[4] = random(3)\n"
+    "  mw: i8[8,8] = random(4)\n"
+    "  mb: f32[8] = random(5)\n"
+    "  xq = QuantizeLinear(x, s, z)\n"
+    "  xd = DequantizeLinear(xq, s, z)\n"
+    "  wd = DequantizeLinear(w, ws, wz) {axis=0}\n"
+    "  c = Conv(xd, wd, b) {pads=[1,1,1,1]}\n"
+    "  r = Relu(c)\n"
+    "  rq = QuantizeLinear(r, s, z)\n"
+    "  rd = DequantizeLinear(rq, s, z)\n"
+    "  p = MaxPool(rd) {kernel_shape=[3,3], pads=[1,1,1,1]}\n"
+    "  pq = QuantizeLinear(p, s, z)\n"
+    "  pd = DequantizeLinear(pq, s, z)\n"
+    "  c2 = Conv(pd, wf, b)\n"
+    "  c2q = QuantizeLinear(c2, s, zi)\n"
+    "  c2d = DequantizeLinear(c2q, s, zi)\n"
+    "  a = Add(c2d, rd)\n"
+    "  aq = QuantizeLinear(a, s, z)\n"
+    "  y = DequantizeLinear(aq, s, z)\n"
+    "  mwd = DequantizeLinear(mw, s, zi)\n"
+    "  mm = MatMul(rd, mwd)\n"
+    "  ma = Add(mm, mb)\n"
+    "  maq = QuantizeLinear(ma, s, z)\n"
+    "  m = DequantizeLinear(maq, s, z)\n"
+    "}\n";
+
+static sb_status lint_qdq(sb_ctx *ctx)
+{
+    sb_model *m = NULL;
+    sb_lint lint;
+    sb_status s = sb_model_parse(ctx, qdq_text, &m);
+
+    if (s == SB_OK)
+        s = sb_model_lint(ctx, m, "onnxruntime-x86", &lint);
+    if (s == SB_OK)
+        s = sb_model_lint(ctx, m, "tensorrt", &lint);
+    sb_model_free(m);
+    return s;
+}
+
+static sb_status run_integer(sb_ctx *ctx)
+{
+    sb_session_options opt = SB_SESSION_OPTIONS_INIT;
+    const int64_t dims[] = {1, 4, 8, 8};
+    const sb_tensor *out[2];
+    sb_session *session = NULL;
+    sb_tensor *x = NULL;
+    sb_model *m = NULL;
+    sb_status s = sb_model_parse(ctx, qdq_text, &m);
+
+    opt.integer = 1;
+    if (s == SB_OK)
+        s = sb_tensor_create(ctx, SB_DTYPE_F32, 4, dims, &x);
+    if (s == SB_OK)
+        s = sb_session_create(ctx, m, &opt, &session);
+    if (s == SB_OK)
+        s = sb_session_run(session, (const sb_tensor *const *)&x, out);
+    sb_session_free(session);
+    sb_tensor_free(ctx, x);
+    sb_model_free(m);
+    return s;
+}
+
 static const struct {
     const char *what;
     sb_status (*scenario)(sb_ctx *ctx);
@@ -376,6 +450,8 @@ static const struct {
     {"load it", load_model},
     {"npy and npz", arrays},
     {"configs", configs},
+    {"lint Q/DQ", lint_qdq},
+    {"run Q/DQ with integers", run_integer},
 };
 
 static void test_scenarios(void **state)

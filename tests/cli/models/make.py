@@ -246,8 +246,60 @@ def hostile():
     yield "recursive-function", m
 
 
+def qdq():
+    """Two quantized convolutions, of which the second has a Relu that its zero
+    point does not make redundant, a MaxPool, and a Tanh that nobody needs to
+    quantize."""
+    nodes, weights = [], []
+    rng = np.random.default_rng(3)
+
+    def const(name, array):
+        weights.append(onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def pair(x, scale, zero):
+        s = const(x + "_s", np.float32(scale))
+        z = const(x + "_z", np.uint8(zero))
+        nodes.append(h.make_node("QuantizeLinear", [x, s, z], [x + "_q"]))
+        nodes.append(h.make_node("DequantizeLinear", [x + "_q", s, z],
+                                 [x + "_dq"]))
+        return x + "_dq"
+
+    def conv(name, x, scale_x, c_in, c_out):
+        w = rng.integers(-127, 128, [c_out, c_in, 3, 3]).astype(np.int8)
+        sw = rng.uniform(0.01, 0.02, c_out).astype(np.float32)
+        const(name + "_w_q", w)
+        const(name + "_w_s", sw)
+        const(name + "_w_z", np.zeros(c_out, np.int8))
+        const(name + "_b_q", rng.integers(-99, 99, c_out).astype(np.int32))
+        const(name + "_b_s", np.float32(scale_x) * sw)
+        const(name + "_b_z", np.zeros(c_out, np.int32))
+        for part in ("_w", "_b"):
+            nodes.append(h.make_node(
+                "DequantizeLinear",
+                [name + part + end for end in ("_q", "_s", "_z")],
+                [name + part], axis=0))
+        nodes.append(h.make_node("Conv", [x, name + "_w", name + "_b"],
+                                 [name + "_y"], name=name, pads=[1] * 4))
+        nodes.append(h.make_node("Relu", [name + "_y"], [name + "_r"],
+                                 name=name + "_relu"))
+        return name + "_r"
+
+    x = pair("x", 0.02, 128)
+    x = pair(conv("conv1", x, 0.02, 3, 4), 0.1, 0)
+    nodes.append(h.make_node("MaxPool", [x], ["pool"], name="pool",
+                             kernel_shape=[2, 2], strides=[2, 2]))
+    x = pair("pool", 0.1, 0)
+    x = pair(conv("conv2", x, 0.1, 4, 4), 0.3, 128)
+    nodes.append(h.make_node("Tanh", [x], ["t"], name="tanh"))
+    x = pair("t", 0.01, 128)
+    nodes.append(h.make_node("Identity", [x], ["y"]))
+    return model(nodes, [value("x", T.FLOAT, [1, 3, 8, 8])],
+                 [value("y", T.FLOAT, [1, 4, 4, 4])], weights)
+
+
 def main():
-    for make in (tiny, two, custom, slow, cnn, branches):
+    for make in (tiny, two, custom, slow, cnn, branches, qdq):
         save(make(), make.__name__ + ".onnx")
     for make in (tiny, two, custom, cnn, branches, function, quantized):
         save(make(), make.__name__ + ".onnx", corpus)

@@ -1,0 +1,352 @@
+/* The plain steps that ONNX Runtime takes before it looks for groups: folding,
+ * double pairs, equal Q nodes, one DQ for each reader, redundant Relu and Clip,
+ * int8 to uint8. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "exec/exec.h"
+#include "ops/quant_util.h"
+#include "passes/pass.h"
+#include "passes/qdq_sim.h"
+#include "passes/rewrite.h"
+
+/* ---- folding ------------------------------------------------------------ */
+
+/* A Q of constants becomes a constant: weights that a file stores as float. */
+static sb_status fold_q(sb_qdq_sim *sim, sb_node_id id)
+{
+    sb_graph *g = sim->g;
+    const sb_node *node = sb_graph_node(g, id);
+    const sb_tensor *in[3] = {NULL};
+    sb_tensor out = {0};
+
+    if (!sb_is_q(node) || node->n_in > 3 || *node->domain ||
+        sb_node_makes_output(g, node))
+        return SB_OK;
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        if (node->inputs[i] == SB_NONE)
+            continue;
+        if (!sb_is_const(g, node->inputs[i]))
+            return SB_OK;
+        in[i] = &sb_graph_value(g, node->inputs[i])->constant;
+    }
+    SB_TRY(sb_exec_eval(g->ctx, g, node, in, &out));
+    sb_status status = sb_rewrite_constant(g, id, &out);
+    sb_tensor_drop(&out);
+    sim->changes++;
+    return status;
+}
+
+static sb_status drop_identity(sb_qdq_sim *sim, sb_node_id id)
+{
+    sb_graph *g = sim->g;
+    const sb_node *node = sb_graph_node(g, id);
+    bool done = false;
+
+    bool idle = sb_node_is(node, "Identity") ||
+                (sb_node_is(node, "Dropout") && node->n_in < 3 &&
+                 (node->n_out == 1 || node->outputs[1] == SB_NONE));
+    if (!idle || sb_node_in(node, 0) == SB_NONE)
+        return SB_OK;
+    SB_TRY(sb_rewrite_forward(g, id, node->inputs[0], &done));
+    if (done)
+        sim->changes++;
+    return SB_OK;
+}
+
+/* ---- double pairs ------------------------------------------------------- */
+
+/* The one node that reads a node's one result, which is no output. */
+static sb_node *only_reader(const sb_graph *g, const sb_node *node)
+{
+    if (node->n_out != 1 || sb_node_makes_output(g, node) ||
+        sb_node_edges(g, node) != 1)
+        return NULL;
+    return sb_graph_node(g, sb_graph_value(g, node->outputs[0])->uses[0].node);
+}
+
+/* The range that both pairs leave over, as one scale and zero point. */
+static void joint_range(const sb_qdq *a, const sb_qdq *b, float *scale,
+                        int64_t *zero)
+{
+    float lowest = (float)sb_quant_min(a->type);
+    float highest = (float)sb_quant_max(a->type);
+    float lo_a = (lowest - (float)a->z) * a->s;
+    float hi_a = (highest - (float)a->z) * a->s;
+    float lo_b = (lowest - (float)b->z) * b->s;
+    float hi_b = (highest - (float)b->z) * b->s;
+    float lo = lo_a > lo_b ? lo_a : lo_b, hi = hi_a < hi_b ? hi_a : hi_b;
+
+    *scale = (hi - lo) / (highest - lowest);
+    float z = roundf(lowest - lo / *scale);
+    *zero = (int64_t)(z < lowest ? lowest : z > highest ? highest : z);
+}
+
+static sb_status set_params(sb_qdq_sim *sim, sb_node_id id, float scale,
+                            int64_t zero, sb_dtype type)
+{
+    sb_graph *g = sim->g;
+    sb_value_id s = SB_NONE, z = SB_NONE;
+    sb_shape shape = {.rank = 0};
+
+    SB_TRY(sb_rewrite_fill(g, "joint_scale", SB_DTYPE_F32, &shape,
+                           (double)scale, &s));
+    SB_TRY(
+        sb_rewrite_fill(g, "joint_zero_point", type, &shape, (double)zero, &z));
+    SB_TRY(sb_graph_set_input(g, id, 1, s));
+    return sb_graph_set_input(g, id, 2, z);
+}
+
+/* Does every reader of the Q take its integers back with its parameters? */
+static bool readers_undo(const sb_graph *g, const sb_node *q, const sb_qdq *p)
+{
+    const sb_value *v = sb_graph_value(g, q->outputs[0]);
+
+    for (uint32_t i = 0; i < v->n_uses; i++) {
+        const sb_node *dq = sb_graph_node(g, v->uses[i].node);
+        sb_qdq d;
+        if (!sb_is_dq(dq))
+            return false;
+        sb_qdq_read(g, dq, &d);
+        if (!sb_qdq_same(p, &d))
+            return false;
+    }
+    return v->n_uses > 0;
+}
+
+/* Q1 -> DQ1 -> Q2 -> DQ2... becomes Q1 -> DQ2... with the joint range. */
+static sb_status drop_double(sb_qdq_sim *sim, sb_node_id q1)
+{
+    sb_graph *g = sim->g;
+    const sb_node *q = sb_graph_node(g, q1);
+    const sb_node *dq = sb_is_q(q) ? only_reader(g, q) : NULL;
+    const sb_node *next = dq && sb_is_dq(dq) ? only_reader(g, dq) : NULL;
+    sb_qdq a, b, c;
+
+    if (!next || !sb_is_q(next) || sb_node_makes_output(g, next))
+        return SB_OK;
+    sb_qdq_read(g, q, &a);
+    sb_qdq_read(g, dq, &b);
+    sb_qdq_read(g, next, &c);
+    if (!sb_qdq_same(&a, &b) || c.type != a.type ||
+        sb_dtype_get(a.type)->bits < 8 || !readers_undo(g, next, &c))
+        return SB_OK;
+    sb_node_id q2 = sb_graph_value(g, dq->outputs[0])->uses[0].node;
+    sb_value_id from = next->outputs[0], to = q->outputs[0];
+    bool done = false;
+    if (!sb_qdq_same(&a, &c)) {
+        float scale;
+        int64_t zero;
+        joint_range(&a, &c, &scale, &zero);
+        SB_TRY(set_params(sim, q1, scale, zero, a.type));
+        for (uint32_t i = 0; i < sb_graph_value(g, from)->n_uses; i++)
+            SB_TRY(set_params(sim, sb_graph_value(g, from)->uses[i].node, scale,
+                              zero, a.type));
+    }
+    SB_TRY(sb_graph_replace_value(g, from, to, &done));
+    sim->changes++;
+    return sb_rewrite_prune(g, q2);
+}
+
+/* ---- equal Q nodes, shared DQ nodes ------------------------------------- */
+
+/* Another Q before this one in the list of readers that computes the same. */
+static sb_status merge_q(sb_qdq_sim *sim, sb_node_id id)
+{
+    sb_graph *g = sim->g;
+    const sb_node *node = sb_graph_node(g, id);
+
+    if (!sb_is_q(node))
+        return SB_OK;
+    const sb_value *x = sb_graph_value(g, node->inputs[0]);
+    for (uint32_t i = 0; i < x->n_uses; i++) {
+        sb_node_id other = x->uses[i].node;
+        bool done = false;
+        if (other >= id || x->uses[i].input != 0 ||
+            !sb_qdq_equal_nodes(g, sb_graph_node(g, other), node))
+            continue;
+        SB_TRY(sb_rewrite_forward(g, id, sb_graph_node(g, other)->outputs[0],
+                                  &done));
+        if (done)
+            sim->changes++;
+        return SB_OK;
+    }
+    return SB_OK;
+}
+
+static sb_status copy_dq(sb_qdq_sim *sim, sb_node_id dq, sb_use use)
+{
+    sb_graph *g = sim->g;
+    const sb_node old = *sb_graph_node(g, dq);
+    const sb_type type = sb_graph_value(g, old.outputs[0])->type;
+    sb_node_id fresh;
+
+    SB_TRY(sb_rewrite_add(g, dq, old.op, old.inputs, old.n_in, &type, &fresh));
+    for (uint32_t i = 0; i < old.n_attrs; i++)
+        SB_TRY(sb_graph_set_attr(g, fresh, &old.attrs[i]));
+    sim->changes++;
+    return sb_graph_set_input(g, use.node, use.input,
+                              sb_graph_node(g, fresh)->outputs[0]);
+}
+
+/* Each reader gets a DQ of its own; one that is an output of the graph, or that
+ * a sub-graph reads, keeps that alone. */
+static sb_status split_dq(sb_qdq_sim *sim, sb_node_id id)
+{
+    sb_graph *g = sim->g;
+    const sb_node *node = sb_graph_node(g, id);
+
+    if (!sb_is_dq(node))
+        return SB_OK;
+    sb_value_id y = node->outputs[0];
+    bool apart = sb_graph_value(g, y)->is_output;
+    for (uint32_t i = 0; i < sb_graph_value(g, y)->n_uses; i++) {
+        sb_use use = sb_graph_value(g, y)->uses[i];
+        apart = apart || use.input >= sb_graph_node(g, use.node)->n_in;
+    }
+    uint32_t kept = apart ? 0 : 1;
+    for (uint32_t i = 0; i < sb_graph_value(g, y)->n_uses;) {
+        sb_use use = sb_graph_value(g, y)->uses[i];
+        if (use.input >= sb_graph_node(g, use.node)->n_in) {
+            i++;
+        } else if (kept > 0) {
+            kept--;
+            i++;
+        } else {
+            SB_TRY(copy_dq(sim, id, use)); /* takes the use away */
+        }
+    }
+    return SB_OK;
+}
+
+/* ---- what the Q behind makes redundant ---------------------------------- */
+
+/* The limits of a Clip against what the Q can express. */
+static bool clip_covered(const sb_graph *g, const sb_node *clip,
+                         const sb_qdq *p)
+{
+    float lo, hi;
+
+    if (p->zero == SB_NONE || !p->is_rank0 ||
+        !sb_clip_limits(g, clip, &lo, &hi))
+        return false;
+    float lower = p->s * (float)(sb_quant_min(p->type) - p->z);
+    float upper = p->s * (float)(sb_quant_max(p->type) - p->z);
+    return !(FLT_EPSILON < lo - lower) && !(FLT_EPSILON < upper - hi);
+}
+
+static sb_status drop_clip(sb_qdq_sim *sim, sb_node_id id)
+{
+    sb_graph *g = sim->g;
+    const sb_node *node = sb_graph_node(g, id);
+    bool relu = sb_node_is(node, "Relu"), done = false;
+
+    if (!relu && !sb_node_is(node, "Clip"))
+        return SB_OK;
+    const sb_node *q = only_reader(g, node);
+    if (!q || !sb_is_q(q))
+        return SB_OK;
+    sb_qdq p;
+    sb_qdq_read(g, q, &p);
+    if (!p.is_constant || !p.is_scalar || p.zero == SB_NONE ||
+        sb_dtype_get(p.type)->bits < 8)
+        return SB_OK;
+    if (relu ? p.z != sb_quant_min(p.type) : !clip_covered(g, node, &p))
+        return SB_OK;
+    SB_TRY(sb_rewrite_forward(g, id, node->inputs[0], &done));
+    if (done) {
+        sim->changes++;
+        sb_sim_note(sim, id, SB_QDQ_ABSORBED, NULL, NULL);
+    }
+    return SB_OK;
+}
+
+/* ---- int8 to uint8 ------------------------------------------------------ */
+
+sb_status sb_qdq_add_zero(sb_graph *g, sb_node_id node, sb_value_id zero)
+{
+    const sb_node old = *sb_graph_node(g, node);
+    const sb_value_id in[] = {old.inputs[0], old.inputs[1], zero};
+    sb_node_id fresh;
+
+    SB_TRY(sb_rewrite_node(g, node, old.op, in, SB_COUNT(in), &fresh));
+    for (uint32_t i = 0; i < old.n_attrs; i++)
+        SB_TRY(sb_graph_set_attr(g, fresh, &old.attrs[i]));
+    return SB_OK;
+}
+
+/* A Q with one reader, a DQ, both int8 with the same zero point. */
+static sb_status to_unsigned(sb_qdq_sim *sim, sb_node_id id)
+{
+    sb_graph *g = sim->g;
+    const sb_node *q = sb_graph_node(g, id);
+    const sb_node *dq = sb_is_q(q) ? only_reader(g, q) : NULL;
+    sb_qdq a, b;
+
+    if (!dq || !sb_is_dq(dq))
+        return SB_OK;
+    sb_node_id dq_id = sb_graph_value(g, q->outputs[0])->uses[0].node;
+    if (sb_graph_value(g, q->outputs[0])->uses[0].input != 0)
+        return SB_OK;
+    sb_qdq_read(g, q, &a);
+    sb_qdq_read(g, dq, &b);
+    if (a.zero == SB_NONE || a.type != SB_DTYPE_I8 || b.type != SB_DTYPE_I8)
+        return SB_OK;
+    double za, zb = 0;
+    if (!sb_const_scalar(g, a.zero, &za) ||
+        (b.zero != SB_NONE && !sb_const_scalar(g, b.zero, &zb)) || za != zb)
+        return SB_OK;
+    sb_value_id z = SB_NONE;
+    sb_shape scalar = {.rank = 0};
+    SB_TRY(sb_rewrite_fill(g, "zero_point_u8", SB_DTYPE_U8, &scalar, za + 128,
+                           &z));
+    sb_graph_value(g, q->outputs[0])->type.dtype = SB_DTYPE_U8;
+    SB_TRY(sb_graph_set_input(g, id, 2, z));
+    if (sb_graph_node(g, dq_id)->n_in > 2)
+        SB_TRY(sb_graph_set_input(g, dq_id, 2, z));
+    else
+        SB_TRY(sb_qdq_add_zero(g, dq_id, z));
+    sim->changes++;
+    return SB_OK;
+}
+
+/* ---- rounds ------------------------------------------------------------- */
+
+sb_status sb_sim_each(sb_qdq_sim *sim, sb_sim_fn fn)
+{
+    sb_node_id *order = NULL;
+    size_t n = 0;
+    sb_status status = sb_graph_order(sim->g, &order, &n);
+
+    for (size_t i = 0; i < n && status == SB_OK; i++)
+        if (!sb_graph_node(sim->g, order[i])->dead)
+            status = fn(sim, order[i]);
+    sb_free(sim->g->ctx, order);
+    return status;
+}
+
+sb_status sb_sim_clean(sb_qdq_sim *sim)
+{
+    size_t folded = 0;
+
+    SB_TRY(sb_sim_each(sim, drop_identity));
+    SB_TRY(sb_sim_each(sim, drop_double));
+    SB_TRY(sb_pass_find("fold_constants")->run(sim->g, &folded));
+    sim->changes += folded;
+    SB_TRY(sb_sim_each(sim, fold_q));
+    return sb_sim_each(sim, merge_q);
+}
+
+sb_status sb_sim_unique(sb_qdq_sim *sim)
+{
+    return sb_sim_each(sim, split_dq);
+}
+
+sb_status sb_sim_signs(sb_qdq_sim *sim)
+{
+    SB_TRY(sb_sim_each(sim, drop_clip));
+    if (sim->rules->flags & SB_QDQ_S8_TO_U8)
+        SB_TRY(sb_sim_each(sim, to_unsigned));
+    return SB_OK;
+}

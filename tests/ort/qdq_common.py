@@ -1,0 +1,180 @@
+"""What the tests of lint and of integer runs share: files made by ONNX
+Runtime's own quantizer, the comparison of lint with tools/ort-fusion, and of
+`run --integer` with ONNX Runtime's results."""
+import importlib.machinery
+import importlib.util
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnx
+    import onnx.version_converter
+    import onnxruntime as ort
+    from onnxruntime.quantization import (CalibrationDataReader, QuantFormat,
+                                          QuantType, quantize_static)
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+logging.getLogger().setLevel(logging.ERROR)
+
+
+def load_tool(name):
+    loader = importlib.machinery.SourceFileLoader(
+        name.replace("-", "_"), os.path.join(ROOT, "tools", name))
+    module = importlib.util.module_from_spec(
+        importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+sys.dont_write_bytecode = True
+fusion = load_tool("ort-fusion")
+
+U8, S8 = QuantType.QUInt8, QuantType.QInt8
+SETTINGS = {
+    "u8": dict(activation_type=U8, weight_type=S8),
+    "u8-channel": dict(activation_type=U8, weight_type=S8, per_channel=True),
+    "s8-channel": dict(activation_type=S8, weight_type=S8, per_channel=True),
+    "s8-symmetric": dict(activation_type=S8, weight_type=S8,
+                         extra_options={"ActivationSymmetric": True}),
+    "u8-reduced": dict(activation_type=U8, weight_type=S8, per_channel=True,
+                       reduce_range=True),
+    "u8u8": dict(activation_type=U8, weight_type=U8),
+    "qoperator": dict(activation_type=U8, weight_type=S8,
+                      quant_format=QuantFormat.QOperator),
+    "float-weights": dict(activation_type=U8, weight_type=S8, per_channel=True,
+                          extra_options={"AddQDQPairToWeight": True,
+                                         "DedicatedQDQPair": True,
+                                         "QuantizeBias": False}),
+    "products-only": dict(activation_type=U8, weight_type=S8,
+                          op_types_to_quantize=["Conv", "MatMul", "Gemm"]),
+    "u16": dict(activation_type=QuantType.QUInt16, weight_type=S8),
+}
+
+
+def feeds_for(model, seed):
+    """Random inputs; unknown dimensions are 1 in front and 16 behind."""
+    rng = np.random.default_rng(seed)
+    feeds = {}
+    constants = {i.name for i in model.graph.initializer}
+    for i in model.graph.input:
+        if i.name in constants:
+            continue
+        dims = [max(d.dim_value, 1 if k == 0 else 16) if d.dim_value <= 0
+                else d.dim_value
+                for k, d in enumerate(i.type.tensor_type.shape.dim)]
+        if i.type.tensor_type.elem_type == onnx.TensorProto.INT64:
+            high = 1000 if i.name == "input_ids" else 2
+            feeds[i.name] = rng.integers(0, high, dims).astype(np.int64)
+        else:
+            feeds[i.name] = rng.normal(size=dims).astype(np.float32)
+    return feeds
+
+
+class Reader(CalibrationDataReader):
+    def __init__(self, model):
+        self.samples = iter([feeds_for(model, s) for s in (1, 2)])
+
+    def get_next(self):
+        return next(self.samples, None)
+
+
+def quantize(model, setting, path):
+    """Writes `model` quantized by ONNX Runtime's tool."""
+    opset = next(o for o in model.opset_import if o.domain in ("", "ai.onnx"))
+    if opset.version < 13:
+        model = onnx.version_converter.convert_version(model, 17)
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "float.onnx")
+        onnx.save(model, source)
+        # As the tool's own documentation wants it: shapes inferred, batch
+        # normalisation folded.
+        options = ort.SessionOptions()
+        options.graph_optimization_level = \
+            ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = source
+        options.log_severity_level = 3
+        ort.InferenceSession(source, options,
+                             providers=["CPUExecutionProvider"])
+        onnx.save(onnx.shape_inference.infer_shapes(onnx.load(source)), source)
+        quantize_static(source, path, Reader(onnx.load(source)),
+                        **SETTINGS[setting])
+
+
+def lint(command, path, target="onnxruntime-x86"):
+    text = subprocess.run([command, "lint", path, "--json", "--target",
+                           target], capture_output=True, text=True, check=True)
+    return json.loads(text.stdout)
+
+
+def compare_fates(command, path):
+    """Differences between lint's prediction and the real thing, in words; and
+    how many nodes became integer kernels."""
+    model, optimized, _, _ = fusion.optimize(path)
+    said = lint(command, path)
+    found = {r["output"]: r for r in fusion.fates(model, optimized)}
+    predicted = {r["output"]: r for r in said["nodes"]}
+    wrong = []
+    for output, real in found.items():
+        ours = predicted.get(output, {"fate": "gone", "kernel": "", "rule": ""})
+        fits = {
+            "integer": ours["fate"] == "integer" and
+                       ours["kernel"] == real["kernel"],
+            "moves": ours["fate"] == "moves",
+            "float": ours["fate"] == "float",
+            "gone": ours["fate"] != "integer",
+        }[real["fate"]]
+        if not fits:
+            wrong.append(f"{real['op']} {output}: {real['fate']} "
+                         f"{real['kernel']}, lint says {ours['fate']} "
+                         f"{ours['kernel']} {ours['rule']}")
+    kernels = [n.op_type for n in optimized.graph.node]
+    for op, key in (("QuantizeLinear", "quantize_left"),
+                    ("DequantizeLinear", "dequantize_left")):
+        if kernels.count(op) != said[key]:
+            wrong.append(f"{kernels.count(op)} {op} left, "
+                         f"lint says {said[key]}")
+    return wrong, sum(r["fate"] == "integer" for r in found.values())
+
+
+def run_ours(command, path, feeds, *options):
+    with tempfile.TemporaryDirectory() as folder:
+        given = os.path.join(folder, "in.npz")
+        made = os.path.join(folder, "out.npz")
+        np.savez(given, **feeds)
+        subprocess.run([command, "run", path, "-q", "-i", given, "--npz", made,
+                        *options], check=True)
+        with np.load(made) as z:
+            return {k: z[k] for k in z.files}
+
+
+def run_ort(path, feeds):
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 2
+    session = ort.InferenceSession(path, options,
+                                   providers=["CPUExecutionProvider"])
+    names = [o.name for o in session.get_outputs()]
+    return dict(zip(names, session.run(None, feeds)))
+
+
+def cosine(a, b):
+    a, b = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
+    norm = np.linalg.norm(a) * np.linalg.norm(b)
+    return 1.0 if norm == 0 else float(a @ b / norm)
+
+
+def compare_results(command, path, seed=5):
+    """Least share of equal elements and least cosine over the outputs."""
+    feeds = feeds_for(onnx.load(path, load_external_data=False), seed)
+    want = run_ort(path, feeds)
+    got = run_ours(command, path, feeds, "--integer")
+    equal = min(float(np.mean(got[k] == want[k])) for k in want)
+    return equal, min(cosine(got[k], want[k]) for k in want)
