@@ -59,9 +59,12 @@ typedef struct cli_common {
 
 extern const cli_opt cli_common_opts[];
 
+typedef struct cli_progress cli_progress;
+
 typedef struct cli_env {
     sb_ctx *ctx;
     cli_common common;
+    cli_progress *progress; /* being shown, or NULL */
 } cli_env;
 
 typedef struct cli_example {
@@ -142,17 +145,24 @@ const char *cli_bytes(double bytes, char *out, size_t size);
 
 /* ---- progress ----------------------------------------------------------- */
 
-typedef struct cli_progress {
+/* How far a loop of `total` steps is, on standard error; `what` is a static
+ * word.  Nothing with -q, and with --json only on a terminal. */
+struct cli_progress {
+    cli_env *env;
     const char *what;
     size_t done, total;
-    double start, last;
+    double start, last; /* seconds */
     bool silent, terminal, drawn;
-} cli_progress;
-void cli_progress_begin(cli_progress *p, const cli_env *env, const char *what,
+};
+void cli_progress_begin(cli_progress *p, cli_env *env, const char *what,
                         size_t total);
 void cli_progress_step(cli_progress *p, size_t done);
+/* Wipes the bar, before something else is printed; NULL is allowed. */
+void cli_progress_clear(cli_progress *p);
 /* Wipes the bar; the seconds since the beginning. */
 double cli_progress_end(cli_progress *p);
+/* Seconds on a clock that only goes forward. */
+double cli_seconds(void);
 
 /* ---- inputs of a model -------------------------------------------------- */
 
@@ -167,6 +177,24 @@ typedef struct cli_input_spec {
 int cli_inputs_make(cli_env *env, const cli_cmd *cmd, const sb_model *model,
                     const cli_input_spec *spec, sb_tensor ***out);
 void cli_inputs_free(cli_env *env, const sb_model *model, sb_tensor **inputs);
+
+/* ---- outputs over a data set -------------------------------------------- */
+
+/* Gathers the outputs of all batches, to be written as an .npz archive. */
+typedef struct cli_gather cli_gather;
+cli_gather *cli_gather_new(const sb_model *model);
+int cli_gather_add(cli_gather *g, const sb_tensor *const *outputs);
+int cli_gather_save(cli_env *env, cli_gather *g, const char *path);
+void cli_gather_free(cli_gather *g); /* NULL is allowed */
+
+/* Reads such an archive; *out must be freed also on failure. */
+typedef struct cli_saved cli_saved;
+int cli_saved_open(cli_env *env, const char *path, const sb_model *model,
+                   cli_saved **out);
+/* The outputs of samples [first, first + count), valid until the next call. */
+int cli_saved_rows(cli_saved *s, size_t first, size_t count,
+                   const sb_tensor **out);
+void cli_saved_free(cli_saved *s); /* NULL is allowed */
 
 /* The words of a list joined by spaces; free() it.  NULL if empty. */
 char *cli_join(const cli_list *list);

@@ -9,13 +9,14 @@ typedef struct {
 
 /* clang-format off */
 static const cli_opt opts[] = {
-    {CLI_STRING, 0, NULL, ARG(what), "ops|passes|targets", "which list", true},
+    {CLI_STRING, 0, NULL, ARG(what), "ops|passes|sources|targets", "which list", true},
     {0},
 };
 
 static const cli_example examples[] = {
     {"sparsebit list ops", "Operators that can be run, and since which opset in this form"},
     {"sparsebit list passes", "Graph passes for simplify --passes"},
+    {"sparsebit list sources", "Where data sets may come from, see docs/data.md"},
     {"sparsebit list targets", "Runtimes that files can be written for"},
     {0},
 };
@@ -32,7 +33,9 @@ static int list_run(cli_env *env, const void *parsed)
 
     if (!sb_list_row(args->what, 0, &row)) {
         cli_table_free(t);
-        return cli_usage(&cmd_list, "no list '%s', want ops, passes or targets",
+        return cli_usage(&cmd_list,
+                         "no list '%s', want ops, passes, sources or "
+                         "targets",
                          args->what);
     }
     if (env->common.json)

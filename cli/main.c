@@ -91,6 +91,7 @@ static void on_log(void *user, const char *line)
 {
     const cli_env *env = user;
 
+    cli_progress_clear(env->progress);
     if (!env->common.quiet)
         (void)cli_error("%s", line);
 }

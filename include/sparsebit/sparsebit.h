@@ -440,6 +440,46 @@ SB_API SB_MUST_USE sb_status sb_batch_inputs(sb_ctx *ctx, const sb_batch *batch,
                                              const char *const *names, size_t n,
                                              const sb_tensor **out);
 
+/** Runs a session on a batch.  The outputs have the samples in their first
+ *  axis, also if the model is made for one sample: then it runs once for each,
+ *  and outputs are laid side by side.  They are borrowed until the next run.
+ *  sb_model_relax_batch() before the session is created makes that rare. */
+SB_API SB_MUST_USE sb_status sb_session_run_batch(sb_session *session,
+                                                  const sb_batch *batch,
+                                                  const sb_tensor **outputs);
+
+/* ---- evaluation --------------------------------------------------------- */
+
+typedef struct sb_eval sb_eval; /* counts over batches of outputs */
+
+typedef struct sb_eval_result {
+    size_t samples;  /**< given to sb_eval_add() */
+    size_t labelled; /**< of them with a label */
+    double top1,
+        top5;        /**< per cent of the labelled ones, by the first output */
+    size_t compared; /**< samples given to sb_eval_compare() */
+    /** Per cent of equal classes (largest element) in the first output; NaN if
+     *  it has none. */
+    double agreement;
+    double cosine;  /**< mean over samples, all outputs taken as one */
+    double sqnr_db; /**< signal to noise, over all of them */
+} sb_eval_result;
+
+SB_API SB_MUST_USE sb_status sb_eval_create(sb_ctx *ctx, size_t n_outputs,
+                                            sb_eval **out);
+SB_API void sb_eval_free(sb_eval *eval);
+/** Counts samples, and right answers if they have labels. */
+SB_API SB_MUST_USE sb_status sb_eval_add(sb_eval *eval, const sb_batch *batch,
+                                         const sb_tensor *const *outputs);
+/** Compares with what another model gave for the same batch. */
+SB_API SB_MUST_USE sb_status sb_eval_compare(sb_eval *eval,
+                                             const sb_tensor *const *outputs,
+                                             const sb_tensor *const *reference);
+SB_API sb_eval_result sb_eval_get(const sb_eval *eval);
+/** The same comparison of one output alone. */
+SB_API void sb_eval_output(const sb_eval *eval, size_t i, double *cosine,
+                           double *sqnr_db);
+
 /* ---- quantization ------------------------------------------------------- */
 
 typedef struct sb_quant_options {
@@ -621,8 +661,8 @@ typedef struct sb_listing {
     int since;           /**< of an operator: opset of the form that we run */
 } sb_listing;
 
-/** Row `i` of the list "ops", "passes" or "targets"; 0 past the end, or if
- *  there is no such list.  The texts are static. */
+/** Row `i` of the list "ops", "passes", "sources" or "targets"; 0 past the end,
+ *  or if there is no such list.  The texts are static. */
 SB_API int sb_list_row(const char *what, size_t i, sb_listing *out);
 
 #ifdef __cplusplus

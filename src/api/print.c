@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/model.h"
+#include "data/source.h"
 #include "graph/text.h"
 #include "ops/op_registry.h"
 #include "passes/pass.h"
@@ -58,6 +59,14 @@ int sb_list_row(const char *what, size_t i, sb_listing *out)
         if (i >= n)
             return 0;
         *out = (sb_listing){passes[i]->name, "", passes[i]->summary, 0};
+        return 1;
+    }
+    if (strcmp(what, "sources") == 0) {
+        const sb_source_def *const *sources = sb_source_all(&n);
+
+        if (i >= n)
+            return 0;
+        *out = (sb_listing){sources[i]->name, "", sources[i]->summary, 0};
         return 1;
     }
     if (strcmp(what, "targets") == 0) {

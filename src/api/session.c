@@ -1,18 +1,10 @@
 /* sb_session: the executor behind checks of what the caller hands in. */
-#include "api/model.h"
+#include "api/session.h"
+
 #include "base/file.h"
 #include "base/peak.h"
-#include "exec/exec.h"
 #include "passes/pass.h"
 #include "report/profile_page.h"
-
-struct sb_session {
-    sb_ctx *ctx;
-    const sb_model *model;
-    sb_graph *lowered; /* what really runs; NULL if the model itself does */
-    sb_exec *exec;
-    const sb_tensor **inputs; /* one a graph input, defaults included */
-};
 
 /* A copy of the graph after these passes.  The weights are shared. */
 static sb_status lower(sb_session *s, const char *passes)
@@ -74,6 +66,9 @@ void sb_session_free(sb_session *s)
 {
     if (!s)
         return;
+    for (size_t i = 0; s->gathered && i < s->model->n_outputs; i++)
+        sb_tensor_drop(&s->gathered[i]);
+    sb_free(s->ctx, s->gathered);
     sb_exec_free(s->exec);
     sb_graph_free(s->lowered);
     sb_free(s->ctx, s->inputs);

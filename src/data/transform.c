@@ -17,14 +17,14 @@ static const char *const layouts[] = {"NCHW", "NHWC", NULL};
 /* clang-format off */
 const sb_param_def sb_transform_table[] = {
     {.name = "RESIZE", .type = SB_PARAM_INTS, .offset = KEY(resize),
-     .min = 1, .max = 65536, .n_max = 2,
+     .min = 1, .max = 65536, .n_min = 1, .n_max = 2,
      .help = "new length of the short side, or [height, width]",
      .values = "a length, or [height, width], of 1..65536"},
     {.name = "INTERPOLATION", .type = SB_PARAM_ENUM, .offset = KEY(interpolation),
      .preset = "bilinear", .names = interpolations,
      .help = "how RESIZE computes pixels; all but nearest with antialias"},
     {.name = "CROP", .type = SB_PARAM_INTS, .offset = KEY(crop),
-     .min = 1, .max = 65536, .n_max = 2,
+     .min = 1, .max = 65536, .n_min = 1, .n_max = 2,
      .help = "the middle of that size, or of [height, width], is kept",
      .values = "a length, or [height, width], of 1..65536"},
     {.name = "COLOR", .type = SB_PARAM_ENUM, .offset = KEY(colour), .names = colours,
@@ -32,9 +32,9 @@ const sb_param_def sb_transform_table[] = {
     {.name = "SCALE", .type = SB_PARAM_FLOAT, .offset = KEY(scale), .preset = "1",
      .min = 1e-6, .max = 1e6,
      .help = "pixels 0..255 are divided by this first"},
-    {.name = "MEAN", .type = SB_PARAM_FLOATS, .offset = KEY(mean), .n_max = 3,
+    {.name = "MEAN", .type = SB_PARAM_FLOATS, .offset = KEY(mean), .n_min = 1, .n_max = 3,
      .help = "then this is subtracted: one number, or one a channel in the order of COLOR"},
-    {.name = "STD", .type = SB_PARAM_FLOATS, .offset = KEY(deviation), .n_max = 3,
+    {.name = "STD", .type = SB_PARAM_FLOATS, .offset = KEY(deviation), .n_min = 1, .n_max = 3,
      .help = "then they are divided by this"},
     {.name = "LAYOUT", .type = SB_PARAM_ENUM, .offset = KEY(layout),
      .preset = "NCHW", .names = layouts,
@@ -55,8 +55,9 @@ static sb_status spread(const sb_yaml_doc *doc, const char *key,
 {
     if (from->n > 1 && from->n != (size_t)channels)
         return sb_yaml_fail(doc, key_node(doc, key),
-                            "%s: found %zu numbers, want 1 or %d", key, from->n,
-                            channels);
+                            "%s: found %zu numbers, want 1%s for COLOR %s", key,
+                            from->n, channels == 3 ? " or 3" : "",
+                            channels == 3 ? "RGB or BGR" : "GRAY");
     for (int c = 0; c < 3; c++) {
         size_t i = from->n > 1 && c < channels ? (size_t)c : 0;
 

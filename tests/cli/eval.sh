@@ -1,0 +1,71 @@
+# eval: accuracy, comparison, saved outputs, one line for whatever is wrong.
+# The last column is a speed, which no two runs share.
+speed='s/ *[0-9.]*$//; s/items$//'
+record() { # LABEL VALUE: an image of CIFAR-10 in one grey
+    printf "\\$1"
+    head -c 3072 /dev/zero | tr '\0' "\\$2"
+}
+{ record 0 100; record 1 200; record 1 300; record 1 040; } >test.bin
+{ cat test.bin; printf x; } >long.bin
+printf 'SOURCE: cifar10\nPATH: test.bin\nRESIZE: [1, 3]\nCROP: [1, 3]\nCOLOR: GRAY\nSCALE: 255\nBATCH: 3\n' >image.yaml
+$sparsebit run $models/tiny.onnx --shape x=5x3 --out-dir r --dump-all --seed 4 -q
+$sparsebit run $models/tiny.onnx --shape x=5x3 --seed 4 --npz y.npz -q
+ls r
+printf '1\n2\n0\n3\n3\n' >labels.txt
+cat >x.yaml <<'END'
+SOURCE: npy
+PATH: x.npy
+LABELS: labels.txt
+BATCH: 2
+END
+python3 - <<'END' 2>/dev/null || exit 77
+import struct
+v = [((7 * i) % 11 - 5) / 4 for i in range(15)]
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': (5, 3), }"
+head += " " * (118 - 1 - len(head)) + "\n"
+open("x.npy", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118)
+                          + head.encode() + struct.pack("<15f", *v))
+END
+code $sparsebit eval $models/tiny.onnx --data x.yaml | sed "$speed"
+code $sparsebit eval $models/tiny.onnx --data x.yaml --samples 2 --skip 1 --batch 1 --json | grep -v '_per_s\|seconds'
+$sparsebit eval $models/tiny.onnx --data x.yaml --save-outputs out.npz -q
+code $sparsebit eval $models/tiny.onnx --data x.yaml --batch 5 --against-outputs out.npz --json | grep -v '_per_s\|seconds'
+code $sparsebit eval $models/tiny.onnx --data x.yaml --against $models/tiny.onnx | sed "$speed"
+echo --- what is wrong
+code $sparsebit eval $models/tiny.onnx --data nothing.yaml
+code $sparsebit eval $models/tiny.onnx
+code $sparsebit eval $models/tiny.onnx --data x.yaml --against a --against-outputs b
+code $sparsebit eval $models/tiny.onnx --data x.yaml --against $models/two.onnx
+code $sparsebit eval $models/tiny.onnx --data x.yaml --skip 5
+code $sparsebit eval $models/tiny.onnx --data x.yaml --against-outputs x.npy
+code $sparsebit eval $models/tiny.onnx --data image.yaml
+code $sparsebit eval $models/two.onnx --data x.yaml
+sed 's/3$/4/' labels.txt >more.txt
+wrong() { # EXPRESSION [FILE]: the data file changed by sed
+    sed "$1" ${2:-x.yaml} >wrong.yaml
+    code $sparsebit eval $models/tiny.onnx --data wrong.yaml
+}
+wrong s/labels/more/
+wrong 's/npy$/nip/'
+wrong 's/x.npy/y.npy/'
+wrong 's/BATCH: 2/BATCH: 0/'
+wrong 's/BATCH/BATHC/'
+wrong 's/^SOURCE.*//'
+wrong 's/LABELS: .*/RESIZE: 3/'
+wrong 's/test.bin/long.bin/' image.yaml
+wrong 's/GRAY/PINK/' image.yaml
+wrong 's/RESIZE: .*/RESIZE: abc/' image.yaml
+wrong 's/RESIZE: .*/RESIZE: [1, 2, 3]/' image.yaml
+wrong 's/SCALE: .*/SCALE: 0/' image.yaml
+wrong 's/SCALE: .*/MEAN: [1, 2]/' image.yaml
+wrong 's/SCALE: .*/STD: [0]/' image.yaml
+wrong 's/CROP: .*/CROP: 40/' image.yaml
+mkdir folder
+wrong 's/cifar10/image_folder/; s/test.bin/folder/' image.yaml
+wrong 's/cifar10/image_folder/; s/test.bin/nowhere/' image.yaml
+wrong 's/cifar10/idx/' image.yaml
+cp test.bin folder/a.jpg
+cp test.bin folder/b.png
+wrong 's/cifar10/image_folder/; s/test.bin/folder/' image.yaml
+sed 's/cifar10/image_folder/; s/test.bin/folder/' image.yaml >wrong.yaml
+code $sparsebit eval $models/tiny.onnx --data wrong.yaml --strict
