@@ -232,34 +232,45 @@ void sb_hist_add_channel(sb_hist *h, int64_t c, const float *x, size_t n)
               h->half, x, n, 1);
 }
 
-/* Places of a row: each channel has a factor of its own. */
-SB_HOT static void block_places(const float *x, const float *factor,
-                                uint32_t half, uint32_t *place)
+/* Places of whole rows: each channel has a factor of its own. */
+SB_HOT static void block_places(const float *x, size_t n_row, size_t stride,
+                                const float *factor, uint32_t half,
+                                uint16_t *place)
 {
-    SB_SIMD
-    for (size_t c = 0; c < SB_OBS_BLOCK; c++)
-        place[c] = hist_place(x[c], factor[c], half, 0);
+    for (size_t r = 0; r < n_row; r++, x += stride, place += SB_OBS_BLOCK) {
+        SB_SIMD
+        for (size_t c = 0; c < SB_OBS_BLOCK; c++)
+            place[c] =
+                (uint16_t)hist_place(x[c], factor[c], half, (uint32_t)r & 15);
+    }
 }
 
+/* Rows at a time: places of all, then channel by channel, so that one table is
+ * in the first cache. */
 void sb_hist_add_block(sb_hist *h, int64_t c, const float *x, size_t n_row,
                        size_t stride, size_t n_channel)
 {
     size_t size = table_size(h);
     uint32_t *table = h->tables[0] + (size_t)c * size;
-    uint32_t place[SB_OBS_BLOCK];
-    float factor[SB_OBS_BLOCK];
+    uint16_t place[RUN * SB_OBS_BLOCK];
+    float factor[SB_OBS_BLOCK] = {0};
 
     for (size_t k = 0; k < n_channel; k++)
         factor[k] = hist_factor(h, c + (int64_t)k);
-    for (size_t r = 0; r < n_row; r++, x += stride) {
-        if (n_channel == SB_OBS_BLOCK) {
-            block_places(x, factor, h->half, place);
-        } else {
-            for (size_t k = 0; k < n_channel; k++)
-                place[k] = hist_place(x[k], factor[k], h->half, 0);
-        }
+    for (size_t at = 0; at < n_row; at += RUN) {
+        size_t rows = n_row - at < RUN ? n_row - at : RUN;
+        const float *row = x + at * stride;
+        if (n_channel == SB_OBS_BLOCK)
+            block_places(row, rows, stride, factor, h->half, place);
+        else
+            for (size_t i = 0; i < rows; i++)
+                for (size_t k = 0; k < n_channel; k++)
+                    place[i * SB_OBS_BLOCK + k] = (uint16_t)hist_place(
+                        row[i * stride + k], factor[k], h->half,
+                        (uint32_t)i & (SB_HIST_ZEROS - 1));
         for (size_t k = 0; k < n_channel; k++)
-            table[k * size + place[k]]++;
+            for (size_t i = 0; i < rows; i++)
+                table[k * size + place[i * SB_OBS_BLOCK + k]]++;
     }
 }
 
@@ -299,6 +310,21 @@ sb_status sb_hist_add_counts(sb_ctx *ctx, sb_hist *h, int64_t c, int e,
         }
     h->carry[at + 2 * half] += zeros;
     return SB_OK;
+}
+
+int32_t sb_hist_bar(const sb_hist *h, int64_t c, bool low, uint64_t keep)
+{
+    size_t at = (size_t)c * table_size(h) + (low ? h->half : 0);
+    uint64_t n = 0;
+
+    for (size_t i = h->half; i-- > 1;) {
+        n += h->carry ? h->carry[at + i] : 0;
+        for (int p = 0; p < SB_HIST_PARTS && h->tables[p]; p++)
+            n += h->tables[p][at + i];
+        if (n >= keep)
+            return sb_obs_key((float)((double)i * sb_hist_width(h, c))) - 1;
+    }
+    return low ? 0 : -1;
 }
 
 int64_t sb_hist_values(const sb_hist *h, int64_t c, sb_range range,

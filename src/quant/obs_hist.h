@@ -71,6 +71,11 @@ SB_MUST_USE sb_status sb_hist_add_counts(sb_ctx *ctx, sb_hist *h, int64_t c,
                                          int e, const uint64_t *counts,
                                          uint64_t zeros);
 
+/* The key below which, or at which, no value of this side of channel c is among
+ * the `keep` outermost: a value's magnitude must be above it, as bits.  At the
+ * start of the side (-1, or 0 below zero) if there are not so many. */
+int32_t sb_hist_bar(const sb_hist *h, int64_t c, bool low, uint64_t keep);
+
 /* Width of the bins of channel c; 0 while it has none. */
 double sb_hist_width(const sb_hist *h, int64_t c);
 /* Centres and counts of the bins that are not empty, ascending, centres kept

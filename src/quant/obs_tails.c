@@ -5,7 +5,14 @@
 
 #include "base/simd.h"
 
-enum { LOOK = 64 }; /* values that are tested at a time */
+/* As SB_SIMD, for a loop that asks whether any element is so. */
+#ifdef _OPENMP
+#define SIMD_ANY _Pragma("omp simd reduction(| : any)")
+#else
+#define SIMD_ANY
+#endif
+
+enum { LOOK = SB_TAIL_SLACK }; /* values that are tested at a time */
 
 size_t sb_obs_tails_keep(int64_t channels)
 {
@@ -97,8 +104,10 @@ static sb_status tail_reserve(sb_ctx *ctx, sb_obs_tail *t, size_t keep,
                               size_t n)
 {
     size_t most = keep + keep / 2; /* then the list is cut */
-    size_t want = n < most - t->n ? t->n + n : most;
+    size_t want = t->n < most && n < most - t->n ? t->n + n : most;
 
+    want += SB_TAIL_SLACK;
+    most += SB_TAIL_SLACK;
     if (t->cap >= want)
         return SB_OK;
     /* Doubling would go beyond what can ever be used. */
@@ -121,16 +130,20 @@ sb_status sb_obs_tails_reserve(sb_ctx *ctx, sb_obs_tails *t, size_t n)
     return tail_reserve(ctx, &t->low, t->keep, n);
 }
 
+/* Room for SB_TAIL_SLACK more? */
+static inline void tail_make_room(sb_obs_tail *t, size_t keep)
+{
+    if (t->n + SB_TAIL_SLACK > t->cap)
+        tail_cut(t, keep);
+}
+
 static inline void tail_put(sb_obs_tail *t, size_t keep, int32_t v)
 {
     if (v <= t->bar)
         return;
-    if (t->n == t->cap) {
-        tail_cut(t, keep);
-        if (v <= t->bar)
-            return;
-    }
-    t->v[t->n++] = (uint32_t)v;
+    tail_make_room(t, keep);
+    if (v > t->bar)
+        t->v[t->n++] = (uint32_t)v;
 }
 
 /* In terms of keys: above `high` is for the upper list, below `low` for the
@@ -145,37 +158,108 @@ bool sb_obs_tails_want(const sb_obs_tails *t, sb_obs_keys keys)
     return keys.hi > t->high.bar || keys.lo < key_low(t);
 }
 
-SB_HOT static int look(const float *x, int32_t high, int32_t low)
+void sb_obs_tails_raise(sb_obs_tails *t, int32_t high, int32_t low)
 {
-    int any = 0;
-
-    for (size_t i = 0; i < LOOK; i++) {
-        int32_t key = sb_obs_key(x[i]);
-        any |= (key > high) | (key < low);
-    }
-    return any;
+    t->high.bar = high > t->high.bar ? high : t->high.bar;
+    t->low.bar = low > t->low.bar ? low : t->low.bar;
 }
 
-static void take_each(sb_obs_tails *t, const float *x, size_t n, size_t stride)
+/* The first block from i on that has a value that passes. */
+SB_HOT static size_t next_block(const float *x, size_t i, size_t n,
+                                int32_t high, int32_t low)
 {
+    for (; i + LOOK <= n; i += LOOK) {
+        int32_t any = 0;
+        SIMD_ANY
+        for (size_t k = 0; k < LOOK; k++) {
+            int32_t key = sb_obs_key(x[i + k]);
+            any |= (key > high) | (key < low);
+        }
+        if (any)
+            break;
+    }
+    return i;
+}
+
+/* Each value is written behind both lists, which grow if it passes: cheaper
+ * than branches that nobody can predict. */
+static void take_values(sb_obs_tails *t, const float *x, size_t n)
+{
+    tail_make_room(&t->high, t->keep);
+    tail_make_room(&t->low, t->keep);
+    uint32_t *high = t->high.v + t->high.n, *low = t->low.v + t->low.n;
+    int32_t high_bar = t->high.bar, low_bar = t->low.bar;
     for (size_t i = 0; i < n; i++) {
-        int32_t key = sb_obs_key(x[i * stride]);
-        if (key >= 0)
-            tail_put(&t->high, t->keep, key);
-        else
-            tail_put(&t->low, t->keep, ~key);
+        int32_t key = sb_obs_key(x[i]);
+        *high = (uint32_t)key;
+        high += key > high_bar;
+        *low = (uint32_t)~key;
+        low += ~key > low_bar;
     }
+    t->high.n = (size_t)(high - t->high.v);
+    t->low.n = (size_t)(low - t->low.v);
 }
 
-void sb_obs_tails_take(sb_obs_tails *t, const float *x, size_t n, size_t stride)
+void sb_obs_tails_take(sb_obs_tails *t, const float *x, size_t n)
 {
     size_t i = 0;
 
-    if (stride == 1)
-        for (; i + LOOK <= n; i += LOOK)
-            if (look(x + i, t->high.bar, key_low(t)))
-                take_each(t, x + i, LOOK, 1);
-    take_each(t, x + i * stride, n - i, stride);
+    for (;;) {
+        i = next_block(x, i, n, t->high.bar, key_low(t));
+        if (i + LOOK > n)
+            break;
+        take_values(t, x + i, LOOK);
+        i += LOOK;
+    }
+    take_values(t, x + i, n - i);
+}
+
+/* The first row from r on that has a value that passes. */
+SB_HOT static size_t next_row(const float *x, size_t r, size_t n_row,
+                              size_t stride, const int32_t *high,
+                              const int32_t *low)
+{
+    for (; r < n_row; r++) {
+        const float *row = x + r * stride;
+        int32_t any = 0;
+        SIMD_ANY
+        for (size_t k = 0; k < SB_OBS_BLOCK; k++) {
+            int32_t key = sb_obs_key(row[k]);
+            any |= (key > high[k]) | (key < low[k]);
+        }
+        if (any)
+            break;
+    }
+    return r;
+}
+
+static void take_row(sb_obs_tails *t, const float *row, size_t n_channel,
+                     int32_t *high, int32_t *low)
+{
+    for (size_t k = 0; k < n_channel; k++) {
+        int32_t key = sb_obs_key(row[k]);
+        tail_put(&t[k].high, t[k].keep, key);
+        tail_put(&t[k].low, t[k].keep, ~key);
+        high[k] = t[k].high.bar;
+        low[k] = key_low(&t[k]);
+    }
+}
+
+void sb_obs_tails_take_block(sb_obs_tails *t, const float *x, size_t n_row,
+                             size_t stride, size_t n_channel)
+{
+    int32_t high[SB_OBS_BLOCK], low[SB_OBS_BLOCK];
+
+    for (size_t k = 0; k < n_channel; k++) {
+        high[k] = t[k].high.bar;
+        low[k] = key_low(&t[k]);
+    }
+    for (size_t r = 0; r < n_row; r++) {
+        if (n_channel == SB_OBS_BLOCK)
+            r = next_row(x, r, n_row, stride, high, low);
+        if (r < n_row)
+            take_row(t, x + r * stride, n_channel, high, low);
+    }
 }
 
 static void tail_join(sb_obs_tail *into, size_t keep, const sb_obs_tail *from)

@@ -2,8 +2,10 @@
  *
  * Above zero (zero included) and below, by magnitude: the SB_TAIL_KEEP largest
  * of each, exactly, in bounded memory.  A list takes in whatever is above its
- * bar; when it is full the largest are kept and the bar is raised to the least
- * of them.  After few batches hardly anything passes. */
+ * bar.  Whoever knows from a histogram that enough values lie above a higher
+ * bar raises it; when the list is full all the same, the largest are kept and
+ * the bar is raised to the least of them.  After few batches hardly anything
+ * passes. */
 #ifndef SB_QUANT_OBS_TAILS_H
 #define SB_QUANT_OBS_TAILS_H
 
@@ -13,6 +15,7 @@ enum {
     SB_TAIL_KEEP = 1 << 16,        /* values a side; of several channels: */
     SB_TAIL_KEEP_LEAST = 1 << 10,  /* at least this many each */
     SB_TAIL_KEEP_BUDGET = 1 << 18, /* together, as long as that is possible */
+    SB_TAIL_SLACK = 16,            /* written past the end before a decision */
 };
 
 /* One side: bits of non-negative floats, which order like the floats. */
@@ -42,9 +45,14 @@ bool sb_obs_tails_want(const sb_obs_tails *t, sb_obs_keys keys);
  * fail. */
 SB_MUST_USE sb_status sb_obs_tails_reserve(sb_ctx *ctx, sb_obs_tails *t,
                                            size_t n);
-/* Takes what passes, of n values that are `stride` apart. */
-void sb_obs_tails_take(sb_obs_tails *t, const float *x, size_t n,
-                       size_t stride);
+/* Takes what passes, of n values in a row. */
+void sb_obs_tails_take(sb_obs_tails *t, const float *x, size_t n);
+/* The same for n_channel (at most SB_OBS_BLOCK) neighbouring channels, each
+ * with its own list, in n_row rows that are `stride` apart. */
+void sb_obs_tails_take_block(sb_obs_tails *t, const float *x, size_t n_row,
+                             size_t stride, size_t n_channel);
+/* Raises the bars; they never go down. */
+void sb_obs_tails_raise(sb_obs_tails *t, int32_t high, int32_t low);
 /* Puts what `from` has into `into`, which has room for it. */
 void sb_obs_tails_merge(sb_obs_tails *into, const sb_obs_tails *from);
 /* The r-th largest magnitude (from 1) of the floats in x that are not below

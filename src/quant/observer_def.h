@@ -42,7 +42,7 @@ enum {
     SB_OBS_WEIGHT = 1 << 0,    /* may watch weights */
     SB_OBS_FEATURE = 1 << 1,   /* may watch activations */
     SB_OBS_HISTOGRAM = 1 << 2, /* keep a histogram of features */
-    SB_OBS_TAILS = 1 << 3,     /* keep the outermost values of features */
+    SB_OBS_TAILS = 1 << 3,     /* and their outermost values */
 };
 
 struct sb_observer_def {

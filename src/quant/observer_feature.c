@@ -5,6 +5,8 @@
  * they nearly always do after the first batch, its values are counted at once.
  * The others wait until the whole view is known and the range has grown.  If
  * the view turns out to hold NaN or infinity, what was counted is taken back.
+ * Outermost values are picked in the same way; bars that the histogram gives
+ * keep nearly all others out.
  *
  * Several channels are looked at twice, first for their ranges. */
 #include <assert.h>
@@ -48,13 +50,12 @@ static void look_at_chunk(tensor_job *job, int p, size_t i)
 
     job->keys[i] = keys;
     job->counted[i] = 0;
-    if ((obs->needs & SB_OBS_HISTOGRAM) && sb_hist_fits(&obs->hist, 0, keys)) {
-        sb_hist_add(&obs->hist, p, x, n);
-        job->counted[i] = 1;
-    }
-    if (obs->tails && sb_obs_keys_finite(keys) &&
-        sb_obs_tails_want(&job->tails[p], keys))
-        sb_obs_tails_take(&job->tails[p], x, n, 1);
+    if (!(obs->needs & SB_OBS_HISTOGRAM) || !sb_hist_fits(&obs->hist, 0, keys))
+        return;
+    sb_hist_add(&obs->hist, p, x, n);
+    job->counted[i] = 1;
+    if (obs->tails && sb_obs_tails_want(&job->tails[p], keys))
+        sb_obs_tails_take(&job->tails[p], x, n);
 }
 
 static void take_back_chunk(tensor_job *job, int p, size_t i)
@@ -75,6 +76,15 @@ static void count_chunk(tensor_job *job, int p, size_t i)
         sb_hist_add(&job->obs->hist, p, x, n);
 }
 
+static void take_chunk(tensor_job *job, int p, size_t i)
+{
+    size_t n;
+    const float *x = job_chunk(job, i, &n);
+
+    if (!job->counted[i] && sb_obs_tails_want(&job->tails[p], job->keys[i]))
+        sb_obs_tails_take(&job->tails[p], x, n);
+}
+
 /* Items are parts; a part always has the same chunks. */
 #define DEFINE_PARTS(name, act)                                               \
     static void name(void *arg, size_t begin, size_t end)                     \
@@ -89,6 +99,13 @@ static void count_chunk(tensor_job *job, int p, size_t i)
 DEFINE_PARTS(look_at_parts, look_at_chunk)
 DEFINE_PARTS(take_back_parts, take_back_chunk)
 DEFINE_PARTS(count_parts, count_chunk)
+DEFINE_PARTS(take_parts, take_chunk)
+
+static void raise_bars(const sb_observer *obs, int64_t c, sb_obs_tails *t)
+{
+    sb_obs_tails_raise(t, sb_hist_bar(&obs->hist, c, false, t->keep),
+                       sb_hist_bar(&obs->hist, c, true, t->keep));
+}
 
 static sb_status job_prepare(tensor_job *job)
 {
@@ -105,8 +122,8 @@ static sb_status job_prepare(tensor_job *job)
         SB_TRY(sb_obs_tails_reserve(ctx, obs->tails, elements));
         for (size_t p = 0; p < parts; p++) {
             sb_obs_tails_init(&job->tails[p], obs->tails->keep);
-            job->tails[p].high.bar = obs->tails->high.bar;
-            job->tails[p].low.bar = obs->tails->low.bar;
+            sb_obs_tails_raise(&job->tails[p], obs->tails->high.bar,
+                               obs->tails->low.bar);
             size_t chunks = job->n * (p + 1) / parts - job->n * p / parts;
             SB_TRY(sb_obs_tails_reserve(ctx, &job->tails[p], chunks * CHUNK));
         }
@@ -138,7 +155,14 @@ static void job_run(tensor_job *job, int64_t samples, sb_obs_keys *keys)
         sb_hist_fit(&obs->hist, 0, all);
         sb_parallel_for(ctx, parts, 1, count_parts, job);
     }
-    for (size_t p = 0; obs->tails && p < parts; p++)
+    if (!obs->tails)
+        return;
+    raise_bars(obs, 0, obs->tails);
+    for (size_t p = 0; p < parts; p++)
+        sb_obs_tails_raise(&job->tails[p], obs->tails->high.bar,
+                           obs->tails->low.bar);
+    sb_parallel_for(ctx, parts, 1, take_parts, job);
+    for (size_t p = 0; p < parts; p++)
         sb_obs_tails_merge(obs->tails, &job->tails[p]);
 }
 
@@ -189,10 +213,12 @@ static void count_last(void *arg, size_t begin, size_t end)
         if (left > SB_OBS_BLOCK)
             left = SB_OBS_BLOCK;
         const float *x = job->view->data + c;
-        if (obs->needs & SB_OBS_HISTOGRAM)
-            sb_hist_add_block(&obs->hist, (int64_t)c, x, rows, channels, left);
-        for (size_t k = 0; obs->tails && k < left; k++)
-            sb_obs_tails_take(&obs->tails[c + k], x + k, rows, channels);
+        sb_hist_add_block(&obs->hist, (int64_t)c, x, rows, channels, left);
+        if (!obs->tails)
+            continue;
+        for (size_t k = 0; k < left; k++)
+            raise_bars(obs, (int64_t)(c + k), &obs->tails[c + k]);
+        sb_obs_tails_take_block(&obs->tails[c], x, rows, channels, left);
     }
 }
 
@@ -204,14 +230,17 @@ static void count_first(void *arg, size_t begin, size_t end)
     size_t channels = (size_t)obs->channels, n = (size_t)job->view->inner;
     size_t runs = (size_t)(job->view->samples * job->view->outer);
 
-    for (size_t c = begin; c < end; c++)
-        for (size_t r = 0; r < runs; r++) {
-            const float *x = job->view->data + (r * channels + c) * n;
-            if (obs->needs & SB_OBS_HISTOGRAM)
-                sb_hist_add_channel(&obs->hist, (int64_t)c, x, n);
-            if (obs->tails)
-                sb_obs_tails_take(&obs->tails[c], x, n, 1);
-        }
+    for (size_t c = begin; c < end; c++) {
+        const float *x = job->view->data + c * n;
+        for (size_t r = 0; r < runs; r++)
+            sb_hist_add_channel(&obs->hist, (int64_t)c, x + r * channels * n,
+                                n);
+        if (!obs->tails)
+            continue;
+        raise_bars(obs, (int64_t)c, &obs->tails[c]);
+        for (size_t r = 0; r < runs; r++)
+            sb_obs_tails_take(&obs->tails[c], x + r * channels * n, n);
+    }
 }
 
 sb_status sb_observer_channels(sb_observer *obs, const sb_obs_view *view,
@@ -222,15 +251,13 @@ sb_status sb_observer_channels(sb_observer *obs, const sb_obs_view *view,
     size_t each = (size_t)(view->samples * view->outer * view->inner);
     channels_job job = {.obs = obs, .view = view};
 
-    if (!(obs->needs & (SB_OBS_HISTOGRAM | SB_OBS_TAILS)))
+    if (!(obs->needs & SB_OBS_HISTOGRAM))
         return SB_OK;
     for (int64_t c = 0; obs->tails && c < channels; c++)
         SB_TRY(sb_obs_tails_reserve(ctx, &obs->tails[c], each));
-    if (obs->needs & SB_OBS_HISTOGRAM) {
-        SB_TRY(sb_hist_reserve(ctx, &obs->hist, 1, each));
-        for (int64_t i = 0; i < view->samples * channels; i++)
-            sb_hist_fit(&obs->hist, i % channels, keys[i]);
-    }
+    SB_TRY(sb_hist_reserve(ctx, &obs->hist, 1, each));
+    for (int64_t i = 0; i < view->samples * channels; i++)
+        sb_hist_fit(&obs->hist, i % channels, keys[i]);
     if (view->inner == 1)
         sb_parallel_for(ctx, (size_t)(channels - 1) / SB_OBS_BLOCK + 1, 1,
                         count_last, &job);
