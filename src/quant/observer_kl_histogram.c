@@ -12,6 +12,13 @@
  * and the h with the least KL(P || Q) wins; the first of equals.  A level that
  * holds nothing but what was cut off counts as 1e-9 of everything.
  *
+ * Two rules keep the method from failing.  Zeros are not counted: every
+ * quantizer represents them exactly, but their peak (behind a ReLU, half of
+ * all values in one bin) would be spread by Q over a whole level, and any
+ * threshold that makes levels finer would win, down to a quarter of the range.
+ * And a threshold that cuts off more than half of the values is not tried: at
+ * the end all of P and Q would be in the outermost bin, in perfect agreement.
+ *
  * With sums of counts up to each bin, of filled bins, and of c log c, a
  * threshold costs a logarithm a level instead of a walk over all bins:
  *
@@ -51,9 +58,10 @@ static void kl_fill(kl_job *job, const sb_obs_values *v, double top)
     double by = HALF / top;
 
     for (int64_t i = 0; i < v->n; i++) {
-        double at = floor(((double)v->x[i] + top) * by);
+        double at = floor((double)v->x[i] * by) + HALF;
         int bin = at < 0.0 ? 0 : at > BINS - 1 ? BINS - 1 : (int)at;
-        bins[bin] += v->count ? v->count[i] : 1.0;
+        if (v->x[i] != 0.0F)
+            bins[bin] += v->count ? v->count[i] : 1.0;
     }
     job->count[0] = job->entropy[0] = 0.0;
     job->filled[0] = 0;
@@ -87,7 +95,7 @@ static double kl_divergence(const kl_job *job, int h)
     double first = job->count[from + 1] - job->count[from];
     double last = job->count[to] - job->count[to - 1];
 
-    if (inside == 0.0)
+    if (2.0 * inside < all)
         return INFINITY;
     double self = job->entropy[to - 1] - job->entropy[from + 1] +
                   c_log_c(first + cut_lo) + c_log_c(last + cut_hi);

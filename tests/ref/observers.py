@@ -121,6 +121,8 @@ def kl_divergence(hist, half, levels):
     P: the bins inside, what is cut off added to the outermost ones.
     Q: the bins inside without that, summed into `levels` equal parts, each sum
     spread evenly over those of its bins that P fills.
+    A threshold that cuts off more than half is out: in the end P and Q would
+    agree perfectly, both in the outermost bin.
     """
     middle = len(hist) // 2
     inside = hist[middle - half:middle + half].astype(np.float64)
@@ -132,7 +134,7 @@ def kl_divergence(hist, half, levels):
     total = np.bincount(level, inside, levels)
     count = np.bincount(level, full, levels)
     q = np.where(full, total[level] / np.maximum(count[level], 1), 0)
-    if q.sum() == 0:
+    if 2 * inside.sum() < hist.sum():
         return math.inf
     p, q = p / p.sum(), q / q.sum()
     # A level that holds nothing but what was cut off: as if it held little.
@@ -157,7 +159,9 @@ def kl_histogram(stream, axis=None, bits=8, symmetric=False, **_):
             lo.append(0.0)
             hi.append(0.0)
             continue
-        curve, thresholds = kl_curve(x, bits)
+        # Zeros are left out: no threshold changes them, but their peak behind
+        # a ReLU, spread over a level, would favour ever finer levels.
+        curve, thresholds = kl_curve(x[x != 0], bits)
         t = thresholds[int(np.argmin(curve))]
         lo.append(max(-t, x.min()) if not symmetric else -t)
         hi.append(min(t, x.max()) if not symmetric else t)
