@@ -2,6 +2,7 @@
  * neighbouring elements, so the inner loop runs over channels and vectorises
  * whatever the window looks like. */
 #include <math.h>
+#include <string.h>
 
 #include "base/simd.h"
 #include "base/threads.h"
@@ -82,6 +83,52 @@ static void last_rows(void *arg, size_t begin, size_t end)
     }
 }
 
+/* ---- windows of bytes --------------------------------------------------- */
+
+SB_HOT static void row_max_u8(const uint8_t *x, uint8_t *y, int64_t n)
+{
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] > y[i] ? x[i] : y[i];
+}
+
+SB_HOT static void row_max_i8(const int8_t *x, int8_t *y, int64_t n)
+{
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] > y[i] ? x[i] : y[i];
+}
+
+static void last_byte_rows(void *arg, size_t begin, size_t end)
+{
+    const last_job *job = arg;
+    const sb_window *w = &job->s->w;
+    const sb_tensor *in = job->k->in[0];
+    int64_t c = in->dims[1], width = w->out[w->n - 1];
+    bool is_signed = in->dtype == SB_DTYPE_I8;
+
+    for (size_t item = begin; item < end; item++) {
+        int64_t image = (int64_t)item / job->rows;
+        const uint8_t *x = (const uint8_t *)in->data + image * w->in_count * c;
+        uint8_t *y =
+            (uint8_t *)job->k->out[0]->data + (int64_t)item * width * c;
+        sb_pool_walk walk;
+
+        walk_to_row(&walk, w, (int64_t)item % job->rows);
+        for (int64_t i = 0; i < width; i++, y += c) {
+            memset(y, is_signed ? 0x80 : 0, (size_t)c); /* the least */
+            for (int64_t t = sb_pool_tap_first(&walk); t >= 0;
+                 t = sb_pool_tap_next(&walk)) {
+                if (is_signed)
+                    row_max_i8((const int8_t *)(x + t * c), (int8_t *)y, c);
+                else
+                    row_max_u8(x + t * c, y, c);
+            }
+            (void)sb_pool_walk_next(&walk);
+        }
+    }
+}
+
 void sb_pool_last(sb_kernel *k, sb_pool_divisor_fn divisor)
 {
     const sb_pool_state *s = k->state;
@@ -89,8 +136,10 @@ void sb_pool_last(sb_kernel *k, sb_pool_divisor_fn divisor)
     last_job job = {k, s, divisor, width ? s->w.out_count / width : 0};
     int64_t work = width * s->w.taps * k->in[0]->dims[1] + 1;
 
-    sb_parallel_for(k->ctx, (size_t)(k->in[0]->dims[0] * job.rows),
-                    (size_t)(20000 / work + 1), last_rows, &job);
+    sb_parallel_for(
+        k->ctx, (size_t)(k->in[0]->dims[0] * job.rows),
+        (size_t)(20000 / work + 1),
+        k->in[0]->dtype == SB_DTYPE_F32 ? last_rows : last_byte_rows, &job);
 }
 
 void sb_pool_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)

@@ -209,6 +209,36 @@ static void test_max_bytes(void **state)
     assert_tensor("i8", y, test_tensor(SB_DTYPE_I8, "1x1x3", want_below), 0);
 }
 
+/* Behind a convolution, where memory is channels-last: the maximum of what was
+ * quantized is what the maximum is quantized to. */
+static void test_max_bytes_behind_conv(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"u8", "i8"};
+
+    for (size_t i = 0; i < SB_COUNT(types); i++) {
+        char text[512];
+        sb_tensor *out[2];
+        const sb_tensor *x = test_random(SB_DTYPE_F32, "2x3x9x8", 7);
+        (void)snprintf(text, sizeof text,
+                       "graph g(x: f32[2,3,9,8]) -> (a, b) {\n"
+                       "  w: f32[20,3,3,3] = random(3)\n"
+                       "  s: f32[] = 0.05\n"
+                       "  z: %s[] = 20\n"
+                       "  c = Conv(x, w)\n"
+                       "  q = QuantizeLinear(c, s, z)\n"
+                       "  a = MaxPool(q) {kernel_shape=[3,2], strides=[2,1], "
+                       "pads=[1,0,1,1]}\n"
+                       "  m = MaxPool(c) {kernel_shape=[3,2], strides=[2,1], "
+                       "pads=[1,0,1,1]}\n"
+                       "  b = QuantizeLinear(m, s, z)\n"
+                       "}\n",
+                       types[i]);
+        test_run(text, &x, out, 2);
+        assert_tensor(types[i], out[0], out[1], 0);
+    }
+}
+
 static void test_global(void **state)
 {
     (void)state;
@@ -256,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_random_windows),
         cmocka_unit_test(test_max_indices),
         cmocka_unit_test(test_max_bytes),
+        cmocka_unit_test(test_max_bytes_behind_conv),
         cmocka_unit_test(test_global),
         cmocka_unit_test(test_bad_models),
     };
