@@ -10,6 +10,8 @@ typedef struct sb_pass_def {
     /* Changes the graph and adds to *changes.  Sub-graphs are visited by the
      * manager, not by the pass. */
     sb_status (*run)(sb_graph *graph, size_t *changes);
+    /* Runs in the first round only: it must see the graph as it was. */
+    bool once;
 } sb_pass_def;
 
 const sb_pass_def *sb_pass_find(const char *name);

@@ -294,6 +294,8 @@ static sb_status run_list(pass_run *run, const pass_list *list,
         bool changed = false;
         for (size_t i = 0; i < list->n; i++) {
             size_t before = results[i].changes;
+            if (round > 0 && list->pass[i]->once)
+                continue;
             SB_TRY(run_pass(run, list->pass[i], &results[i]));
             changed = changed || results[i].changes != before;
         }

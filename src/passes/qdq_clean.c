@@ -49,6 +49,11 @@ static sb_status drop_identity(sb_qdq_sim *sim, sb_node_id id)
                  (node->n_out == 1 || node->outputs[1] == SB_NONE));
     if (!idle || sb_node_in(node, 0) == SB_NONE)
         return SB_OK;
+    /* What makes an output goes only if nobody else reads it or its input. */
+    if (sb_node_makes_output(g, node) &&
+        (sb_node_edges(g, node) > 0 ||
+         sb_graph_value(g, node->inputs[0])->n_uses > 1))
+        return SB_OK;
     SB_TRY(sb_rewrite_forward(g, id, node->inputs[0], &done));
     if (done)
         sim->changes++;
@@ -311,6 +316,51 @@ static sb_status to_unsigned(sb_qdq_sim *sim, sb_node_id id)
     return SB_OK;
 }
 
+/* ---- what is left between kernels --------------------------------------- */
+
+/* Is every reader a Q that gives back the same integers, for one reader or as
+ * an output? */
+static bool readers_requantize(const sb_graph *g, const sb_node *dq)
+{
+    const sb_value *y = sb_graph_value(g, dq->outputs[0]);
+    sb_qdq a, b;
+
+    if (y->n_uses == 0 || y->is_output)
+        return false;
+    sb_qdq_read(g, dq, &a);
+    for (uint32_t i = 0; i < y->n_uses; i++) {
+        const sb_node *q = sb_graph_node(g, y->uses[i].node);
+        if (!sb_is_q(q))
+            return false;
+        sb_qdq_read(g, q, &b);
+        bool is_output = sb_node_makes_output(g, q);
+        if (!sb_qdq_same(&a, &b) ||
+            sb_node_edges(g, q) != (is_output ? 0u : 1u))
+            return false;
+    }
+    return true;
+}
+
+/* DQ -> Q with the same parameters is nothing at all. */
+static sb_status drop_requantize(sb_qdq_sim *sim, sb_node_id id)
+{
+    sb_graph *g = sim->g;
+    const sb_node *dq = sb_graph_node(g, id);
+
+    if (!sb_is_dq(dq) || !readers_requantize(g, dq))
+        return SB_OK;
+    sb_value_id ints = dq->inputs[0], y = dq->outputs[0];
+    while (sb_graph_value(g, y)->n_uses > 0) {
+        sb_node_id q = sb_graph_value(g, y)->uses[0].node;
+        bool done = false;
+        SB_TRY(sb_rewrite_forward(g, q, ints, &done));
+        if (!done)
+            return SB_OK;
+        sim->changes++;
+    }
+    return SB_OK;
+}
+
 /* ---- rounds ------------------------------------------------------------- */
 
 sb_status sb_sim_each(sb_qdq_sim *sim, sb_sim_fn fn)
@@ -341,6 +391,11 @@ sb_status sb_sim_clean(sb_qdq_sim *sim)
 sb_status sb_sim_unique(sb_qdq_sim *sim)
 {
     return sb_sim_each(sim, split_dq);
+}
+
+sb_status sb_sim_leftovers(sb_qdq_sim *sim)
+{
+    return sb_sim_each(sim, drop_requantize);
 }
 
 sb_status sb_sim_signs(sb_qdq_sim *sim)

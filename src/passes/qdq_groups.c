@@ -95,7 +95,8 @@ static sb_status level_1(sb_qdq_sim *sim)
 static sb_status level_2(sb_qdq_sim *sim)
 {
     SB_TRY(sb_sim_signs(sim));
-    return sb_sim_select(sim);
+    SB_TRY(sb_sim_select(sim));
+    return sb_sim_leftovers(sim);
 }
 
 /* Until a round changes nothing. */

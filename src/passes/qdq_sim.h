@@ -80,13 +80,14 @@ SB_MUST_USE sb_status sb_sim_each(sb_qdq_sim *sim, sb_sim_fn fn);
 
 /* The steps before groups are looked for, and the round of steps that ends
  * with it; sim->changes grows with each change. */
-SB_MUST_USE sb_status sb_sim_clean(sb_qdq_sim *sim);    /* qdq_clean.c */
-SB_MUST_USE sb_status sb_sim_products(sb_qdq_sim *sim); /* qdq_weights.c */
-SB_MUST_USE sb_status sb_sim_move(sb_qdq_sim *sim);     /* qdq_move.c */
-SB_MUST_USE sb_status sb_sim_weights(sb_qdq_sim *sim);  /* qdq_weights.c */
-SB_MUST_USE sb_status sb_sim_unique(sb_qdq_sim *sim);   /* qdq_clean.c */
-SB_MUST_USE sb_status sb_sim_where(sb_qdq_sim *sim);    /* qdq_weights.c */
-SB_MUST_USE sb_status sb_sim_signs(sb_qdq_sim *sim);    /* qdq_clean.c */
+SB_MUST_USE sb_status sb_sim_clean(sb_qdq_sim *sim);     /* qdq_clean.c */
+SB_MUST_USE sb_status sb_sim_products(sb_qdq_sim *sim);  /* qdq_weights.c */
+SB_MUST_USE sb_status sb_sim_move(sb_qdq_sim *sim);      /* qdq_move.c */
+SB_MUST_USE sb_status sb_sim_weights(sb_qdq_sim *sim);   /* qdq_weights.c */
+SB_MUST_USE sb_status sb_sim_unique(sb_qdq_sim *sim);    /* qdq_clean.c */
+SB_MUST_USE sb_status sb_sim_where(sb_qdq_sim *sim);     /* qdq_weights.c */
+SB_MUST_USE sb_status sb_sim_signs(sb_qdq_sim *sim);     /* qdq_clean.c */
+SB_MUST_USE sb_status sb_sim_leftovers(sb_qdq_sim *sim); /* qdq_clean.c */
 /* Gives a Q or DQ without zero point one. */
 SB_MUST_USE sb_status sb_qdq_add_zero(sb_graph *g, sb_node_id node,
                                       sb_value_id zero);

@@ -19,4 +19,5 @@ const sb_pass_def sb_pass_qdq_to_integer = {
     .summary =
         "Q/DQ groups as the integer operators ONNX Runtime makes of them",
     .run = qdq_to_integer_run,
+    .once = true,
 };

@@ -19,7 +19,7 @@ class Net:
 
     def __init__(self, seed, opset=17):
         self.rng = np.random.default_rng(seed)
-        self.nodes, self.weights, self.n = [], [], 0
+        self.nodes, self.weights, self.n, self.made = [], [], 0, {}
         self.opset = opset
 
     def const(self, array, stem="c"):
@@ -31,6 +31,13 @@ class Net:
         return self.const(self.rng.normal(size=shape).astype(np.float32) * 0.4)
 
     def add(self, op, *inputs, outputs=1, **attrs):
+        """A node; but not twice the same, which ONNX Runtime would merge."""
+        key = (op, inputs, str(attrs))
+        if key not in self.made or op == "DequantizeLinear":
+            self.made[key] = self.fresh(op, inputs, outputs, attrs)
+        return self.made[key]
+
+    def fresh(self, op, inputs, outputs, attrs):
         self.n += 1
         names = [f"{op}_{self.n}" + (f"_{i}" if i else "")
                  for i in range(outputs)]
