@@ -237,6 +237,33 @@ static int set_field(parser *p, const cli_opt *o, void *base, const char *value)
     }
 }
 
+/* Is `text` a list of words of the list `all`? */
+static bool words_of(const char *text, const char *all)
+{
+    for (size_t n; *text; text += n + (text[n] == ',')) {
+        const char *w = all;
+
+        n = strcspn(text, ",");
+        while (*w && (strcspn(w, ",") != n || memcmp(w, text, n) != 0))
+            w += strcspn(w, ",") + (w[strcspn(w, ",")] == ',');
+        if (!*w || n == 0 || (text[n] == ',' && !text[n + 1]))
+            return false;
+    }
+    return true;
+}
+
+/* A value that may be left out: what follows is taken if it can be one. */
+static int set_words(parser *p, const cli_opt *o, void *base, const char *value)
+{
+    if (value && (!*value || !words_of(value, o->arg)))
+        return cli_usage(p->cmd, "--%s: found '%s', allowed are words of %s",
+                         o->name, value, o->arg);
+    if (!value && p->at < p->argc && *p->argv[p->at] &&
+        words_of(p->argv[p->at], o->arg))
+        value = p->argv[p->at++];
+    return set_field(p, o, base, value ? value : o->arg);
+}
+
 /* --name, --name value, --name=value, -x, -x value */
 static int parse_option(parser *p, const char *word)
 {
@@ -258,6 +285,8 @@ static int parse_option(parser *p, const char *word)
     if (o->kind == CLI_FLAG && eq)
         return cli_usage(p->cmd, "--%s takes no value", o->name);
     const char *value = eq ? eq + 1 : NULL;
+    if (o->kind == CLI_WORDS)
+        return set_words(p, o, base, value);
     if (o->kind != CLI_FLAG && !value) {
         if (p->at >= p->argc)
             return cli_usage(p->cmd, "--%s wants %s", o->name, o->arg);

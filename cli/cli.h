@@ -33,6 +33,8 @@ typedef enum cli_kind {
     CLI_STRING, /* const char * */
     CLI_FILE,   /* const char *, a path */
     CLI_LIST,   /* cli_list: may be given several times */
+    CLI_WORDS,  /* const char *: some of the words in `arg`, which is a list
+                   with commas; without a value, all of them */
 } cli_kind;
 
 typedef struct cli_list {

@@ -8,8 +8,8 @@
 
 typedef struct {
     const char *model, *config, *data, *output, *target, *weights;
-    const char *save, *load, *format;
-    unsigned samples, batch;
+    const char *save, *load, *format, *asym;
+    unsigned samples, batch, memory;
     bool strict, exact, extra_info;
 } quantize_args;
 
@@ -22,6 +22,8 @@ static const cli_opt opts[] = {
     {CLI_FILE,   'd', "data",    ARG(data),    "FILE",  "data.yaml with calibration samples", false},
     {CLI_UINT,   'n', "samples", ARG(samples), "N",     "use at most N samples (default: all)", false},
     {CLI_UINT,   'b', "batch",   ARG(batch),   "N",     "samples in a batch (default: as the data file says)", false},
+    {CLI_WORDS,  0,   "asym",    ARG(asym),    "w,a",   "observe behind quantized weights (w), activations (a) or both; with a the network runs block by block", false},
+    {CLI_UINT,   0,   "asym-memory", ARG(memory), "MB", "activations that --asym keeps in memory; more go to a file in TMPDIR (default: 512)", false},
     {CLI_FILE,   'o', "output",  ARG(output),  "FILE",  "quantized ONNX file to write", false},
     {CLI_STRING, 't', "target",  ARG(target),  "NAME",  "runtime to write for; see `sparsebit list targets` (default: BACKEND of the config)", false},
     {CLI_STRING, 0,   "format",  ARG(format),  "FORM",  "`qdq` (default); `qoperator`: QLinearConv and its like; `matmulnbits`: MatMulNBits, for `A: none`", false},
@@ -38,6 +40,7 @@ static const cli_example examples[] = {
     {"sparsebit quantize model.onnx -c qconfig.yaml -d photos.yaml -n 64 -o model.int8.onnx", "Calibrates on 64 samples and writes Q/DQ ONNX"},
     {"sparsebit quantize model.onnx -d photos.yaml -t onnxruntime-x86 -o out.onnx", "Default settings, placed where ONNX Runtime fuses"},
     {"sparsebit quantize model.onnx -c w4.yaml -o model.w4.onnx", "Weights only (`A: none` in w4.yaml), which needs no data"},
+    {"sparsebit quantize model.onnx -d photos.yaml --asym -o out.onnx", "Each layer is calibrated on what the quantized layers before it give"},
     {"sparsebit quantize model.onnx --load-calibration seen.json -o out.onnx", "Without data, from what --save-calibration kept"},
     {0},
 };
@@ -66,6 +69,11 @@ typedef struct {
     size_t samples;
     double load, calibrate, write; /* seconds */
 } job;
+
+static bool asym_has(const job *j, char what)
+{
+    return j->args->asym && strchr(j->args->asym, what);
+}
 
 /* ---- work --------------------------------------------------------------- */
 
@@ -99,6 +107,14 @@ static int open_data(job *j)
     return CLI_OK;
 }
 
+static void step(void *progress, size_t done, size_t total)
+{
+    cli_progress *p = progress;
+
+    p->total = total;
+    cli_progress_step(p, done);
+}
+
 /* Runs all batches; the names of the model's inputs say which tensor goes
  * where. */
 static sb_status feed(job *j, cli_progress *progress)
@@ -108,8 +124,8 @@ static sb_status feed(job *j, cli_progress *progress)
     const sb_tensor **inputs = cli_alloc(n_in + 1, sizeof(sb_tensor *));
     const sb_tensor **outputs =
         cli_alloc(sb_model_output_count(j->model) + 1, sizeof(sb_tensor *));
-    sb_status status = sb_quant_model_prepare_calibration(j->qm);
     sb_batch batch = {.count = 1};
+    sb_status status = SB_OK;
 
     for (size_t i = 0; i < n_in; i++)
         names[i] = sb_model_input(j->model, i).name;
@@ -133,6 +149,8 @@ static int calibrate(job *j)
 {
     const quantize_args *a = j->args;
     bool fed = a->data && sb_quant_model_needs_data(j->qm);
+    sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+    bool blocks = asym_has(j, 'a');
     cli_progress progress;
 
     if (fed) {
@@ -140,16 +158,29 @@ static int calibrate(job *j)
         if (rc != CLI_OK)
             return rc;
     }
-    cli_progress_begin(&progress, j->env, "calibrating",
+    cli_progress_begin(&progress, j->env,
+                       blocks ? "reading samples" : "calibrating",
                        fed ? sb_data_count(j->data) : 0);
-    sb_status status = fed ? feed(j, &progress) : SB_OK;
+    opt.asym_weights = asym_has(j, 'w');
+    opt.asym_features = blocks;
+    opt.memory_limit = (size_t)a->memory << 20;
+    opt.progress = step;
+    opt.progress_user = &progress;
+    sb_status status = sb_quant_model_prepare_calibration(j->qm, &opt);
+    if (status == SB_OK && fed)
+        status = feed(j, &progress);
     if (status == SB_OK && a->load)
         status = sb_quant_model_load_calibration(j->qm, a->load);
-    if (status == SB_OK && a->save)
+    /* Block by block, values are observed while scales are computed. */
+    if (status == SB_OK && a->save && !blocks)
         status = sb_quant_model_save_calibration(j->qm, a->save);
+    j->calibrate = cli_progress_end(&progress);
+    cli_progress_begin(&progress, j->env, "calibrating", 0);
     if (status == SB_OK)
         status = sb_quant_model_calc_qparams(j->qm);
-    j->calibrate = cli_progress_end(&progress);
+    if (status == SB_OK && a->save && blocks)
+        status = sb_quant_model_save_calibration(j->qm, a->save);
+    j->calibrate += cli_progress_end(&progress);
     return status == SB_OK ? CLI_OK : cli_fail(j->env, a->model);
 }
 
@@ -220,6 +251,12 @@ static void print_json(const job *j)
     if (j->args->output)
         cli_json_str(&out, "output", j->args->output);
     cli_json_int(&out, "samples", (long long)j->samples);
+    if (j->args->asym) {
+        cli_json_open(&out, "asym", '{');
+        cli_json_bool(&out, "weights", asym_has(j, 'w'));
+        cli_json_bool(&out, "activations", asym_has(j, 'a'));
+        cli_json_close(&out, '}');
+    }
     cli_json_int(&out, "broken_samples",
                  j->data ? (long long)sb_data_broken_count(j->data) : 0);
     cli_json_open(&out, "seconds", '{');
@@ -300,6 +337,8 @@ static int quantize_run(cli_env *env, const void *parsed)
 
     if (!args->data && !args->output)
         return cli_usage(&cmd_quantize, "nothing to do: give --data, --output");
+    if (args->memory && (!args->asym || !strchr(args->asym, 'a')))
+        return cli_usage(&cmd_quantize, "--asym-memory is for --asym a");
     if (args->format && word_in(args->format, formats) < 0)
         return cli_usage(&cmd_quantize,
                          "--format: found '%s', allowed are qdq, qoperator, "

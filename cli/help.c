@@ -12,8 +12,11 @@ static void option_label(const cli_opt *o, char *out, size_t size)
 
     if (o->letter)
         (void)snprintf(letter, sizeof letter, "-%c, ", o->letter);
-    (void)snprintf(out, size, "%s--%s%s%s", letter, o->name, o->arg ? " " : "",
-                   o->arg ? o->arg : "");
+    (void)snprintf(out, size, "%s--%s%s%s%s", letter, o->name,
+                   !o->arg                ? ""
+                   : o->kind == CLI_WORDS ? " ["
+                                          : " ",
+                   o->arg ? o->arg : "", o->kind == CLI_WORDS ? "]" : "");
 }
 
 /* Prints `text` wrapped, the first line after `used` columns. */

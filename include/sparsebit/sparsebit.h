@@ -504,16 +504,40 @@ SB_API SB_MUST_USE sb_status sb_quant_model_create(sb_ctx *ctx,
                                                    const sb_quant_options *opt,
                                                    sb_quant_model **out);
 SB_API void sb_quant_model_free(sb_quant_model *qm);
-/** From now on forward() runs in float and observes. */
-SB_API SB_MUST_USE sb_status
-sb_quant_model_prepare_calibration(sb_quant_model *qm);
-/** Runs once: in float and observing while calibrating, else with the
- *  quantizers that are on.  As sb_session_run(). */
+/** Says how far a long call has come. */
+typedef void (*sb_progress_fn)(void *user, size_t done, size_t total);
+
+typedef struct sb_calibration_options {
+    size_t struct_size; /**< set by the INIT macro */
+    /** What is quantized in the part of the network before the value that is
+     *  observed; neither: observers see the float network. */
+    int asym_weights, asym_features;
+    /** With asym_features: bytes of activations to keep in memory at most; more
+     *  go to a temporary file (in TMPDIR).  0: 512 MB. */
+    size_t memory_limit;
+    sb_progress_fn progress; /**< NULL, or called by calc_qparams() */
+    void *progress_user;
+} sb_calibration_options;
+
+#define SB_CALIBRATION_OPTIONS_INIT                         \
+    {                                                       \
+        sizeof(sb_calibration_options), 0, 0, 0, NULL, NULL \
+    }
+
+/** From now on forward() observes; what was observed before is forgotten.
+ *  @param opt NULL: observers see the float network */
+SB_API SB_MUST_USE sb_status sb_quant_model_prepare_calibration(
+    sb_quant_model *qm, const sb_calibration_options *opt);
+/** Runs once: observing while calibrating, else with the quantizers that are
+ *  on.  As sb_session_run().
+ *
+ *  Calibrating with asym_features it only keeps a copy of the inputs, and
+ *  `outputs` are all NULL: calc_qparams() runs the network, block by block. */
 SB_API SB_MUST_USE sb_status
 sb_quant_model_forward(sb_quant_model *qm, const sb_tensor *const *inputs,
                        const sb_tensor **outputs);
 /** What was observed, as a JSON file, so that scales can be computed again
- *  without data. */
+ *  without data.  With asym_features that is known after calc_qparams(). */
 SB_API SB_MUST_USE sb_status
 sb_quant_model_save_calibration(const sb_quant_model *qm, const char *path);
 /** Adds what another calibration of the same model with the same settings has
@@ -521,7 +545,7 @@ sb_quant_model_save_calibration(const sb_quant_model *qm, const char *path);
 SB_API SB_MUST_USE sb_status sb_quant_model_load_calibration(sb_quant_model *qm,
                                                              const char *path);
 /** Computes scales and zero points from what was observed and ends the
- *  calibration. */
+ *  calibration.  If it fails, start again with prepare_calibration(). */
 SB_API SB_MUST_USE sb_status sb_quant_model_calc_qparams(sb_quant_model *qm);
 /** Which quantizers forward() simulates; none at first. */
 SB_API void sb_quant_model_set_quant(sb_quant_model *qm, int weights,

@@ -155,8 +155,8 @@ static sb_status plan_for(sb_exec *exec, const sb_tensor *const *inputs,
 /* ---- running ------------------------------------------------------------ */
 
 /* Element type and every number among the declared dimensions must agree. */
-static sb_status check_input(const sb_exec *exec, const sb_value *value,
-                             const sb_tensor *t)
+sb_status sb_exec_check_input(sb_ctx *ctx, const sb_value *value,
+                              const sb_tensor *t)
 {
     const sb_type *want = &value->type;
     char found[128];
@@ -164,22 +164,21 @@ static sb_status check_input(const sb_exec *exec, const sb_value *value,
     if (!t)
         return value->is_constant
                    ? SB_OK
-                   : sb_fail(exec->ctx, SB_BAD_ARG, "input '%s' is missing",
+                   : sb_fail(ctx, SB_BAD_ARG, "input '%s' is missing",
                              value->name);
     (void)sb_tensor_describe(t, found, sizeof found);
     if (want->dtype != SB_DTYPE_NONE && want->dtype != t->dtype)
-        return sb_fail(exec->ctx, SB_BAD_DATA, "input '%s': got %s, want %s",
+        return sb_fail(ctx, SB_BAD_DATA, "input '%s': got %s, want %s",
                        value->name, found, sb_dtype_get(want->dtype)->name);
     if (want->shape.rank < 0)
         return SB_OK;
     if (want->shape.rank != t->rank)
-        return sb_fail(exec->ctx, SB_BAD_DATA,
-                       "input '%s': got %s, want rank %d", value->name, found,
-                       want->shape.rank);
+        return sb_fail(ctx, SB_BAD_DATA, "input '%s': got %s, want rank %d",
+                       value->name, found, want->shape.rank);
     for (int i = 0; i < t->rank; i++)
         if (sb_dim_known(want->shape.dim[i]) &&
             want->shape.dim[i] != t->dims[i])
-            return sb_fail(exec->ctx, SB_BAD_DATA,
+            return sb_fail(ctx, SB_BAD_DATA,
                            "input '%s': got %s, want %lld in dimension %d",
                            value->name, found, (long long)want->shape.dim[i],
                            i);
@@ -257,7 +256,8 @@ sb_status sb_exec_run(sb_exec *exec, const sb_tensor *const *inputs,
     sb_plan *plan = NULL;
 
     for (size_t i = 0; i < g->n_inputs; i++)
-        SB_TRY(check_input(exec, sb_graph_value(g, g->inputs[i]), inputs[i]));
+        SB_TRY(sb_exec_check_input(exec->ctx, sb_graph_value(g, g->inputs[i]),
+                                   inputs[i]));
     SB_TRY(plan_for(exec, inputs, captured, &plan));
     exec->last = plan;
     plan->used = ++exec->clock;

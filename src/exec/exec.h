@@ -36,6 +36,9 @@ void sb_exec_free(sb_exec *exec);
 SB_MUST_USE sb_status sb_exec_run(sb_exec *exec, const sb_tensor *const *inputs,
                                   const sb_tensor *const *captured,
                                   const sb_tensor **outputs);
+/* Does the tensor (NULL: none) fit the declared type of a graph input? */
+SB_MUST_USE sb_status sb_exec_check_input(sb_ctx *ctx, const sb_value *value,
+                                          const sb_tensor *t);
 size_t sb_exec_workspace(const sb_exec *exec);
 
 /* What the runs of the last plan cost, by step: rows in order of execution,

@@ -1,8 +1,11 @@
-/* Calibration: run the network in float, observe, compute scales.
+/* Calibration: run the network, observe, compute scales.
  *
  * One pass over the data updates the observers of all activations at once, as
  * the values are made; memory is that of one run and of the observers, however
- * many batches come.  Weights are observed when scales are computed. */
+ * many batches come.  Weights need no data: with asym_weights they are
+ * quantized before the pass, else observed when scales are computed.  With
+ * asym_features a value is observed behind quantizers that have to be ready
+ * first, so the network runs block by block (calibrate_blocks.c). */
 #include <math.h>
 
 #include "graph/op.h"
@@ -33,6 +36,11 @@ static sb_obs_view view_of(const sb_tensor *x, int axis, bool samples)
     return v;
 }
 
+static bool is_constant(const sb_quant_model *qm, const sb_quant_site *site)
+{
+    return sb_graph_value(qm->graph, site->value)->is_constant;
+}
+
 static sb_status observe(sb_quant_model *qm, sb_quant_site *site,
                          const sb_obs_view *view)
 {
@@ -50,7 +58,7 @@ static sb_status observe(sb_quant_model *qm, sb_quant_site *site,
 
 /* ---- features ----------------------------------------------------------- */
 
-static sb_status observe_feature(void *user, int64_t id, const sb_tensor *x)
+sb_status sb_calibrate_observe(void *user, int64_t id, const sb_tensor *x)
 {
     sb_quant_model *qm = user;
     sb_quant_site *site = &qm->sites[id];
@@ -59,17 +67,21 @@ static sb_status observe_feature(void *user, int64_t id, const sb_tensor *x)
     return sb_tensor_count(x) == 0 ? SB_OK : observe(qm, site, &view);
 }
 
-static sb_status put_observe(void *user, sb_graph *g, uint32_t site,
-                             sb_node_id like, sb_value_id x, sb_value_id *y)
+bool sb_calibrate_observes(const sb_quant_model *qm, uint32_t site)
 {
-    const sb_quant_model *qm = user;
+    const sb_quant_site *s = &qm->sites[site];
+    const sb_quantizer *q = &qm->quantizers[s->first];
+
+    return !sb_quantizer_is_constant(qm, q) && !q->fake_fused &&
+           !q->spec.dynamic && !s->natural && s->same_as == site;
+}
+
+sb_status sb_calibrate_put(const sb_quant_model *qm, sb_graph *g, uint32_t site,
+                           sb_node_id like, sb_value_id x, sb_value_id *watched)
+{
     const sb_quantizer *q = &qm->quantizers[qm->sites[site].first];
     const sb_attr id = {.name = "id", .type = SB_ATTR_INT, .i = site};
 
-    *y = x;
-    if (sb_quantizer_is_constant(qm, q) || q->spec.dynamic ||
-        qm->sites[site].natural || qm->sites[site].same_as != site)
-        return SB_OK;
     if (q->def->map_feature)
         SB_TRY(q->def->map_feature(g, like, x, &x));
     const sb_node_spec spec = {
@@ -81,9 +93,24 @@ static sb_status put_observe(void *user, sb_graph *g, uint32_t site,
         .attrs = &id,
         .n_attrs = 1,
     };
+    return sb_quant_add_node(g, like, &spec, x, watched);
+}
+
+static sb_status put_observe(void *user, sb_graph *g, uint32_t site,
+                             sb_node_id like, sb_value_id x, sb_value_id *y)
+{
+    const sb_quant_model *qm = user;
+    const sb_quantizer *q = &qm->quantizers[qm->sites[site].first];
+    sb_value_id watched = SB_NONE;
+
+    *y = x;
+    if (qm->calibration.asym_weights && sb_quantizer_is_constant(qm, q) &&
+        q->qparams.n > 0)
+        return sb_quant_put_fake(qm, g, site, like, x, y);
+    if (!sb_calibrate_observes(qm, site))
+        return SB_OK;
+    SB_TRY(sb_calibrate_put(qm, g, site, like, x, &watched));
     /* A domain of its own is only watched: the network runs on x. */
-    sb_value_id watched = *y;
-    SB_TRY(sb_quant_add_node(g, like, &spec, x, &watched));
     if (q->def->map_feature)
         return sb_graph_add_output(g, watched);
     *y = watched;
@@ -93,21 +120,9 @@ static sb_status put_observe(void *user, sb_graph *g, uint32_t site,
 sb_status sb_calibrate_graph(sb_quant_model *qm, sb_exec_options *opt,
                              sb_graph **out)
 {
-    opt->observe = observe_feature;
+    opt->observe = sb_calibrate_observe;
     opt->observe_user = qm;
     return sb_quant_derive(qm, put_observe, qm, out);
-}
-
-sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm)
-{
-    sb_quant_run_drop(qm);
-    for (size_t i = 0; i < qm->n_sites; i++) {
-        sb_observer_free(qm->sites[i].observer);
-        qm->sites[i].observer = NULL;
-        qm->sites[i].samples = 0;
-    }
-    qm->calibrating = true;
-    return SB_OK;
 }
 
 /* ---- weights ------------------------------------------------------------ */
@@ -213,7 +228,8 @@ static sb_status calc_quantizer(sb_quant_model *qm, sb_quantizer *q)
 
     if (q->fake_fused || q->spec.dynamic)
         return SB_OK;
-    if (sb_quantizer_is_constant(qm, q) && !site->observer)
+    SB_TRY(sb_ctx_poll(qm->ctx));
+    if (!site->observer && is_constant(qm, site))
         SB_TRY(observe_weight(qm, site));
     if (!site->observer && !site->natural)
         return sb_fail(qm->ctx, SB_BAD_DATA,
@@ -223,13 +239,73 @@ static sb_status calc_quantizer(sb_quant_model *qm, sb_quantizer *q)
     return set_qparams(qm, site, q);
 }
 
+sb_status sb_calibrate_calc(sb_quant_model *qm, uint32_t root)
+{
+    for (size_t i = 0; i < qm->n_quantizers; i++)
+        if (qm->sites[qm->quantizers[i].site].same_as == root)
+            SB_TRY(calc_quantizer(qm, &qm->quantizers[i]));
+    return SB_OK;
+}
+
+static sb_status calc_weights(sb_quant_model *qm)
+{
+    for (size_t i = 0; i < qm->n_sites; i++)
+        if (is_constant(qm, &qm->sites[i]))
+            SB_TRY(sb_calibrate_calc(qm, (uint32_t)i));
+    return SB_OK;
+}
+
+/* ---- life --------------------------------------------------------------- */
+
+static void forget(sb_quant_model *qm)
+{
+    sb_quant_run_drop(qm);
+    sb_blocks_free(qm->blocks);
+    qm->blocks = NULL;
+    for (size_t i = 0; i < qm->n_sites; i++) {
+        sb_observer_free(qm->sites[i].observer);
+        qm->sites[i].observer = NULL;
+        qm->sites[i].samples = 0;
+    }
+    for (size_t i = 0; i < qm->n_quantizers; i++)
+        sb_qparams_free(qm->ctx, &qm->quantizers[i].qparams);
+}
+
+sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,
+                                             const sb_calibration_options *opt)
+{
+    sb_calibration_options none = SB_CALIBRATION_OPTIONS_INIT;
+
+    forget(qm);
+    qm->calibration = opt ? *opt : none;
+    qm->calibrating = true;
+    if (qm->calibration.asym_weights)
+        SB_TRY(calc_weights(qm));
+    if (qm->calibration.asym_features)
+        SB_TRY(sb_blocks_create(qm, &qm->blocks));
+    return SB_OK;
+}
+
+static sb_status calc_all(sb_quant_model *qm)
+{
+    if (qm->blocks)
+        SB_TRY(sb_blocks_run(qm->blocks));
+    for (size_t i = 0; !qm->blocks && i < qm->n_quantizers; i++)
+        SB_TRY(calc_quantizer(qm, &qm->quantizers[i]));
+    return SB_OK;
+}
+
 sb_status sb_quant_model_calc_qparams(sb_quant_model *qm)
 {
     sb_quant_run_drop(qm);
-    for (size_t i = 0; i < qm->n_quantizers; i++) {
-        SB_TRY(sb_ctx_poll(qm->ctx));
-        SB_TRY(calc_quantizer(qm, &qm->quantizers[i]));
+    sb_status status = calc_all(qm);
+    if (status != SB_OK) {
+        if (qm->blocks) /* half observed */
+            forget(qm);
+        return status;
     }
+    sb_blocks_free(qm->blocks);
+    qm->blocks = NULL;
     if (qm->target->bias == SB_BIAS_INT32)
         sb_quant_fit_biases(qm);
     qm->calibrating = false;

@@ -191,12 +191,21 @@ static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
     return status;
 }
 
+/* A site speaks through a quantizer that is on, if there is one. */
+static void settle_sites(sb_quant_model *qm)
+{
+    for (size_t i = qm->n_quantizers; i-- > 0;)
+        if (!qm->quantizers[i].fake_fused)
+            qm->sites[qm->quantizers[i].site].first = (uint32_t)i;
+}
+
 static sb_status build(sb_quant_model *qm, const sb_graph *graph)
 {
     SB_TRY(take_graph(qm, graph));
     sb_quant_config_warn_unused(qm->config, graph, qm->graph);
     SB_TRY(qm->target->ops ? sb_quant_place_target(qm)
                            : sb_quant_place_config(qm));
+    settle_sites(qm);
     if (qm->n_quantizers == 0)
         return sb_fail(qm->ctx, SB_BAD_MODEL,
                        "nothing to quantize: the model has no operator with a "
@@ -235,6 +244,7 @@ void sb_quant_model_free(sb_quant_model *qm)
     if (!qm)
         return;
     sb_quant_run_drop(qm);
+    sb_blocks_free(qm->blocks);
     for (size_t i = 0; i < qm->n_sites; i++)
         sb_observer_free(qm->sites[i].observer);
     for (size_t i = 0; i < qm->n_quantizers; i++)

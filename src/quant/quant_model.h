@@ -35,7 +35,8 @@ typedef struct sb_quantizer {
 
 typedef struct sb_quant_site {
     sb_value_id value;
-    uint32_t first;   /* a quantizer that belongs to it */
+    uint32_t first;   /* a quantizer that belongs to it, fake-fused only if all
+                         are */
     uint32_t same_as; /* the site whose scales it has; often itself */
     bool natural;     /* `range` is known without data */
     sb_range range;
@@ -52,6 +53,8 @@ typedef struct sb_quant_run {
     const sb_tensor **outputs; /* those of the model first */
 } sb_quant_run;
 
+typedef struct sb_blocks sb_blocks; /* calibrate_blocks.c */
+
 struct sb_quant_model {
     sb_ctx *ctx;
     sb_arena arena; /* names */
@@ -67,7 +70,9 @@ struct sb_quant_model {
     int64_t file_batch; /* the number that the file had; 0: none */
     sb_quant_run run;   /* of the present state; made at the first forward */
     bool calibrating;
-    bool exact; /* no faster algorithms that round differently */
+    sb_calibration_options calibration;
+    sb_blocks *blocks; /* while calibrating block by block, else NULL */
+    bool exact;        /* no faster algorithms that round differently */
     bool weights_on, features_on;
 };
 
@@ -141,10 +146,37 @@ SB_MUST_USE sb_status sb_quant_move_output(sb_graph *g, sb_value_id x,
 /* The float graph with Observe nodes, and in `opt` who sees them. */
 SB_MUST_USE sb_status sb_calibrate_graph(sb_quant_model *qm,
                                          sb_exec_options *opt, sb_graph **out);
+/* Is it computed from data what the scales of this site are? */
+bool sb_calibrate_observes(const sb_quant_model *qm, uint32_t site);
+/* An Observe node on `x`; *watched is its result.  A site in a domain of its
+ * own is observed there, then *watched is of no use to the network. */
+SB_MUST_USE sb_status sb_calibrate_put(const sb_quant_model *qm, sb_graph *g,
+                                       uint32_t site, sb_node_id like,
+                                       sb_value_id x, sb_value_id *watched);
+/* What Observe nodes call: sb_observe_fn, `qm` the user. */
+sb_status sb_calibrate_observe(void *qm, int64_t site, const sb_tensor *x);
+/* Scales of the quantizers whose range comes from site `root`. */
+SB_MUST_USE sb_status sb_calibrate_calc(sb_quant_model *qm, uint32_t root);
+
+/* ---- calibration block by block (calibrate_blocks.c) -------------------- */
+
+SB_MUST_USE sb_status sb_blocks_create(sb_quant_model *qm, sb_blocks **out);
+void sb_blocks_free(sb_blocks *b); /* NULL is allowed */
+/* Keeps a batch; one tensor a graph input, NULL where a default stands. */
+SB_MUST_USE sb_status sb_blocks_take(sb_blocks *b,
+                                     const sb_tensor *const *inputs);
+/* Observes all sites, each behind quantizers that are ready, and computes
+ * their scales. */
+SB_MUST_USE sb_status sb_blocks_run(sb_blocks *b);
 
 /* ---- running (quant_run.c) ---------------------------------------------- */
 
-/* The graph with FakeQuant nodes for the quantizers that are on. */
+/* A FakeQuant node for a site whose scales are known. */
+SB_MUST_USE sb_status sb_quant_put_fake(const sb_quant_model *qm, sb_graph *g,
+                                        uint32_t site, sb_node_id like,
+                                        sb_value_id x, sb_value_id *y);
+/* The graph with FakeQuant nodes for the quantizers that are on; SB_BAD_ARG if
+ * their scales are not known yet. */
 SB_MUST_USE sb_status sb_quant_simulated(const sb_quant_model *qm,
                                          sb_graph **out);
 void sb_quant_run_drop(sb_quant_model *qm);

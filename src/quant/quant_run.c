@@ -78,16 +78,13 @@ static sb_status add_params(sb_graph *g, const sb_quantizer *q,
                                  p->zero_point, zero);
 }
 
-static sb_status put_fake_quant(void *user, sb_graph *g, uint32_t site,
-                                sb_node_id like, sb_value_id x, sb_value_id *y)
+sb_status sb_quant_put_fake(const sb_quant_model *qm, sb_graph *g,
+                            uint32_t site, sb_node_id like, sb_value_id x,
+                            sb_value_id *y)
 {
-    const sb_quant_model *qm = user;
     const sb_quantizer *q = &qm->quantizers[qm->sites[site].first];
     sb_value_id in[3] = {x};
 
-    *y = x;
-    if (!sb_quantizer_enabled(qm, q) || q->qparams.n == 0)
-        return SB_OK;
     if (sb_quantizer_is_constant(qm, q))
         SB_TRY(mapped_weight(qm, q, g, x, &in[0]));
     else if (q->def->map_feature)
@@ -111,15 +108,32 @@ static sb_status put_fake_quant(void *user, sb_graph *g, uint32_t site,
     return sb_quant_add_node(g, like, &spec, x, y);
 }
 
+static sb_status put_enabled(void *user, sb_graph *g, uint32_t site,
+                             sb_node_id like, sb_value_id x, sb_value_id *y)
+{
+    const sb_quant_model *qm = user;
+    const sb_quantizer *q = &qm->quantizers[qm->sites[site].first];
+
+    *y = x;
+    if (!sb_quantizer_enabled(qm, q) || q->spec.dynamic)
+        return SB_OK;
+    if (q->qparams.n == 0)
+        return sb_fail(qm->ctx, SB_BAD_ARG,
+                       "quantizer '%s' has no scale yet: calibrate before "
+                       "switching quantization on",
+                       q->name);
+    return sb_quant_put_fake(qm, g, site, like, x, y);
+}
+
 sb_status sb_quant_simulated(const sb_quant_model *qm, sb_graph **out)
 {
     /* The function changes nothing behind the pointer. */
-    return sb_quant_derive(qm, put_fake_quant, (void *)(uintptr_t)qm, out);
+    return sb_quant_derive(qm, put_enabled, (void *)(uintptr_t)qm, out);
 }
 
 /* ---- forward ------------------------------------------------------------ */
 
-static sb_status make_run(sb_quant_model *qm)
+static sb_status make_exec(sb_quant_model *qm)
 {
     sb_exec_options opt = {.exact = qm->exact};
     sb_pass_result *results = NULL;
@@ -131,12 +145,20 @@ static sb_status make_run(sb_quant_model *qm)
         SB_TRY(sb_quant_simulated(qm, &qm->run.graph));
     SB_TRY(sb_passes_run(qm->run.graph, "lower", NULL, &results, &n));
     sb_free(qm->ctx, results);
-    const sb_graph *g = qm->run.graph;
+    return sb_exec_create(qm->ctx, qm->run.graph, &opt, &qm->run.exec);
+}
+
+static sb_status make_run(sb_quant_model *qm)
+{
+    const sb_graph *g = qm->graph;
+
+    if (!qm->blocks) {
+        SB_TRY(make_exec(qm));
+        g = qm->run.graph;
+    }
     qm->run.inputs = sb_alloc(qm->ctx, g->n_inputs, sizeof(sb_tensor *));
     qm->run.outputs = sb_alloc(qm->ctx, g->n_outputs, sizeof(sb_tensor *));
-    if (!qm->run.inputs || !qm->run.outputs)
-        return SB_NO_MEMORY;
-    return sb_exec_create(qm->ctx, g, &opt, &qm->run.exec);
+    return qm->run.inputs && qm->run.outputs ? SB_OK : SB_NO_MEMORY;
 }
 
 sb_status sb_quant_model_forward(sb_quant_model *qm,
@@ -146,7 +168,7 @@ sb_status sb_quant_model_forward(sb_quant_model *qm,
     const sb_graph *g = qm->graph;
     size_t given = 0;
 
-    if (!qm->run.exec) {
+    if (!qm->run.inputs) {
         sb_status status = make_run(qm);
         if (status != SB_OK) {
             sb_quant_run_drop(qm);
@@ -157,7 +179,11 @@ sb_status sb_quant_model_forward(sb_quant_model *qm,
         qm->run.inputs[i] = sb_graph_value(g, g->inputs[i])->is_constant
                                 ? NULL
                                 : inputs[given++];
-    SB_TRY(sb_exec_run(qm->run.exec, qm->run.inputs, NULL, qm->run.outputs));
+    if (qm->blocks)
+        SB_TRY(sb_blocks_take(qm->blocks, qm->run.inputs));
+    else
+        SB_TRY(
+            sb_exec_run(qm->run.exec, qm->run.inputs, NULL, qm->run.outputs));
     memcpy(outputs, qm->run.outputs, g->n_outputs * sizeof *outputs);
     return SB_OK;
 }

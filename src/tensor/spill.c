@@ -1,0 +1,262 @@
+/* Tensors set aside (spill.h).
+ *
+ * The file is a heap of extents: what is dropped goes to a sorted list of
+ * holes, neighbours are joined, and the first hole that is large enough serves
+ * the next request.  Batches mostly have the same size, so holes fit. */
+#define _DEFAULT_SOURCE
+#include "tensor/spill.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct extent {
+    uint64_t offset, size;
+} extent;
+
+struct sb_spill {
+    sb_ctx *ctx;
+    size_t limit, used;
+    int fd; /* -1: no file yet */
+    const char *folder;
+    uint64_t end; /* of the file */
+    extent *holes;
+    size_t n_holes, cap_holes;
+};
+
+sb_status sb_spill_create(sb_ctx *ctx, size_t limit, sb_spill **out)
+{
+    sb_spill *s = sb_alloc(ctx, 1, sizeof *s);
+
+    if (!s)
+        return SB_NO_MEMORY;
+    s->ctx = ctx;
+    s->limit = limit;
+    s->fd = -1;
+    *out = s;
+    return SB_OK;
+}
+
+void sb_spill_free(sb_spill *s)
+{
+    if (!s)
+        return;
+    if (s->fd >= 0)
+        (void)close(s->fd);
+    sb_free(s->ctx, s->holes);
+    sb_free(s->ctx, s);
+}
+
+size_t sb_spill_memory(const sb_spill *s)
+{
+    return s->used;
+}
+
+uint64_t sb_spill_file_size(const sb_spill *s)
+{
+    return s->end;
+}
+
+/* ---- the file ----------------------------------------------------------- */
+
+static sb_status io_error(const sb_spill *s, const char *verb, int error)
+{
+    return sb_fail(s->ctx, SB_IO,
+                   "cannot %s a temporary file in %s: %s (TMPDIR names "
+                   "another folder)",
+                   verb, s->folder, strerror(error));
+}
+
+static int open_in(const char *folder)
+{
+    static const char name[] = "/sparsebit-XXXXXX";
+    char path[1024];
+
+    if (strlen(folder) + sizeof name > sizeof path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    (void)snprintf(path, sizeof path, "%s%s", folder, name);
+    int fd = mkstemp(path);
+    if (fd >= 0) {
+        (void)unlink(path);
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+    return fd;
+}
+
+static sb_status open_file(sb_spill *s)
+{
+    const char *chosen = getenv("TMPDIR");
+
+    if (chosen && *chosen) {
+        s->folder = chosen;
+        s->fd = open_in(chosen);
+    } else {
+        s->folder = "/var/tmp";
+        s->fd = open_in(s->folder);
+        if (s->fd < 0) {
+            s->folder = "/tmp";
+            s->fd = open_in(s->folder);
+        }
+    }
+    return s->fd >= 0 ? SB_OK : io_error(s, "create", errno);
+}
+
+static void remove_hole(sb_spill *s, size_t i)
+{
+    s->n_holes--;
+    memmove(&s->holes[i], &s->holes[i + 1],
+            (s->n_holes - i) * sizeof *s->holes);
+}
+
+static uint64_t take_extent(sb_spill *s, uint64_t size)
+{
+    for (size_t i = 0; i < s->n_holes; i++) {
+        extent *h = &s->holes[i];
+        uint64_t offset = h->offset;
+
+        if (h->size < size)
+            continue;
+        h->offset += size;
+        h->size -= size;
+        if (h->size == 0)
+            remove_hole(s, i);
+        return offset;
+    }
+    s->end += size;
+    return s->end - size;
+}
+
+/* Without memory for the list the place is lost, which does no harm. */
+static void give_extent(sb_spill *s, uint64_t offset, uint64_t size)
+{
+    size_t i = 0;
+
+    while (i < s->n_holes && s->holes[i].offset < offset)
+        i++;
+    if (i > 0 && s->holes[i - 1].offset + s->holes[i - 1].size == offset) {
+        s->holes[--i].size += size;
+    } else {
+        if (sb_grow(s->ctx, &s->holes, &s->cap_holes, s->n_holes + 1,
+                    sizeof *s->holes) != SB_OK)
+            return;
+        memmove(&s->holes[i + 1], &s->holes[i],
+                (s->n_holes - i) * sizeof *s->holes);
+        s->n_holes++;
+        s->holes[i] = (extent){offset, size};
+    }
+    if (i + 1 < s->n_holes &&
+        s->holes[i].offset + s->holes[i].size == s->holes[i + 1].offset) {
+        s->holes[i].size += s->holes[i + 1].size;
+        remove_hole(s, i + 1);
+    }
+}
+
+static sb_status write_at(const sb_spill *s, uint64_t at, const char *data,
+                          size_t size)
+{
+    while (size > 0) {
+        ssize_t n = pwrite(s->fd, data, size, (off_t)at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return io_error(s, "write to", n < 0 ? errno : ENOSPC);
+        data += n;
+        at += (uint64_t)n;
+        size -= (size_t)n;
+    }
+    return SB_OK;
+}
+
+static sb_status read_at(const sb_spill *s, uint64_t at, char *data,
+                         size_t size)
+{
+    while (size > 0) {
+        ssize_t n = pread(s->fd, data, size, (off_t)at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return io_error(s, "read from", n < 0 ? errno : EIO);
+        data += n;
+        at += (uint64_t)n;
+        size -= (size_t)n;
+    }
+    return SB_OK;
+}
+
+/* ---- tensors ------------------------------------------------------------ */
+
+static sb_status put_in_file(sb_spill *s, const sb_tensor *t, sb_kept *out)
+{
+    size_t size = sb_tensor_bytes(t);
+
+    if (s->fd < 0)
+        SB_TRY(open_file(s));
+    uint64_t offset = take_extent(s, size);
+    sb_status status = write_at(s, offset, t->data, size);
+    if (status != SB_OK) {
+        give_extent(s, offset, size);
+        return status;
+    }
+    out->offset = offset;
+    out->in_file = out->there = true;
+    return SB_OK;
+}
+
+sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_kept *out)
+{
+    size_t size = sb_tensor_bytes(t);
+    sb_kept kept = {.t = sb_tensor_make(t->dtype, t->rank, t->dims)};
+
+    if (t->dtype == SB_DTYPE_STRING)
+        return sb_fail(s->ctx, SB_UNSUPPORTED,
+                       "a tensor of texts cannot be kept between blocks");
+    if (size > s->limit || s->used > s->limit - size) {
+        SB_TRY(put_in_file(s, t, &kept));
+    } else {
+        SB_TRY(sb_tensor_alloc(s->ctx, &kept.t));
+        if (size > 0)
+            memcpy(kept.t.data, t->data, size);
+        s->used += size;
+        kept.there = true;
+    }
+    *out = kept;
+    return SB_OK;
+}
+
+sb_status sb_spill_get(sb_spill *s, const sb_kept *kept, sb_tensor *out)
+{
+    sb_tensor t = kept->t;
+
+    if (!kept->in_file) {
+        *out = sb_tensor_share(&kept->t);
+        return SB_OK;
+    }
+    SB_TRY(sb_tensor_alloc(s->ctx, &t));
+    sb_status status = read_at(s, kept->offset, t.data, sb_tensor_bytes(&t));
+    if (status == SB_OK)
+        *out = t;
+    else
+        sb_tensor_drop(&t);
+    return status;
+}
+
+void sb_spill_drop(sb_spill *s, sb_kept *kept)
+{
+    if (!kept->there)
+        return;
+    size_t size = sb_tensor_bytes(&kept->t);
+    if (kept->in_file) {
+        give_extent(s, kept->offset, size);
+    } else {
+        s->used -= size;
+        sb_tensor_drop(&kept->t);
+    }
+    *kept = (sb_kept){0};
+}
