@@ -292,11 +292,13 @@ static void print_quantizers(const job *j)
         cli_table_add(t, "%s", q.is_weight ? "weight" : "activation");
         cli_table_add(t, "%d", q.bits);
         cli_table_add(t, "%s", q.scheme);
-        if (q.n == 1)
+        if (q.n == 1) {
             cli_table_add(t, "%.6g", (double)q.scale[0]);
-        else
+            cli_table_add(t, "%g", (double)q.zero_point[0]);
+        } else {
             cli_table_add(t, "%zu scales", q.n);
-        cli_table_add(t, q.n == 1 ? "%g" : "", (double)q.zero_point[0]);
+            cli_table_add(t, "%s", "");
+        }
     }
     cli_table_print(t, "  ");
 }

@@ -143,7 +143,7 @@ static void mse_steps_rest(void *arg, size_t begin, size_t end)
 
 static sb_range mse_range(const sb_obs_values *v)
 {
-    mse_job job = {.v = v, .limit = INFINITY};
+    mse_job job = {.v = v, .limit = (double)INFINITY};
     size_t best = 0;
 
     mse_steps(&job, 0, 1);
