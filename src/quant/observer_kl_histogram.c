@@ -96,7 +96,7 @@ static double kl_divergence(const kl_job *job, int h)
     double last = job->count[to] - job->count[to - 1];
 
     if (2.0 * inside < all)
-        return INFINITY;
+        return (double)INFINITY;
     double self = job->entropy[to - 1] - job->entropy[from + 1] +
                   c_log_c(first + cut_lo) + c_log_c(last + cut_hi);
     double cross = 0.0;
