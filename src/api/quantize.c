@@ -54,7 +54,8 @@ int64_t sb_quant_model_batch(const sb_quant_model *qm)
 
 int sb_quant_model_needs_data(const sb_quant_model *qm)
 {
-    return sb_quant_config_mode(qm->config) == SB_QUANT_STATIC;
+    return sb_quant_config_mode(qm->config) == SB_QUANT_STATIC &&
+           qm->known.n == 0;
 }
 
 size_t sb_quant_model_quantizer_count(const sb_quant_model *qm)

@@ -229,8 +229,18 @@ static sb_status calc_quantizer(sb_quant_model *qm, sb_quantizer *q)
     if (q->fake_fused || q->spec.dynamic)
         return SB_OK;
     SB_TRY(sb_ctx_poll(qm->ctx));
+    if (site->known && !site->observer)
+        return sb_quant_use_known(qm, site->known, q);
     if (!site->observer && is_constant(qm, site))
         SB_TRY(observe_weight(qm, site));
+    if (!site->observer && !site->natural && qm->known.n > 0) {
+        sb_warn(qm->ctx,
+                "quantizer '%s' is left out: the file has no scale there, and "
+                "no data was given",
+                q->name);
+        q->fake_fused = true;
+        return SB_OK;
+    }
     if (!site->observer && !site->natural)
         return sb_fail(qm->ctx, SB_BAD_DATA,
                        "quantizer '%s' has seen no data: feed calibration "

@@ -153,6 +153,7 @@ static sb_status place_each(const placer *p)
 static sb_status place_node(const placer *p)
 {
     const sb_graph *g = p->qm->graph;
+    sb_quant_spec spec;
 
     switch (p->op->quant) {
     case SB_ROLE_SINGLE:
@@ -173,9 +174,8 @@ static sb_status place_node(const placer *p)
         return sb_is_const(g, sb_node_in(p->node, 0)) ? place_weight(p, 0)
                                                       : SB_OK;
     case SB_ROLE_SUM:
-        if (!sb_quant_config_qadd(p->qm->config))
-            return SB_OK;
-        return place_each(p);
+        sb_quant_config_spec(p->qm->config, SB_QUANT_FEATURE, p->node, &spec);
+        return spec.qadd ? place_each(p) : SB_OK;
     case SB_ROLE_MULTI:
         return place_each(p);
     case SB_ROLE_UNKNOWN:

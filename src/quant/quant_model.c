@@ -178,7 +178,10 @@ static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
     sb_graph *work = NULL, *relaxed = NULL;
 
     SB_TRY(sb_graph_clone(graph, &work));
-    sb_status status = simplify(qm, work);
+    qm->known.arena = &qm->arena;
+    sb_status status = sb_quant_import(work, &qm->known);
+    if (status == SB_OK)
+        status = simplify(qm, work);
     if (status == SB_OK)
         status = sb_graph_relax_batch(work, &relaxed);
     if (status == SB_OK) {
@@ -205,6 +208,7 @@ static sb_status build(sb_quant_model *qm, const sb_graph *graph)
     sb_quant_config_warn_unused(qm->config, graph, qm->graph);
     SB_TRY(qm->target->ops ? sb_quant_place_target(qm)
                            : sb_quant_place_config(qm));
+    sb_quant_apply_known(qm);
     settle_sites(qm);
     if (qm->n_quantizers == 0)
         return sb_fail(qm->ctx, SB_BAD_MODEL,
@@ -252,6 +256,7 @@ void sb_quant_model_free(sb_quant_model *qm)
     sb_free(qm->ctx, qm->sites);
     sb_free(qm->ctx, qm->quantizers);
     sb_graph_free(qm->graph);
+    sb_known_free(qm->ctx, &qm->known);
     sb_quant_config_free(qm->config);
     sb_arena_free(&qm->arena);
     sb_free(qm->ctx, qm);

@@ -12,6 +12,7 @@
 #define SB_QUANT_QUANT_MODEL_H
 
 #include "exec/exec.h"
+#include "quant/import.h"
 #include "quant/observer.h"
 #include "quant/quantizer.h"
 #include "quant/target.h"
@@ -38,7 +39,8 @@ typedef struct sb_quant_site {
     uint32_t first;   /* a quantizer that belongs to it, fake-fused only if all
                          are */
     uint32_t same_as; /* the site whose scales it has; often itself */
-    bool natural;     /* `range` is known without data */
+    const sb_known *known; /* what a quantized file said of it, or NULL */
+    bool natural;          /* `range` is known without data */
     sb_range range;
     sb_observer *observer; /* NULL: nothing seen yet */
     int64_t channels;      /* of the observer */
@@ -61,6 +63,7 @@ struct sb_quant_model {
     sb_graph *graph;
     sb_quant_config *config;
     const sb_target_def *target;
+    sb_known_list known; /* of a file that was quantized already */
     sb_quantizer *quantizers;
     size_t n_quantizers, cap_quantizers;
     sb_quant_site *sites;
@@ -114,6 +117,12 @@ bool sb_quantizer_is_constant(const sb_quant_model *qm, const sb_quantizer *q);
 /* place_config.c: quantizers as the configuration and the rows of operators
  * say; no runtime in particular. */
 SB_MUST_USE sb_status sb_quant_place_config(sb_quant_model *qm);
+/* known.c: gives quantizers what a quantized file said of their values. */
+void sb_quant_apply_known(sb_quant_model *qm);
+/* Scales of a quantizer from that. */
+SB_MUST_USE sb_status sb_quant_use_known(sb_quant_model *qm,
+                                         const sb_known *known,
+                                         sb_quantizer *q);
 /* place_target.c: quantizers where the target fuses them. */
 SB_MUST_USE sb_status sb_quant_place_target(sb_quant_model *qm);
 /* The start of the names of a node's quantizers: its module, if no other node

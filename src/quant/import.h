@@ -1,0 +1,32 @@
+/* import.h - a quantized file as a float graph and what was known of it. */
+#ifndef SB_QUANT_IMPORT_H
+#define SB_QUANT_IMPORT_H
+
+#include "graph/graph.h"
+#include "quant/qparams.h"
+
+/* The scales that a file has for one value. */
+typedef struct sb_known {
+    const char *value; /* its name in the float graph */
+    sb_qparams qparams;
+    int64_t block; /* indices of the axis that share a scale; 0: one each */
+    bool constant;
+} sb_known;
+
+typedef struct sb_known_list {
+    sb_arena *arena; /* of names; set by the owner */
+    sb_known *v;
+    size_t n, cap;
+} sb_known_list;
+
+/* Takes QuantizeLinear and DequantizeLinear out of the graph: constants behind
+ * them become float, activations lose the detour.  What they said is added to
+ * `known`, by the name of the value.  A graph without such nodes stays as it
+ * is.  Integer operators of a file (QLinearConv ...) must have been rewritten
+ * before; those that are left keep their Q and DQ nodes. */
+SB_MUST_USE sb_status sb_quant_import(sb_graph *g, sb_known_list *known);
+void sb_known_free(sb_ctx *ctx, sb_known_list *known);
+/* NULL if the file said nothing about it. */
+const sb_known *sb_known_find(const sb_known_list *known, const char *value);
+
+#endif

@@ -1,0 +1,123 @@
+/* Scales that a quantized file brings along.
+ *
+ * Where the target can hold them they are taken as they are, to the last bit,
+ * so that writing such a file again gives the same file; else the range that
+ * they stand for is quantized as the target wants it. */
+#include <math.h>
+#include <string.h>
+
+#include "passes/rewrite.h"
+#include "quant/quant_model.h"
+
+static bool scheme_allowed(const sb_quant_model *qm, const sb_quantizer *q,
+                           bool symmetric)
+{
+    uint32_t schemes = q->spec.kind == SB_QUANT_WEIGHT
+                           ? qm->target->weight_schemes
+                           : qm->target->act_schemes;
+
+    return (schemes & (symmetric ? SB_SCHEME_SYMMETRIC : SB_SCHEME_AFFINE)) !=
+           0;
+}
+
+/* Settings of a constant become those of the file. */
+static void adopt(const sb_quant_model *qm, const sb_known *k, sb_quantizer *q)
+{
+    const sb_qparams *p = &k->qparams;
+
+    if (!scheme_allowed(qm, q, p->symmetric) ||
+        (qm->target->ops && (k->block > 0 || p->bits > 8)))
+        return;
+    q->spec.bits = p->bits;
+    q->spec.symmetric = p->symmetric;
+    q->spec.granularity = k->block > 0   ? SB_QUANT_PER_GROUP
+                          : p->axis >= 0 ? SB_QUANT_PER_CHANNEL
+                                         : SB_QUANT_PER_TENSOR;
+    q->axis = p->axis;
+    q->block = k->block;
+    q->qmin = p->qmin;
+    q->qmax = p->qmax;
+}
+
+void sb_quant_apply_known(sb_quant_model *qm)
+{
+    for (size_t i = 0; i < qm->n_quantizers && qm->known.n > 0; i++) {
+        sb_quantizer *q = &qm->quantizers[i];
+        const sb_value *v = sb_graph_value(qm->graph, q->value);
+        const sb_known *k = sb_known_find(&qm->known, v->name);
+
+        if (!k || k->constant != v->is_constant)
+            continue;
+        if (k->constant)
+            adopt(qm, k, q);
+        else if (scheme_allowed(qm, q, k->qparams.symmetric)) {
+            q->spec.symmetric = k->qparams.symmetric;
+            if (!qm->target->ops)
+                q->spec.bits = k->qparams.bits;
+        }
+        qm->sites[q->site].known = k;
+    }
+}
+
+/* What a value can be at all: nothing below 0 comes out of a Relu. */
+static void bound(const sb_graph *g, sb_value_id value, sb_range *r)
+{
+    const sb_node *node = sb_graph_producer(g, value);
+    double lo = -(double)INFINITY, hi = (double)INFINITY;
+
+    if (!node)
+        return;
+    if (sb_node_is(node, "Relu"))
+        lo = 0;
+    if (sb_node_is(node, "Clip")) {
+        (void)sb_const_scalar(g, sb_node_in(node, 1), &lo);
+        (void)sb_const_scalar(g, sb_node_in(node, 2), &hi);
+    }
+    r->lo = fmaxf(r->lo, (float)lo);
+    r->hi = fminf(r->hi, (float)hi);
+}
+
+static bool fits(const sb_known *k, const sb_quantizer *q)
+{
+    const sb_qparams *p = &k->qparams;
+
+    return p->symmetric == q->spec.symmetric && p->bits == q->spec.bits &&
+           p->axis == q->axis && k->block == q->block;
+}
+
+sb_status sb_quant_use_known(sb_quant_model *qm, const sb_known *known,
+                             sb_quantizer *q)
+{
+    const sb_qparams *k = &known->qparams;
+    sb_qparams *p = &q->qparams;
+    bool same = fits(known, q);
+    int64_t n = same || q->axis >= 0 ? k->n : 1;
+
+    sb_qparams_free(qm->ctx, p);
+    SB_TRY(sb_qparams_init(qm->ctx, p, n, q->axis, q->spec.bits,
+                           q->spec.symmetric));
+    if (same) {
+        memcpy(p->scale, k->scale, (size_t)n * sizeof(float));
+        memcpy(p->zero_point, k->zero_point, (size_t)n * sizeof(float));
+        if (known->constant) {
+            p->qmin = k->qmin;
+            p->qmax = k->qmax;
+        }
+        return SB_OK;
+    }
+    sb_range all = {0, 0};
+    for (int64_t i = 0; i < k->n; i++) {
+        sb_range r = {((float)k->qmin - k->zero_point[i]) * k->scale[i],
+                      ((float)k->qmax - k->zero_point[i]) * k->scale[i]};
+        bound(qm->graph, q->value, &r);
+        all.lo = fminf(all.lo, r.lo);
+        all.hi = fmaxf(all.hi, r.hi);
+        if (n > 1)
+            sb_qparams_from_range(r, p->bits, p->symmetric, &p->scale[i],
+                                  &p->zero_point[i]);
+    }
+    if (n == 1)
+        sb_qparams_from_range(all, p->bits, p->symmetric, &p->scale[0],
+                              &p->zero_point[0]);
+    return SB_OK;
+}
