@@ -9,7 +9,7 @@ typedef struct {
 
 /* clang-format off */
 static const cli_opt opts[] = {
-    {CLI_STRING, 0, NULL, ARG(what), "ops|passes|sources|targets", "which list", true},
+    {CLI_STRING, 0, NULL, ARG(what), "LIST", "ops, passes, sources or targets", true},
     {0},
 };
 
@@ -68,9 +68,9 @@ static int list_run(cli_env *env, const void *parsed)
 const cli_cmd cmd_list = {
     .name = "list",
     .summary = "operators, passes and targets that this version knows",
-    .description = "Lists the operators that can be run, the graph passes, or "
-                   "the runtimes "
-                   "that quantized files can be written for.",
+    .description =
+        "Lists the operators that can be run, the graph passes, the sources of "
+        "data sets, or the runtimes that quantized files can be written for.",
     .args_size = sizeof(list_args),
     .opts = opts,
     .examples = examples,
