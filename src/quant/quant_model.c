@@ -202,8 +202,40 @@ static void settle_sites(sb_quant_model *qm)
             qm->sites[qm->quantizers[i].site].first = (uint32_t)i;
 }
 
+/* Is the operator one of a quantized network? */
+static bool is_integer_op(const sb_node *node)
+{
+    static const char *const ops[] = {
+        "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear",
+        "ConvInteger",    "MatMulInteger",    "MatMulNBits",     "QGemm",
+        "QAttention",
+    };
+
+    for (size_t i = 0; i < SB_COUNT(ops); i++)
+        if (strncmp(node->op, ops[i], strlen(ops[i])) == 0)
+            return true;
+    return false;
+}
+
+static sb_status check_float(const sb_quant_model *qm, const sb_graph *g)
+{
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const sb_node *node = &g->nodes[i];
+
+        if (!node->dead && is_integer_op(node) &&
+            !sb_quant_config_skips(qm->config, node))
+            return sb_fail(qm->ctx, SB_BAD_MODEL,
+                           "the model is quantized already (node '%s' is a "
+                           "%s): start from the float model it was made of, or "
+                           "name its modules in SKIP_TRACE_MODULES",
+                           sb_node_label(g, node), node->op);
+    }
+    return SB_OK;
+}
+
 static sb_status build(sb_quant_model *qm, const sb_graph *graph)
 {
+    SB_TRY(check_float(qm, graph));
     SB_TRY(take_graph(qm, graph));
     sb_quant_config_warn_unused(qm->config, graph, qm->graph);
     SB_TRY(qm->target->ops ? sb_quant_place_target(qm)

@@ -1,0 +1,89 @@
+/* Quantized models for tests (quanttest.h). */
+#include "quanttest.h"
+
+#include <stdio.h>
+
+#include "graph/text.h"
+#include "ops/op_registry.h"
+
+sb_status test_quant_try(sb_ctx *ctx, const char *graph, const char *yaml,
+                         const char *target, sb_quant_model **out)
+{
+    sb_quant_config *config = NULL;
+    sb_graph *g = NULL;
+
+    SB_TRY(sb_graph_parse(ctx, graph, &g));
+    sb_status status = sb_graph_infer(g);
+    if (status == SB_OK)
+        status =
+            sb_quant_config_load_memory(ctx, "test.yaml", yaml, strlen(yaml),
+                                        SB_QUANT_CONFIG_QUANT, &config);
+    if (status == SB_OK)
+        status = sb_quant_model_build(
+            ctx, g, config, target ? sb_target_find(target) : NULL, out);
+    sb_graph_free(g);
+    return status;
+}
+
+sb_quant_model *test_quant(const char *graph, const char *yaml,
+                           const char *target)
+{
+    sb_quant_model *qm = NULL;
+
+    assert_ok(test_quant_try(test_ctx(), graph, yaml, target, &qm));
+    return qm;
+}
+
+const char *test_quant_list(const sb_quant_model *qm)
+{
+    static char text[8192];
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < sb_quant_model_quantizer_count(qm); i++) {
+        sb_quantizer_info q = sb_quant_model_quantizer(qm, i);
+
+        assert_true(used < sizeof text - 256);
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "%s: %s %d %s%s\n", q.name, q.value, q.bits,
+                                 q.scheme, q.fused ? " fused" : "");
+    }
+    return text;
+}
+
+sb_quantizer_info test_quantizer(const sb_quant_model *qm, const char *name)
+{
+    for (size_t i = 0; i < sb_quant_model_quantizer_count(qm); i++) {
+        sb_quantizer_info q = sb_quant_model_quantizer(qm, i);
+        if (strcmp(q.name, name) == 0)
+            return q;
+    }
+    fail_msg("no quantizer '%s' among\n%s", name, test_quant_list(qm));
+    return (sb_quantizer_info){0};
+}
+
+void test_calibrate(sb_quant_model *qm, const sb_calibration_options *opt,
+                    const sb_tensor *const *batches)
+{
+    const sb_tensor *out[8] = {0};
+
+    assert_ok(sb_quant_model_prepare_calibration(qm, opt));
+    for (; *batches; batches++)
+        assert_ok(sb_quant_model_forward(qm, batches, out));
+    assert_ok(sb_quant_model_calc_qparams(qm));
+}
+
+sb_tensor *test_quant_forward(sb_quant_model *qm, const sb_tensor *x)
+{
+    const sb_tensor *out[8] = {0};
+    char shape[128] = "";
+    size_t used = 0;
+
+    assert_ok(sb_quant_model_forward(qm, &x, out));
+    for (int i = 0; i < out[0]->rank; i++)
+        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld",
+                                 i ? "x" : "", (long long)out[0]->dims[i]);
+    sb_tensor *copy = test_tensor(out[0]->dtype, shape, NULL);
+    memcpy(copy->data, out[0]->data, sb_tensor_bytes(copy));
+    return copy;
+}

@@ -1,0 +1,32 @@
+/* quanttest.h - quantized models for tests, from texts. */
+#ifndef SB_TESTS_QUANTTEST_H
+#define SB_TESTS_QUANTTEST_H
+
+#include "sbtest.h"
+
+#include "quant/quant_model.h"
+
+/* Weights in 8 bit per channel, activations in 8 bit with one scale. */
+#define TEST_W8 "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+#define TEST_A8 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n"
+
+/* A model of the graph (graph/text.h) under a config; `target` NULL: as the
+ * config says.  Free it with sb_quant_model_free(). */
+sb_status test_quant_try(sb_ctx *ctx, const char *graph, const char *yaml,
+                         const char *target, sb_quant_model **out);
+sb_quant_model *test_quant(const char *graph, const char *yaml,
+                           const char *target);
+
+/* A line for each quantizer, "name: value bits scheme"; " fused" behind those
+ * that are; valid until the next call. */
+const char *test_quant_list(const sb_quant_model *qm);
+/* The quantizer of that name; fails if there is none. */
+sb_quantizer_info test_quantizer(const sb_quant_model *qm, const char *name);
+
+/* Calibrates with these batches of the only input; NULL ends them. */
+void test_calibrate(sb_quant_model *qm, const sb_calibration_options *opt,
+                    const sb_tensor *const *batches);
+/* A copy of the first output for the only input; freed at exit. */
+sb_tensor *test_quant_forward(sb_quant_model *qm, const sb_tensor *x);
+
+#endif

@@ -1,0 +1,673 @@
+/* Quantized models: scales and simulated results against a reference in double
+ * precision written here from the definitions, and the life of a model. */
+#include "quanttest.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "graph/text.h"
+
+#define BASE           TEST_W8 TEST_A8
+#define A8_PER_CHANNEL "A: {QSCHEME: per-channel-affine, QUANTIZER: {BIT: 8}}\n"
+
+/* ---- the reference ------------------------------------------------------ */
+
+typedef struct scale_of {
+    double scale, zero, qmin, qmax;
+} scale_of;
+
+static scale_of affine8(double lo, double hi)
+{
+    scale_of q = {.qmin = 0, .qmax = 255};
+
+    lo = fmin(lo, 0);
+    hi = fmax(hi, 0);
+    q.scale = fmax((hi - lo) / 255, 1e-6);
+    q.zero = rint(-lo / q.scale);
+    return q;
+}
+
+static scale_of symmetric8(double most)
+{
+    return (scale_of){fmax(most * 2 / 255, 1e-6), 0, -128, 127};
+}
+
+static double fake(scale_of q, double x)
+{
+    /* In float, as runtimes divide: the largest weight is 127.5 steps. */
+    double v = (double)rintf((float)x / (float)q.scale) + q.zero;
+
+    return (fmin(fmax(v, q.qmin), q.qmax) - q.zero) * q.scale;
+}
+
+/* Three layers: relu(x W0), relu(. W1), . W2; 6 x 5, 5 x 7, 7 x 3. */
+enum { LAYERS = 3, ROWS = 24, WIDEST = 7 };
+static const int width[LAYERS + 1] = {6, 5, 7, 3};
+
+static const char mlp[] = "graph mlp(x: f32[N,6]) -> (y) {\n"
+                          "w0: f32[6,5] = random(11)\n"
+                          "w1: f32[5,7] = random(12)\n"
+                          "w2: f32[7,3] = random(13)\n"
+                          "a = MatMul(x, w0) \"fc0\"\nb = Relu(a) \"r0\"\n"
+                          "c = MatMul(b, w1) \"fc1\"\nd = Relu(c) \"r1\"\n"
+                          "y = MatMul(d, w2) \"fc2\"\n}";
+
+typedef struct reference {
+    double w[LAYERS][WIDEST * WIDEST];
+    double x[ROWS * WIDEST];
+    int rows;
+    scale_of act[LAYERS];
+    scale_of weight[LAYERS][WIDEST]; /* a column each */
+} reference;
+
+static void take_weights(reference *r, const char *text)
+{
+    sb_graph *g = NULL;
+
+    assert_ok(sb_graph_parse(test_ctx(), text, &g));
+    for (int l = 0; l < LAYERS; l++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "w%d", l);
+        sb_value_id v = sb_graph_find_value(g, name);
+        const float *w = sb_graph_value(g, v)->constant.data;
+        for (int i = 0; i < width[l] * width[l + 1]; i++)
+            r->w[l][i] = (double)w[i];
+        for (int c = 0; c < width[l + 1]; c++) {
+            double most = 0;
+            for (int i = 0; i < width[l]; i++)
+                most = fmax(most, fabs(r->w[l][i * width[l + 1] + c]));
+            r->weight[l][c] = symmetric8(most);
+        }
+    }
+    sb_graph_free(g);
+}
+
+static void add_rows(reference *r, const sb_tensor *x)
+{
+    int64_t n = sb_tensor_count(x);
+
+    assert_true(r->rows * 6 + n <= ROWS * WIDEST);
+    for (int64_t i = 0; i < n; i++)
+        r->x[r->rows * 6 + i] = (double)((const float *)x->data)[i];
+    r->rows += (int)(n / 6);
+}
+
+/* One layer on all rows, in place. */
+static void run_layer(const reference *r, int l, double *x, bool w_on)
+{
+    double y[ROWS * WIDEST];
+    int n = width[l], m = width[l + 1];
+
+    for (int i = 0; i < r->rows; i++)
+        for (int c = 0; c < m; c++) {
+            double sum = 0;
+            for (int k = 0; k < n; k++) {
+                double w = r->w[l][k * m + c];
+                sum += x[i * n + k] * (w_on ? fake(r->weight[l][c], w) : w);
+            }
+            y[i * m + c] = l + 1 < LAYERS ? fmax(sum, 0) : sum;
+        }
+    memcpy(x, y, sizeof y);
+}
+
+/* Scales of the inputs of all layers, each observed behind the quantizers that
+ * are on: the definition, run from the input for every layer. */
+static void observe_layers(reference *r, bool w_on, bool a_on)
+{
+    for (int layer = 0; layer < LAYERS; layer++) {
+        double x[ROWS * WIDEST], lo = INFINITY, hi = -INFINITY;
+
+        memcpy(x, r->x, sizeof x);
+        for (int l = 0; l < layer; l++) {
+            for (int i = 0; a_on && i < r->rows * width[l]; i++)
+                x[i] = fake(r->act[l], x[i]);
+            run_layer(r, l, x, w_on);
+        }
+        for (int i = 0; i < r->rows * width[layer]; i++) {
+            lo = fmin(lo, x[i]);
+            hi = fmax(hi, x[i]);
+        }
+        r->act[layer] = affine8(lo, hi);
+    }
+}
+
+static void check_scales(const char *what, const sb_quant_model *qm,
+                         const reference *r)
+{
+    for (int l = 0; l < LAYERS; l++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "fc%d.input_quantizer", l);
+        sb_quantizer_info q = test_quantizer(qm, name);
+        assert_int_equal(q.n, 1);
+        assert_close(what, q.scale[0], r->act[l].scale, 1e-6 * r->act[l].scale);
+        assert_close(what, q.zero_point[0], r->act[l].zero, 0);
+        (void)snprintf(name, sizeof name, "fc%d.weight_quantizer", l);
+        q = test_quantizer(qm, name);
+        assert_int_equal(q.n, width[l + 1]);
+        for (int c = 0; c < width[l + 1]; c++)
+            assert_close(what, q.scale[c], r->weight[l][c].scale,
+                         1e-6 * r->weight[l][c].scale);
+    }
+}
+
+/* ---- calibration and simulation ----------------------------------------- */
+
+static const sb_tensor **batches(void)
+{
+    static const sb_tensor *b[4];
+
+    b[0] = test_random(SB_DTYPE_F32, "5x6", 1);
+    b[1] = test_random(SB_DTYPE_F32, "1x6", 2);
+    b[2] = test_random(SB_DTYPE_F32, "7x6", 3);
+    b[3] = NULL;
+    return b;
+}
+
+static void test_scales_and_simulation(void **state)
+{
+    (void)state;
+    sb_quant_model *qm = test_quant(mlp, BASE, NULL);
+    const sb_tensor **data = batches(),
+                    *x = test_random(SB_DTYPE_F32, "4x6", 9);
+    reference r = {0};
+
+    take_weights(&r, mlp);
+    for (int i = 0; i < 3; i++)
+        add_rows(&r, data[i]);
+    observe_layers(&r, false, false);
+    test_calibrate(qm, NULL, data);
+    check_scales("float prefix", qm, &r);
+    /* each switch alone, both, none */
+    for (int on = 0; on < 4; on++) {
+        bool w_on = (on & 1) != 0, a_on = (on & 2) != 0;
+        double want[ROWS * WIDEST];
+        reference run = r;
+
+        run.rows = 0;
+        add_rows(&run, x);
+        memcpy(want, run.x, sizeof want);
+        for (int l = 0; l < LAYERS; l++) {
+            for (int i = 0; a_on && i < run.rows * width[l]; i++)
+                want[i] = fake(r.act[l], want[i]);
+            run_layer(&run, l, want, w_on);
+        }
+        sb_quant_model_set_quant(qm, w_on, a_on);
+        const sb_tensor *y = test_quant_forward(qm, x);
+        for (int i = 0; i < 12; i++)
+            assert_close("simulated", ((const float *)y->data)[i], want[i],
+                         1e-5 * (1 + fabs(want[i])));
+    }
+    sb_quant_model_free(qm);
+}
+
+static void count(void *user, size_t done, size_t total)
+{
+    size_t *seen = user;
+
+    assert_true(done > seen[0] && done <= total);
+    seen[0] = done;
+    seen[1] = total;
+}
+
+/* Behind quantized weights, activations, or both; in memory and from a file. */
+static void test_asym(void **state)
+{
+    (void)state;
+    const sb_tensor **data = batches();
+
+    for (int on = 1; on < 4; on++)
+        for (size_t limit = 0; limit < 2; limit++) {
+            sb_quant_model *qm = test_quant(mlp, BASE, NULL);
+            sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+            size_t seen[2] = {0, 0};
+            reference r = {0};
+
+            take_weights(&r, mlp);
+            for (int i = 0; i < 3; i++)
+                add_rows(&r, data[i]);
+            observe_layers(&r, (on & 1) != 0, (on & 2) != 0);
+            opt.asym_weights = (on & 1) != 0;
+            opt.asym_features = (on & 2) != 0;
+            opt.memory_limit = limit; /* of one byte: all in a file */
+            opt.progress = count;
+            opt.progress_user = seen;
+            test_calibrate(qm, &opt, data);
+            check_scales("quantized prefix", qm, &r);
+            assert_int_equal(seen[0], seen[1]);
+            assert_true((seen[1] > 0) == ((on & 2) != 0));
+            sb_quant_model_free(qm);
+        }
+}
+
+/* Rows of different length in one set. */
+static void test_lengths(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "graph mlp(x: f32[N,L,6]) -> (y) {\n"
+        "w0: f32[6,5] = random(11)\nw1: f32[5,7] = random(12)\n"
+        "w2: f32[7,3] = random(13)\n"
+        "a = MatMul(x, w0) \"fc0\"\nb = Relu(a) \"r0\"\n"
+        "c = MatMul(b, w1) \"fc1\"\nd = Relu(c) \"r1\"\n"
+        "y = MatMul(d, w2) \"fc2\"\n}";
+    const sb_tensor *data[] = {test_random(SB_DTYPE_F32, "1x4x6", 1),
+                               test_random(SB_DTYPE_F32, "2x3x6", 2),
+                               test_random(SB_DTYPE_F32, "1x1x6", 3), NULL};
+
+    for (int asym = 0; asym < 2; asym++) {
+        sb_quant_model *qm = test_quant(text, BASE, NULL);
+        sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+        reference r = {0};
+
+        take_weights(&r, text);
+        for (int i = 0; i < 3; i++)
+            add_rows(&r, data[i]);
+        observe_layers(&r, asym, asym);
+        opt.asym_weights = opt.asym_features = asym;
+        test_calibrate(qm, &opt, data);
+        check_scales("lengths", qm, &r);
+        sb_quant_model_free(qm);
+    }
+}
+
+/* ---- a network with branches -------------------------------------------- */
+
+/* Values that live over several blocks, two sites on one value, a shared
+ * weight, a result that only an output reads. */
+static const char branches[] =
+    "graph net(x: f32[N,4,6,6]) -> (y, z) {\n"
+    "w: f32[4,4,3,3] = random(1)\nv: f32[4,4,3,3] = random(2)\n"
+    "b: f32[4] = random(3)\n"
+    "c = Conv(x, w, b) {pads=[1,1,1,1]} \"c1\"\nr = Relu(c) \"r1\"\n"
+    "d = Conv(r, v) {pads=[1,1,1,1]} \"c2\"\ne = Relu(d) \"r2\"\n"
+    "f = Conv(e, w) {pads=[1,1,1,1]} \"c3\"\ns = Add(f, r) \"add\"\n"
+    "t = Relu(s) \"r3\"\nk = Concat(t, x) {axis=1} \"cat\"\n"
+    "u: f32[3,8,1,1] = random(4)\no = Conv(k, u) \"c4\"\n"
+    "y = GlobalAveragePool(o) \"pool\"\nz = Sigmoid(c) \"sig\"\n}";
+
+#define SPECIAL                                                     \
+    TEST_W8 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}, " \
+            "QADD: {ENABLE_QUANT: true}, SPECIFIC: [{\"add\": "     \
+            "[QUANTIZER.BIT, 4]}]}\n"
+
+static float *all_scales(const sb_quant_model *qm, size_t *n)
+{
+    float *v = calloc(4096, sizeof *v);
+
+    *n = 0;
+    for (size_t i = 0; i < sb_quant_model_quantizer_count(qm); i++) {
+        sb_quantizer_info q = sb_quant_model_quantizer(qm, i);
+        for (size_t k = 0; k < q.n; k++) {
+            assert_true(*n + 2 <= 4096);
+            v[(*n)++] = q.scale[k];
+            v[(*n)++] = q.zero_point[k];
+        }
+    }
+    return v;
+}
+
+static float *calibrated(const char *target, const sb_tensor *const *data,
+                         const sb_calibration_options *opt, size_t *n)
+{
+    sb_quant_model *qm = test_quant(branches, SPECIAL, target);
+
+    test_calibrate(qm, opt, data);
+    for (size_t i = 0; i < sb_quant_model_quantizer_count(qm); i++) {
+        sb_quantizer_info q = sb_quant_model_quantizer(qm, i);
+        assert_true(q.fused || q.n > 0);
+    }
+    float *v = all_scales(qm, n);
+    sb_quant_model_free(qm);
+    return v;
+}
+
+static void test_any_batches_and_threads(void **state)
+{
+    (void)state;
+    const sb_tensor *whole = test_random(SB_DTYPE_F32, "6x4x6x6", 5);
+    const sb_tensor *one[] = {whole, NULL}, *parts[7] = {0};
+    int had = sb_ctx_threads(test_ctx());
+
+    for (int i = 0; i < 6; i++) {
+        sb_tensor *t = test_tensor(SB_DTYPE_F32, "1x4x6x6", NULL);
+        memcpy(t->data, (const float *)whole->data + (ptrdiff_t)i * 144,
+               144 * sizeof(float));
+        parts[i] = t;
+    }
+    for (int asym = 0; asym < 2; asym++) {
+        sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+        size_t n = 0, m = 0;
+
+        opt.asym_weights = opt.asym_features = asym;
+        float *want = calibrated(NULL, one, &opt, &n);
+        float *got = calibrated(NULL, parts, &opt, &m);
+        assert_int_equal(n, m);
+        assert_all_close("batches", got, want, n, 1e-6);
+        free(got);
+        for (int threads = 1; threads < 4; threads += 2) {
+            sb_ctx_set_threads(test_ctx(), threads);
+            got = calibrated(NULL, one, &opt, &m);
+            assert_memory_equal(got, want, n * sizeof *got);
+            free(got);
+        }
+        sb_ctx_set_threads(test_ctx(), had);
+        opt.memory_limit = 1000;
+        got = calibrated(NULL, one, &opt, &m);
+        assert_memory_equal(got, want, n * sizeof *got);
+        free(got);
+        free(want);
+    }
+}
+
+/* Every target calibrates block by block, and then simulates. */
+static void test_asym_for_targets(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"onnxruntime-x86", "onnxruntime-arm",
+                                        "openvino", "qnn"};
+    const sb_tensor *data[] = {test_random(SB_DTYPE_F32, "2x4x6x6", 5),
+                               test_random(SB_DTYPE_F32, "3x4x6x6", 6), NULL};
+
+    for (size_t i = 0; i < SB_COUNT(names); i++) {
+        sb_quant_model *qm = test_quant(branches, BASE, names[i]);
+        sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+        const sb_tensor *out[2], *again[2];
+
+        opt.asym_weights = opt.asym_features = 1;
+        test_calibrate(qm, &opt, data);
+        assert_ok(sb_quant_model_forward(qm, data, out));
+        sb_tensor *plain = test_tensor(SB_DTYPE_F32, "2x3x1x1", NULL);
+        memcpy(plain->data, out[0]->data, sb_tensor_bytes(plain));
+        sb_quant_model_set_quant(qm, 1, 1);
+        assert_ok(sb_quant_model_forward(qm, data, again));
+        double worst = 0, most = 0;
+        for (int k = 0; k < 6; k++) {
+            const float *a = again[0]->data, *p = plain->data;
+            worst = fmax(worst, fabs((double)(a[k] - p[k])));
+            most = fmax(most, fabs((double)p[k]));
+        }
+        /* x is small beside what it is joined with, and shares its scale */
+        assert_true(worst > 0 && worst < 0.15 * most);
+        sb_quant_model_free(qm);
+    }
+}
+
+/* ---- kinds of quantizers ------------------------------------------------ */
+
+static void test_per_channel_activations(void **state)
+{
+    (void)state;
+    sb_quant_model *qm = test_quant(
+        "graph main(x: f32[N,3,2]) -> (y) {\nw: f32[2,2] = random(1)\n"
+        "y = MatMul(x, w) \"fc\"\n}",
+        TEST_W8 A8_PER_CHANNEL, NULL);
+    const sb_tensor *data[] = {
+        test_f32("2x3x2", 1, 2, -3, 4, 0, 0, 5, 0, 1, 1, 0, -2),
+        test_f32("1x3x2", -1, 0, 9, 0, 0, 0), NULL};
+    /* channel 0: 1 2 5 0 -1 0; 1: -3 4 1 1 9 0; 2: 0 0 0 -2 0 0 */
+    static const double lo[] = {-1, -3, -2}, hi[] = {5, 9, 0};
+
+    test_calibrate(qm, NULL, data);
+    sb_quantizer_info q = test_quantizer(qm, "fc.input_quantizer");
+    assert_int_equal(q.n, 3);
+    assert_int_equal(q.axis, 1);
+    for (int c = 0; c < 3; c++) {
+        scale_of want = affine8(lo[c], hi[c]);
+        assert_close("scale", q.scale[c], want.scale, 1e-7);
+        assert_close("zero", q.zero_point[c], want.zero, 0);
+    }
+    sb_quant_model_set_quant(qm, 0, 1);
+    const sb_tensor *out[1];
+    assert_ok(sb_quant_model_forward(qm, data, out)); /* scales fit */
+    sb_quant_model_free(qm);
+}
+
+/* The number of channels may not change from batch to batch. */
+static void test_channels_that_change(void **state)
+{
+    (void)state;
+    sb_quant_model *qm =
+        test_quant("graph main(x: f32[N,C,2]) -> (y) {\n"
+                   "w: f32[2,2] = random(1)\ny = MatMul(x, w) \"fc\"\n}",
+                   TEST_W8 A8_PER_CHANNEL, NULL);
+    const sb_tensor *a = test_random(SB_DTYPE_F32, "1x3x2", 1);
+    const sb_tensor *b = test_random(SB_DTYPE_F32, "1x4x2", 2), *out[1];
+
+    assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
+    assert_ok(sb_quant_model_forward(qm, &a, out));
+    assert_status(sb_quant_model_forward(qm, &b, out), SB_BAD_ARG);
+    assert_error_has("'x': 4 channels, want 3");
+    sb_quant_model_free(qm);
+}
+
+/* Groups of 16 of 20 columns: the last of each row has 4. */
+static void test_groups(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "graph main(x: f32[N,20]) -> (y) {\nw: f32[20,3] = random(5)\n"
+        "y = MatMul(x, w) \"fc\"\n}";
+    sb_quant_model *qm = test_quant(
+        text,
+        "W: {QSCHEME: per-group-symmetric, QUANTIZER: {BIT: 4, GROUP_SIZE: 16}}"
+        "\nA: none\n",
+        NULL);
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "2x20", 1);
+    sb_graph *g = NULL;
+    double scale[2][3], want[2][3] = {{0}};
+
+    assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
+    assert_ok(sb_quant_model_calc_qparams(qm));
+    sb_quantizer_info q = test_quantizer(qm, "fc.weight_quantizer");
+    assert_int_equal(q.n, 6);
+    assert_int_equal(q.axis, 0);
+    assert_int_equal(q.group_size, 16);
+    assert_ok(sb_graph_parse(test_ctx(), text, &g));
+    const float *w = g->values[sb_graph_find_value(g, "w")].constant.data;
+    for (int b = 0; b < 2; b++)
+        for (int c = 0; c < 3; c++) {
+            double most = 0;
+            for (int k = 16 * b; k < (b ? 20 : 16); k++)
+                most = fmax(most, fabs((double)w[k * 3 + c]));
+            scale[b][c] = most * 2 / 15;
+            assert_close("scale", q.scale[b * 3 + c], scale[b][c],
+                         1e-6 * scale[b][c]);
+        }
+    sb_quant_model_set_quant(qm, 1, 0);
+    const sb_tensor *y = test_quant_forward(qm, x);
+    for (int i = 0; i < 2; i++)
+        for (int c = 0; c < 3; c++) {
+            for (int k = 0; k < 20; k++) {
+                scale_of s = {scale[k / 16][c], 0, -8, 7};
+                want[i][c] += fake(s, (double)w[k * 3 + c]) *
+                              (double)((const float *)x->data)[i * 20 + k];
+            }
+            assert_close("result", ((const float *)y->data)[i * 3 + c],
+                         want[i][c], 1e-5);
+        }
+    sb_graph_free(g);
+    sb_quant_model_free(qm);
+}
+
+/* tanh(w) / max|tanh(w)| is rounded with the scale of [-1, 1]. */
+static void test_dorefa(void **state)
+{
+    (void)state;
+    sb_quant_model *qm = test_quant(
+        "graph main(x: f32[N,2]) -> (y) {\nw: f32[2,2] = [0.5, -1, 2, 0]\n"
+        "y = MatMul(x, w) \"fc\"\n}",
+        "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {TYPE: DoReFa, BIT: 4}}"
+        "\nA: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: dorefa, BIT: 8}}"
+        "\n",
+        NULL);
+    const sb_tensor *data[] = {test_f32("2x2", 0.5, 1, 3, -0.25),
+                               test_f32("1x2", 0, 0.125), NULL};
+    const double w[] = {0.5, -1, 2, 0}, most = tanh(2.0);
+    scale_of sw = {2.0 / 15, 0, -8, 7};
+    /* the second batch alone has its own maximum: 0 and 1 */
+    scale_of sx = affine8(tanh(-0.25) / tanh(3), 1);
+    double x[] = {1, -0.5}, want[2] = {0, 0};
+
+    test_calibrate(qm, NULL, data);
+    sb_quantizer_info q = test_quantizer(qm, "fc.weight_quantizer");
+    assert_close("weight", q.scale[0], sw.scale, 1e-7);
+    q = test_quantizer(qm, "fc.input_quantizer");
+    assert_close("input", q.scale[0], sx.scale, 1e-7);
+    assert_close("input", q.zero_point[0], sx.zero, 0);
+    sb_quant_model_set_quant(qm, 1, 1);
+    const sb_tensor *y = test_quant_forward(qm, test_f32("1x2", 1, -0.5));
+    for (int c = 0; c < 2; c++)
+        for (int k = 0; k < 2; k++)
+            want[c] += fake(sx, tanh(x[k]) / tanh(1)) *
+                       fake(sw, tanh(w[k * 2 + c]) / most);
+    assert_close("y0", ((const float *)y->data)[0], want[0], 1e-6);
+    assert_close("y1", ((const float *)y->data)[1], want[1], 1e-6);
+    sb_quant_model_free(qm);
+}
+
+/* A value read by an activation that joined its layer, and by another layer:
+ * that one is quantized all the same. */
+static void test_fused_beside_a_reader(void **state)
+{
+    (void)state;
+    sb_quant_model *qm = test_quant(
+        "graph main(x: f32[N,2]) -> (y, r) {\nw: f32[2,2] = [1, 0, 0, 1]\n"
+        "v: f32[2,2] = [0, 1, 1, 0]\n"
+        "c = MatMul(x, w) \"fc1\"\nr = Relu(c) \"act\"\n"
+        "y = MatMul(c, v) \"fc2\"\n}",
+        TEST_W8 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 2}, "
+                "SPECIFIC: [{\"fc1\": [QUANTIZER.DISABLE, True]}]}\n",
+        NULL);
+    const sb_tensor *data[] = {test_f32("1x2", 0, 3), NULL};
+
+    test_calibrate(qm, NULL, data);
+    assert_true(test_quantizer(qm, "act.input_quantizer").fused);
+    assert_close("scale", test_quantizer(qm, "fc2.input_quantizer").scale[0], 1,
+                 1e-6);
+    sb_quant_model_set_quant(qm, 0, 1);
+    const sb_tensor *y = test_quant_forward(qm, test_f32("1x2", 0.375, 2.75));
+    assert_close("y0", ((const float *)y->data)[0], 3, 1e-6);
+    assert_close("y1", ((const float *)y->data)[1], 0, 1e-6);
+    sb_quant_model_free(qm);
+}
+
+/* ---- life --------------------------------------------------------------- */
+
+static void test_wrong_order(void **state)
+{
+    (void)state;
+    sb_quant_model *qm = test_quant(mlp, BASE, NULL);
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "2x6", 1), *out[1];
+    const sb_tensor *wrong = test_random(SB_DTYPE_F32, "2x5", 1);
+    sb_calibration_options asym = SB_CALIBRATION_OPTIONS_INIT;
+
+    assert_ok(sb_quant_model_forward(qm, &x, out)); /* float */
+    assert_status(sb_quant_model_export(qm, "none.onnx", NULL), SB_BAD_ARG);
+    assert_error_has("no scale yet");
+    assert_status(sb_quant_model_save_calibration(qm, "none.json"), SB_BAD_ARG);
+    sb_quant_model_set_quant(qm, 1, 1);
+    assert_status(sb_quant_model_forward(qm, &x, out), SB_BAD_ARG);
+    assert_error_has("calibrate before");
+    assert_status(sb_quant_model_calc_qparams(qm), SB_BAD_DATA);
+    assert_error_has("'fc0.input_quantizer' has seen no data");
+    assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
+    assert_status(sb_quant_model_calc_qparams(qm), SB_BAD_DATA);
+    asym.asym_features = 1;
+    assert_ok(sb_quant_model_prepare_calibration(qm, &asym));
+    assert_status(sb_quant_model_calc_qparams(qm), SB_BAD_DATA);
+    assert_ok(sb_quant_model_prepare_calibration(qm, &asym));
+    assert_status(sb_quant_model_forward(qm, &wrong, out), SB_BAD_DATA);
+    assert_error_has("want 6 in dimension 1");
+    assert_ok(sb_quant_model_forward(qm, &x, out));
+    assert_null(out[0]);
+    assert_ok(sb_quant_model_calc_qparams(qm));
+    assert_ok(sb_quant_model_forward(qm, &x, out));
+    assert_non_null(out[0]);
+    /* anew: what was known is forgotten */
+    assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
+    assert_status(sb_quant_model_export(qm, "none.onnx", NULL), SB_BAD_ARG);
+    sb_quant_model_free(qm);
+}
+
+static void test_data_that_is_not_finite(void **state)
+{
+    (void)state;
+    sb_quant_model *qm = test_quant(mlp, BASE, NULL);
+    sb_tensor *x = test_random(SB_DTYPE_F32, "3x6", 1);
+    const sb_tensor *good = test_random(SB_DTYPE_F32, "4x6", 1), *out[1];
+    sb_calibration_options asym = SB_CALIBRATION_OPTIONS_INIT;
+
+    ((float *)x->data)[6 + 2] = NAN;
+    assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
+    assert_ok(sb_quant_model_forward(qm, &good, out));
+    assert_status(sb_quant_model_forward(qm, (const sb_tensor *const *)&x, out),
+                  SB_BAD_DATA);
+    assert_error_has("'x' holds NaN in sample 5");
+    asym.asym_features = 1;
+    assert_ok(sb_quant_model_prepare_calibration(qm, &asym));
+    assert_ok(sb_quant_model_forward(qm, &good, out));
+    assert_ok(sb_quant_model_forward(qm, (const sb_tensor *const *)&x, out));
+    assert_status(sb_quant_model_calc_qparams(qm), SB_BAD_DATA);
+    assert_error_has("'x' holds NaN in sample 5");
+    sb_quant_model_free(qm);
+
+    qm = test_quant("graph main(x: f32[N,2]) -> (y) {\n"
+                    "w: f32[2,2] = [1, 2, inf, 4]\ny = MatMul(x, w) \"fc\"\n}",
+                    BASE, NULL);
+    asym.asym_weights = 1;
+    assert_status(sb_quant_model_prepare_calibration(qm, &asym), SB_BAD_DATA);
+    assert_error_has("weight 'w' holds an infinity");
+    sb_quant_model_free(qm);
+}
+
+/* Saved after calibration block by block, loaded into a fresh model. */
+static void test_asym_saved(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/sparsebit-test-XXXXXX";
+    sb_quant_model *qm = test_quant(mlp, BASE, NULL);
+    sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+    size_t n = 0, m = 0;
+
+    opt.asym_weights = opt.asym_features = 1;
+    test_calibrate(qm, &opt, batches());
+    (void)snprintf(path, sizeof path, "/tmp/sparsebit-test-%06u",
+                   (unsigned)((uintptr_t)qm >> 4) % 1000000u);
+    assert_ok(sb_quant_model_save_calibration(qm, path));
+    float *want = all_scales(qm, &n);
+    sb_quant_model_free(qm);
+    for (int asym = 0; asym < 2; asym++) {
+        qm = test_quant(mlp, BASE, NULL);
+        assert_ok(sb_quant_model_prepare_calibration(qm, asym ? &opt : NULL));
+        assert_ok(sb_quant_model_load_calibration(qm, path));
+        assert_ok(sb_quant_model_calc_qparams(qm));
+        float *got = all_scales(qm, &m);
+        assert_int_equal(n, m);
+        assert_memory_equal(got, want, n * sizeof *got);
+        free(got);
+        sb_quant_model_free(qm);
+    }
+    free(want);
+    (void)remove(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scales_and_simulation),
+        cmocka_unit_test(test_asym),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_any_batches_and_threads),
+        cmocka_unit_test(test_asym_for_targets),
+        cmocka_unit_test(test_per_channel_activations),
+        cmocka_unit_test(test_channels_that_change),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_dorefa),
+        cmocka_unit_test(test_fused_beside_a_reader),
+        cmocka_unit_test(test_wrong_order),
+        cmocka_unit_test(test_data_that_is_not_finite),
+        cmocka_unit_test(test_asym_saved),
+    };
+
+    return cmocka_run_group_tests_name("quant_model", tests, NULL, NULL);
+}
