@@ -1,7 +1,7 @@
 /* Convolution and transposed convolution.
  *
- * What comes channels last with constant weights, as nearly all does, is a
- * matrix product or is computed in parts (dnn_parts.c) on our own threads. Else
+ * What comes channels last with constant weights, as nearly all does, is
+ * computed in parts (dnn_parts.c) on our own threads. Else
  * one primitive does the whole problem, in the layouts it likes; where the
  * caller wants others, reorders before and after go through the scratch memory.
  * Kernels built on GEMM are passed over, since their results depend on the
@@ -12,8 +12,6 @@
 #include <string.h>
 
 #include "base/threads.h"
-
-enum { PRODUCT_LEAST = 500000 }; /* weights */
 
 struct sb_dnn_conv {
     sb_ctx *ctx;
@@ -29,7 +27,6 @@ struct sb_dnn_conv {
     size_t scratch;
     sb_buf *packed;      /* constant weights, or NULL */
     sb_dnn_parts *parts; /* instead of all above, if not NULL */
-    sb_dnn_gemm *gemm;   /* likewise */
     sb_dnn_prim *lanes;  /* for slices: one for each thread; NULL otherwise */
     size_t n_lanes;
     size_t lane_bytes; /* scratch of each */
@@ -239,77 +236,19 @@ static void free_whole(sb_dnn_conv *c)
     c->packed = NULL;
 }
 
-/* ---- a matrix product --------------------------------------------------- */
-
-/* A 1x1 convolution, channels last, is a product of pixels and weights.  Where
- * weights are large the kernels for products read them better. */
-static bool is_product(const sb_dnn_conv_desc *d)
-{
-    bool is = d->groups == 1 && !d->transposed && d->weights &&
-              d->src_layout == d->in_channels &&
-              d->dst_layout == d->out_channels &&
-              d->in_channels * d->out_channels >= PRODUCT_LEAST;
-    int64_t pixels = d->n_batch;
-
-    for (int i = 0; i < d->n_spatial; i++)
-        pixels *= d->out[i];
-    is = is && d->in_channels * d->out_channels >
-                   pixels * (d->in_channels + d->out_channels);
-    for (int i = 0; i < d->n_spatial; i++)
-        is = is && d->kernel[i] == 1 && d->stride[i] == 1 &&
-             d->pad_lo[i] == 0 && d->in[i] == d->out[i];
-    for (size_t i = 1; i < d->n_posts;
-         i++) /* a sum comes first or not at all */
-        is = is && d->posts[i].kind != SB_DNN_SUM;
-    return is;
-}
-
-static sb_status make_product(sb_dnn_conv *c)
-{
-    const sb_dnn_conv_desc *d = &c->desc;
-    sb_dnn_gemm_desc g = {.what = c->what,
-                          .m = d->n_batch,
-                          .n = d->out_channels,
-                          .k = d->in_channels,
-                          .a_row = d->in_channels,
-                          .a_col = 1,
-                          .b_row = 1,
-                          .b_col = d->in_channels,
-                          .c_row = d->out_channels,
-                          .has_bias = d->has_bias,
-                          .b = d->weights,
-                          .n_posts = d->n_posts};
-
-    for (int i = 0; i < d->n_spatial; i++)
-        g.m *= d->out[i];
-    memcpy(g.posts, d->posts, sizeof g.posts);
-    SB_TRY(sb_dnn_gemm_create(c->ctx, &g, &c->gemm));
-    c->scratch = sb_dnn_gemm_scratch(c->gemm);
-    if (sb_dnn_gemm_packed(c->gemm))
-        return SB_OK;
-    sb_dnn_gemm_free(c->gemm); /* plain loops are not what we came for */
-    c->gemm = NULL;
-    return sb_fail(c->ctx, SB_UNSUPPORTED, "%s: not as a product", c->what);
-}
-
 /* ---- the object --------------------------------------------------------- */
 
 /* The ways to compute it, best first. */
 static sb_status make(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
 {
     int width = sb_dnn_set_width(1);
-    sb_status status = SB_UNSUPPORTED;
+    sb_status status =
+        sb_dnn_parts_create(c->ctx, &c->desc, c->engine, attr, &c->parts);
 
+    if (status == SB_OK)
+        c->scratch = sb_dnn_parts_scratch(c->parts);
     c->src_layout = c->desc.src_layout;
     c->dst_layout = c->desc.dst_layout;
-    if (is_product(&c->desc))
-        status = make_product(c);
-    if (status == SB_UNSUPPORTED) {
-        status =
-            sb_dnn_parts_create(c->ctx, &c->desc, c->engine, attr, &c->parts);
-        if (status == SB_OK)
-            c->scratch = sb_dnn_parts_scratch(c->parts);
-    }
     if (status == SB_UNSUPPORTED) {
         (void)sb_dnn_set_width(c->width);
         status = make_whole(c, attr);
@@ -366,7 +305,7 @@ size_t sb_dnn_conv_scratch(const sb_dnn_conv *conv)
 
 bool sb_dnn_conv_packed(const sb_dnn_conv *conv)
 {
-    return conv->packed || conv->parts || conv->gemm;
+    return conv->packed || conv->parts;
 }
 
 static dnnl_status_t run_whole(sb_dnn_conv *c, const float *src,
@@ -407,13 +346,6 @@ sb_status sb_dnn_conv_run(sb_dnn_conv *conv, const float *src,
 {
     dnnl_status_t status;
 
-    if (conv->gemm)
-        return sb_dnn_gemm_run(conv->gemm, &(sb_dnn_gemm_args){
-                                               .a = src,
-                                               .bias = bias,
-                                               .c = dst,
-                                               .scratch = scratch,
-                                           });
     if (conv->parts) {
         status = sb_dnn_parts_run(conv->parts, src, bias, dst, scratch);
     } else if (conv->lanes) {
@@ -444,7 +376,6 @@ void sb_dnn_conv_free(sb_dnn_conv *conv)
     sb_free(conv->ctx, conv->lanes);
     free_whole(conv);
     sb_dnn_parts_free(conv->parts);
-    sb_dnn_gemm_free(conv->gemm);
     if (conv->engine)
         (void)dnnl_engine_destroy(conv->engine);
     sb_free(conv->ctx, conv);

@@ -21,8 +21,6 @@ dnnl_status_t sb_dnn_conv_pd(dnnl_engine_t engine, const sb_dnn_conv_desc *d,
                              const sb_dnn_conv_mds *mds,
                              dnnl_primitive_attr_t attr, bool steady,
                              dnnl_primitive_desc_t *out);
-/* oneDNN's name of a kernel, "" if it has none. */
-const char *sb_dnn_kernel_name(const_dnnl_primitive_desc_t pd);
 /* Makes the primitive and its arguments: src, weights, dst, bias if there is
  * one, scratchpad of *pad bytes if it wants one. */
 SB_MUST_USE sb_status sb_dnn_conv_prim(sb_ctx *ctx, const char *what,

@@ -60,18 +60,6 @@ dnnl_status_t sb_dnn_conv_describe(const sb_dnn_conv_desc *d, sb_dnn_layout src,
     return status;
 }
 
-/* oneDNN's name of a kernel, "" if it has none. */
-const char *sb_dnn_kernel_name(const_dnnl_primitive_desc_t pd)
-{
-    const char *name = NULL;
-
-    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0,
-                                  (void *)&name) != dnnl_success ||
-        !name)
-        return "";
-    return name;
-}
-
 /* True if the kernel's sums do not depend on the number of threads.  Not so
  * GEMM, which divides sums among threads, and BRGEMM, whose blocking (hence
  * the order of additions at the borders) follows the number of threads.  The

@@ -22,9 +22,11 @@ enum {
     TILE_M_LEAST = 24,
     TILE_N_LEAST = 64,
     TILES_WANTED = 4,
-    SHAPES = 4,        /* bit 0: last column, bit 1: last row */
-    LOOPS_MOST = 8192, /* multiplications below which a call costs more */
-    GRAIN = 32768,     /* multiplications worth a thread */
+    ROW_PARTS_MOST = 16,
+    ROWS_MOST = 1 << 19, /* elements of b */
+    SHAPES = 4,          /* bit 0: last column, bit 1: last row */
+    LOOPS_MOST = 8192,   /* multiplications below which a call costs more */
+    GRAIN = 32768,       /* multiplications worth a thread */
 };
 
 typedef struct gemm_lane {
@@ -165,7 +167,7 @@ static dnnl_status_t tile_pd(const sb_dnn_gemm *g, int64_t m, int64_t n,
         status = dnnl_matmul_desc_init(&op, &t.a, &t.b,
                                        d->has_bias ? &t.bias : NULL, &t.c);
     if (status == dnnl_success)
-        status = dnnl_primitive_desc_create(out, &op, attr, g->engine, NULL);
+        status = sb_dnn_matmul_pd(&op, attr, g->engine, out);
     return status;
 }
 
@@ -330,6 +332,23 @@ static int64_t even_tile(int64_t total, int64_t most, int64_t unit)
     return tile < total ? tile : total;
 }
 
+/* Whole rows, where b is small enough for every thread to read all of it: then
+ * c lies without gaps, as BRGEMM's kernels want it. */
+static bool choose_rows(sb_dnn_gemm *g)
+{
+    const sb_dnn_gemm_desc *d = &g->desc;
+    int64_t parts = 2;
+
+    if (!d->b || d->a_col != 1 || d->c_row != d->n || d->m < 2 * TILE_M_LEAST ||
+        (double)d->n * (double)d->k > ROWS_MOST)
+        return false;
+    while (parts < ROW_PARTS_MOST && d->m / (2 * parts) >= TILE_M_LEAST)
+        parts *= 2;
+    g->tile_n = d->n;
+    g->tile_m = (d->m + parts - 1) / parts;
+    return true;
+}
+
 /* Tiles of even size, so that threads finish together.  A product with
  * constant b stands alone (others come in batches), so it is cut further until
  * there are some tiles to share. */
@@ -338,6 +357,8 @@ static void choose_tiles(sb_dnn_gemm *g)
     const sb_dnn_gemm_desc *d = &g->desc;
     int64_t most_m = TILE_M, most_n = TILE_N;
 
+    if (choose_rows(g))
+        return;
     for (;;) {
         g->tile_m = even_tile(d->m, most_m, 1);
         g->tile_n = even_tile(d->n, most_n, 16);

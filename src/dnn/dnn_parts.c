@@ -21,10 +21,11 @@ enum {
     KINDS = 4,         /* different parts: first, inner, last, only */
     PARTS_MOST = 16,   /* of one image */
     HEAVY = 512 << 10, /* bytes of weights */
-    VERY_HEAVY = 2 << 20,
+    VERY_HEAVY = 3 << 19,
     CHANNELS_UNIT = 16,
     CHANNELS_LEAST = 64, /* of a part */
-    PIXELS_LEAST = 96,   /* of a part, to make something of weights once read */
+    COLUMN_MOST = 512,
+    PIXELS_LEAST = 96, /* of a part, to make something of weights once read */
 };
 /* Multiplications, and what else an output element costs in them; a part of
  * PART_WORK takes about ten microseconds.  Two halves pay earlier than that,
@@ -87,14 +88,21 @@ static bool is_pointwise(const sb_dnn_conv_desc *d)
     return is;
 }
 
-/* [N, C, D...] becomes [1, C, N * D..., 1...]. */
+/* [N, C, D...] becomes one image: of one column, or, if that would be long, as
+ * wide as before (oneDNN's search for a kernel takes its time over long
+ * columns). */
 static void flatten(sb_dnn_conv_desc *d)
 {
     int64_t pixels = d->n_batch * product(d->in, d->n_spatial);
+    int last = d->n_spatial - 1;
+    int64_t width = last > 0 && pixels > COLUMN_MOST ? d->in[last] : 1;
 
-    d->n_batch = 1;
     for (int i = 0; i < d->n_spatial; i++)
-        d->in[i] = d->out[i] = i == 0 ? pixels : 1;
+        d->in[i] = d->out[i] = 1;
+    if (last > 0)
+        d->in[last] = d->out[last] = width;
+    d->in[0] = d->out[0] = pixels / width;
+    d->n_batch = 1;
 }
 
 static double elements(const sb_dnn_conv_desc *d, bool out)

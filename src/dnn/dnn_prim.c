@@ -7,6 +7,8 @@
 #include <omp.h>
 #endif
 
+enum { KERNELS_MOST = 64 }; /* that an iterator is asked for */
+
 sb_status sb_dnn_check(sb_ctx *ctx, dnnl_status_t status, const char *what,
                        const char *call)
 {
@@ -103,6 +105,48 @@ size_t sb_dnn_md_bytes(const dnnl_memory_desc_t *md)
 
     (void)sb_dnn_reserve(&bytes, dnnl_memory_desc_get_size(md));
     return bytes;
+}
+
+const char *sb_dnn_kernel_name(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0,
+                                  (void *)&name) != dnnl_success ||
+        !name)
+        return "";
+    return name;
+}
+
+dnnl_status_t sb_dnn_matmul_pd(const dnnl_matmul_desc_t *op,
+                               dnnl_primitive_attr_t attr, dnnl_engine_t engine,
+                               dnnl_primitive_desc_t *out)
+{
+    dnnl_primitive_desc_iterator_t it = NULL;
+    dnnl_status_t status =
+        dnnl_primitive_desc_iterator_create(&it, op, attr, engine, NULL);
+
+    *out = NULL;
+    for (int i = 0; i < KERNELS_MOST && status == dnnl_success; i++) {
+        dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(it);
+        if (pd && (!*out || strstr(sb_dnn_kernel_name(pd), "brg"))) {
+            if (*out)
+                (void)dnnl_primitive_desc_destroy(*out);
+            *out = pd;
+        } else if (pd) {
+            (void)dnnl_primitive_desc_destroy(pd);
+        }
+        if (!pd || strstr(sb_dnn_kernel_name(*out), "brg"))
+            break;
+        status = dnnl_primitive_desc_iterator_next(it);
+    }
+    if (it)
+        (void)dnnl_primitive_desc_iterator_destroy(it);
+    if (*out)
+        return dnnl_success;
+    return status == dnnl_success || status == dnnl_iterator_ends
+               ? dnnl_unimplemented
+               : status;
 }
 
 sb_status sb_dnn_prim_make(sb_ctx *ctx, const char *what, dnnl_engine_t engine,

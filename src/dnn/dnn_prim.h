@@ -33,6 +33,16 @@ dnnl_status_t sb_dnn_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims,
 /* The layout of a description, or ANY if it is none of ours. */
 sb_dnn_layout sb_dnn_md_layout(const dnnl_memory_desc_t *md);
 
+/* oneDNN's name of a kernel, "" if it has none. */
+const char *sb_dnn_kernel_name(const_dnnl_primitive_desc_t pd);
+
+/* A kernel for a matrix product: BRGEMM's if there is one, since the first use
+ * of the older GEMM compiles all its variants, which takes longer than many a
+ * network runs; else the first. */
+dnnl_status_t sb_dnn_matmul_pd(const dnnl_matmul_desc_t *op,
+                               dnnl_primitive_attr_t attr, dnnl_engine_t engine,
+                               dnnl_primitive_desc_t *out);
+
 /* Primitive and stream from a description, which stays the caller's. */
 SB_MUST_USE sb_status sb_dnn_prim_make(sb_ctx *ctx, const char *what,
                                        dnnl_engine_t engine,

@@ -54,7 +54,7 @@ static dnnl_status_t stack_pd(const sb_dnn_stack *s, int64_t rows,
     if (status == dnnl_success)
         status = dnnl_matmul_desc_init(&op, &a_md, &b_md, NULL, &c_md);
     if (status == dnnl_success)
-        status = dnnl_primitive_desc_create(out, &op, attr, s->engine, NULL);
+        status = sb_dnn_matmul_pd(&op, attr, s->engine, out);
     return status;
 }
 

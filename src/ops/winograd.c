@@ -131,7 +131,6 @@ static sb_status make_stack(sb_winograd *w, const char *what,
     sb_dnn_stack_desc d = {.what = what,
                            .depth = SPOTS,
                            .rows = w->block,
-                           .last_rows = w->tiles % w->block,
                            .k = c->in_channels,
                            .n = c->out_channels};
 
@@ -323,13 +322,23 @@ typedef struct winograd_job {
     atomic_bool failed;
 } winograd_job;
 
+/* Zeros for tiles that are not there: what lies there otherwise may be slow to
+ * compute with. */
+static void fill_up(const sb_winograd *w, int64_t n, float *v)
+{
+    int64_t channels = w->conv.in_channels;
+
+    for (int64_t s = 0; s < SPOTS; s++)
+        memset(v + (s * w->block + n) * channels, 0,
+               (size_t)((w->block - n) * channels) * sizeof *v);
+}
+
 static void run_block(void *arg, size_t lane, size_t block)
 {
     winograd_job *job = arg;
     sb_winograd *w = job->w;
     int64_t first = (int64_t)block * w->block;
-    bool last = w->tiles - first < w->block;
-    int64_t n = last ? w->tiles - first : w->block;
+    int64_t n = w->tiles - first < w->block ? w->tiles - first : w->block;
     char *mine = job->scratch + lane * w->lane_bytes;
     float *v = (float *)(void *)mine;
     float *m = (float *)(void *)(mine + w->at_products);
@@ -337,7 +346,11 @@ static void run_block(void *arg, size_t lane, size_t block)
     for (int64_t t = 0; t < n; t++)
         transform_input(w, job->x, first + t, w->block,
                         v + t * w->conv.in_channels);
-    if (!sb_dnn_stack_run(w->stack, lane, last, v, m, mine + w->at_stack))
+    /* The last block is multiplied whole, too: a second set of kernels for its
+     * size would take longer to make than it saves. */
+    if (n < w->block)
+        fill_up(w, n, v);
+    if (!sb_dnn_stack_run(w->stack, lane, false, v, m, mine + w->at_stack))
         atomic_store(&job->failed, true);
     for (int64_t t = 0; t < n; t++)
         transform_output(w, m + t * w->conv.out_channels, first + t, w->block,

@@ -1,6 +1,6 @@
-/* Convolutions that are cut into parts, by rows, by pixels, by channels, or
- * become products: against a plain sum in double, and the same bits for any
- * number of threads. */
+/* Convolutions that are cut into parts, by rows, by pixels or by channels:
+ * against a plain sum in double, and the same bits for any number of threads.
+ */
 #include "sbtest_node.h"
 
 #include <math.h>
@@ -64,8 +64,19 @@ static const problem problems[] = {
      1,
      1,
      {{SB_DNN_SUM, 1, 0}}},
-    {"product", 1, 640, 800, 1, 4, 1, 1, 0, 1, 1, {{SB_DNN_RELU, 0, 0}}},
-    {"product, sum, then activation",
+    {"1x1, heavy weights",
+     1,
+     640,
+     800,
+     1,
+     4,
+     1,
+     1,
+     0,
+     1,
+     1,
+     {{SB_DNN_RELU, 0, 0}}},
+    {"1x1, heavy weights, sum, then activation",
      2,
      512,
      1000,
