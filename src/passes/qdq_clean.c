@@ -154,27 +154,84 @@ static sb_status drop_double(sb_qdq_sim *sim, sb_node_id q1)
     return sb_rewrite_prune(g, q2);
 }
 
-/* ---- equal Q nodes, shared DQ nodes ------------------------------------- */
+/* ---- equal nodes, shared DQ nodes --------------------------------------- */
 
-/* Another Q before this one in the list of readers that computes the same. */
-static sb_status merge_q(sb_qdq_sim *sim, sb_node_id id)
+static bool same_attr(const sb_attr *a, const sb_attr *b)
+{
+    if (!b || a->type != b->type || a->n != b->n)
+        return false;
+    switch (a->type) {
+    case SB_ATTR_INT:
+        return a->i == b->i;
+    case SB_ATTR_FLOAT:
+        return a->f == b->f;
+    case SB_ATTR_STRING:
+        return a->s.len == b->s.len &&
+               memcmp(a->s.data, b->s.data, a->s.len) == 0;
+    case SB_ATTR_INTS:
+        return memcmp(a->ints, b->ints, a->n * sizeof *a->ints) == 0;
+    default:
+        return false;
+    }
+}
+
+/* Constants that ONNX Runtime stores once if they are equal: short ones of
+ * these types. */
+static bool shared_constant(const sb_graph *g, sb_value_id a, sb_value_id b)
+{
+    if (!sb_is_const(g, a) || !sb_is_const(g, b))
+        return false;
+    const sb_tensor *x = &sb_graph_value(g, a)->constant;
+    const sb_tensor *y = &sb_graph_value(g, b)->constant;
+    bool type = x->dtype == SB_DTYPE_F32 || x->dtype == SB_DTYPE_I64 ||
+                x->dtype == SB_DTYPE_I32 || x->dtype == SB_DTYPE_F16;
+    if (!type || x->dtype != y->dtype || x->rank != y->rank || x->rank > 1 ||
+        sb_tensor_count(x) > 8 || sb_tensor_count(x) != sb_tensor_count(y))
+        return false;
+    return memcmp(x->data, y->data, sb_tensor_bytes(x)) == 0;
+}
+
+/* Do two nodes with the same first input compute the same?  DQ nodes are never
+ * taken together. */
+static bool same_node(const sb_graph *g, const sb_node *a, const sb_node *b)
+{
+    if (strcmp(a->op, b->op) != 0 || strcmp(a->domain, b->domain) != 0 ||
+        a->n_in != b->n_in || a->n_out != 1 || b->n_out != 1 ||
+        a->n_attrs != b->n_attrs || a->n_implicit + b->n_implicit > 0 ||
+        sb_is_dq(a))
+        return false;
+    for (uint32_t i = 0; i < a->n_in; i++)
+        if (a->inputs[i] != b->inputs[i] &&
+            !shared_constant(g, a->inputs[i], b->inputs[i]))
+            return false;
+    for (uint32_t i = 0; i < a->n_attrs; i++)
+        if (!same_attr(&a->attrs[i], sb_node_attr(b, a->attrs[i].name)))
+            return false;
+    return true;
+}
+
+/* Another reader of the first input, made before, that computes the same takes
+ * over. */
+static sb_status merge_equal(sb_qdq_sim *sim, sb_node_id id)
 {
     sb_graph *g = sim->g;
     const sb_node *node = sb_graph_node(g, id);
 
-    if (!sb_is_q(node))
+    if (sb_node_in(node, 0) == SB_NONE || sb_node_makes_output(g, node))
         return SB_OK;
     const sb_value *x = sb_graph_value(g, node->inputs[0]);
     for (uint32_t i = 0; i < x->n_uses; i++) {
         sb_node_id other = x->uses[i].node;
         bool done = false;
         if (other >= id || x->uses[i].input != 0 ||
-            !sb_qdq_equal_nodes(g, sb_graph_node(g, other), node))
+            !same_node(g, sb_graph_node(g, other), node))
             continue;
         SB_TRY(sb_rewrite_forward(g, id, sb_graph_node(g, other)->outputs[0],
                                   &done));
-        if (done)
+        if (done) {
             sim->changes++;
+            SB_TRY(sb_sim_merged(sim, id, other));
+        }
         return SB_OK;
     }
     return SB_OK;
@@ -385,7 +442,7 @@ sb_status sb_sim_clean(sb_qdq_sim *sim)
     SB_TRY(sb_pass_find("fold_constants")->run(sim->g, &folded));
     sim->changes += folded;
     SB_TRY(sb_sim_each(sim, fold_q));
-    return sb_sim_each(sim, merge_q);
+    return sb_sim_each(sim, merge_equal);
 }
 
 sb_status sb_sim_unique(sb_qdq_sim *sim)

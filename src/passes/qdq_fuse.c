@@ -220,6 +220,19 @@ static sb_status note_group(sb_qdq_sim *sim, const sb_qdq_group *grp)
     return SB_OK;
 }
 
+/* The group stays, and is found again in each round. */
+static sb_status note_weight(sb_qdq_sim *sim, const sb_qdq_group *grp)
+{
+    sb_node_id origin = sb_sim_origin(sim, grp->node);
+
+    if (sim->verdicts && origin != SB_NONE &&
+        sim->verdicts[origin].fate != SB_QDQ_INTEGER)
+        sim->used_dq++;
+    sb_sim_note(sim, grp->node, SB_QDQ_INTEGER, grp->rule->kernel,
+                grp->rule->kernel_domain);
+    return SB_OK;
+}
+
 sb_status sb_group_fuse(sb_qdq_sim *sim, const sb_qdq_group *grp)
 {
     const char *op = grp->rule->kernel;
@@ -235,9 +248,7 @@ sb_status sb_group_fuse(sb_qdq_sim *sim, const sb_qdq_group *grp)
     case SB_QDQ_WEIGHT:
         /* Its result depends on how the kernel rounds the input; the float
          * graph stays. */
-        sb_sim_note(sim, grp->node, SB_QDQ_INTEGER, op,
-                    grp->rule->kernel_domain);
-        return SB_OK;
+        return note_weight(sim, grp);
     case SB_QDQ_CONV:
         SB_TRY(conv_inputs(sim, grp, &in));
         break;

@@ -65,6 +65,35 @@ sb_status sb_sim_heir(sb_qdq_sim *sim, sb_node_id fresh, sb_node_id old)
     return SB_OK;
 }
 
+sb_status sb_sim_merged(sb_qdq_sim *sim, sb_node_id gone, sb_node_id kept)
+{
+    sb_node_id a = sb_sim_origin(sim, gone), b = sb_sim_origin(sim, kept);
+
+    if (!sim->verdicts || a == SB_NONE || b == SB_NONE)
+        return SB_OK;
+    SB_TRY(sb_grow(sim->g->ctx, &sim->merged, &sim->cap_merged,
+                   sim->n_merged + 1, sizeof *sim->merged));
+    sim->merged[sim->n_merged][0] = a;
+    sim->merged[sim->n_merged++][1] = b;
+    return SB_OK;
+}
+
+/* What an equal node replaced has that one's fate. */
+static void settle_merged(sb_qdq_sim *sim)
+{
+    for (size_t i = sim->n_merged; i-- > 0;) {
+        sb_qdq_verdict *gone = &sim->verdicts[sim->merged[i][0]];
+        const sb_qdq_verdict *kept = &sim->verdicts[sim->merged[i][1]];
+        if (kept->fate == SB_QDQ_INTEGER) {
+            gone->fate = SB_QDQ_ABSORBED;
+        } else {
+            gone->fate = kept->fate;
+            gone->reason = kept->reason;
+            gone->overhead = kept->overhead;
+        }
+    }
+}
+
 void sb_sim_note(sb_qdq_sim *sim, sb_node_id node, sb_qdq_fate fate,
                  const char *kernel, const char *domain)
 {
@@ -239,6 +268,7 @@ static sb_status analyze(const sb_graph *g, const sb_qdq_rules *rules,
     for (sb_node_id i = 0; i < sim->n_file; i++)
         first_verdict(sim->g, rules, sb_graph_node(sim->g, i), &out->nodes[i]);
     SB_TRY(run(sim));
+    settle_merged(sim);
     for (sb_node_id i = 0; i < sim->n_file; i++)
         if (out->nodes[i].fate == SB_QDQ_FLOAT && out->nodes[i].kernel)
             out->nodes[i].fate = SB_QDQ_ALREADY;
@@ -259,6 +289,7 @@ sb_status sb_qdq_analyze(const sb_graph *g, const sb_qdq_rules *rules,
     *out = (sb_qdq_report){.ctx = g->ctx};
     sb_status status = analyze(g, rules, &sim, out);
     sb_free(g->ctx, sim.heirs);
+    sb_free(g->ctx, sim.merged);
     sb_graph_free(sim.g);
     if (status != SB_OK)
         sb_qdq_report_free(out);

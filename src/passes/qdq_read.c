@@ -92,33 +92,6 @@ bool sb_qdq_same(const sb_qdq *a, const sb_qdq *b)
            a->type == b->type && a->s == b->s && a->z == b->z;
 }
 
-static bool same_constants(const sb_graph *g, sb_value_id a, sb_value_id b)
-{
-    if (a == b)
-        return true;
-    if (!sb_is_const(g, a) || !sb_is_const(g, b))
-        return false;
-    const sb_tensor *x = &sb_graph_value(g, a)->constant;
-    const sb_tensor *y = &sb_graph_value(g, b)->constant;
-    if (x->dtype != y->dtype || x->rank != y->rank ||
-        x->dtype == SB_DTYPE_STRING ||
-        memcmp(x->dims, y->dims, (size_t)x->rank * sizeof *x->dims) != 0)
-        return false;
-    return memcmp(x->data, y->data, sb_tensor_bytes(x)) == 0;
-}
-
-bool sb_qdq_equal_nodes(const sb_graph *g, const sb_node *a, const sb_node *b)
-{
-    return sb_is_q(a) == sb_is_q(b) && sb_is_dq(a) == sb_is_dq(b) &&
-           strcmp(a->domain, b->domain) == 0 && a->inputs[0] == b->inputs[0] &&
-           same_constants(g, sb_node_in(a, 1), sb_node_in(b, 1)) &&
-           same_constants(g, sb_node_in(a, 2), sb_node_in(b, 2)) &&
-           sb_node_int(a, "axis", 1) == sb_node_int(b, "axis", 1) &&
-           sb_node_int(a, "block_size", 0) == sb_node_int(b, "block_size", 0) &&
-           sb_node_int(a, "output_dtype", 0) ==
-               sb_node_int(b, "output_dtype", 0);
-}
-
 /* ---- around a node ------------------------------------------------------ */
 
 sb_node *sb_dq_of(const sb_graph *g, const sb_node *node, uint32_t i)

@@ -28,8 +28,6 @@ static inline bool sb_is_qdq(const sb_node *node)
 void sb_qdq_read(const sb_graph *g, const sb_node *node, sb_qdq *out);
 /* Both have constant scalar scale and zero point, bit by bit the same. */
 bool sb_qdq_same(const sb_qdq *a, const sb_qdq *b);
-/* Two Q or two DQ nodes that compute the same of the same value. */
-bool sb_qdq_equal_nodes(const sb_graph *g, const sb_node *a, const sb_node *b);
 
 /* The DQ that makes input `i` of a node; NULL if it is made otherwise. */
 sb_node *sb_dq_of(const sb_graph *g, const sb_node *node, uint32_t i);
@@ -61,6 +59,9 @@ typedef struct sb_qdq_sim {
     /* Later nodes that stand for one of the file's: pairs (new, old). */
     sb_node_id (*heirs)[2];
     size_t n_heirs, cap_heirs;
+    /* Nodes of the file that an equal one replaced: pairs (gone, kept). */
+    sb_node_id (*merged)[2];
+    size_t n_merged, cap_merged;
     sb_qdq_verdict *verdicts; /* n_file of them; NULL: nobody asks */
     size_t changes;
     size_t used_q, used_dq; /* in groups that were noted, not replaced */
@@ -70,6 +71,8 @@ typedef struct sb_qdq_sim {
 sb_node_id sb_sim_origin(const sb_qdq_sim *sim, sb_node_id node);
 SB_MUST_USE sb_status sb_sim_heir(sb_qdq_sim *sim, sb_node_id fresh,
                                   sb_node_id old);
+SB_MUST_USE sb_status sb_sim_merged(sb_qdq_sim *sim, sb_node_id gone,
+                                    sb_node_id kept);
 /* Notes what becomes of a node; the last word counts. */
 void sb_sim_note(sb_qdq_sim *sim, sb_node_id node, sb_qdq_fate fate,
                  const char *kernel, const char *domain);
