@@ -175,22 +175,6 @@ static bool same_attr(const sb_attr *a, const sb_attr *b)
     }
 }
 
-/* Constants that ONNX Runtime stores once if they are equal: short ones of
- * these types. */
-static bool shared_constant(const sb_graph *g, sb_value_id a, sb_value_id b)
-{
-    if (!sb_is_const(g, a) || !sb_is_const(g, b))
-        return false;
-    const sb_tensor *x = &sb_graph_value(g, a)->constant;
-    const sb_tensor *y = &sb_graph_value(g, b)->constant;
-    bool type = x->dtype == SB_DTYPE_F32 || x->dtype == SB_DTYPE_I64 ||
-                x->dtype == SB_DTYPE_I32 || x->dtype == SB_DTYPE_F16;
-    if (!type || x->dtype != y->dtype || x->rank != y->rank || x->rank > 1 ||
-        sb_tensor_count(x) > 8 || sb_tensor_count(x) != sb_tensor_count(y))
-        return false;
-    return memcmp(x->data, y->data, sb_tensor_bytes(x)) == 0;
-}
-
 /* Do two nodes with the same first input compute the same?  DQ nodes are never
  * taken together. */
 static bool same_node(const sb_graph *g, const sb_node *a, const sb_node *b)
@@ -202,7 +186,7 @@ static bool same_node(const sb_graph *g, const sb_node *a, const sb_node *b)
         return false;
     for (uint32_t i = 0; i < a->n_in; i++)
         if (a->inputs[i] != b->inputs[i] &&
-            !shared_constant(g, a->inputs[i], b->inputs[i]))
+            !sb_shared_constant(g, a->inputs[i], b->inputs[i]))
             return false;
     for (uint32_t i = 0; i < a->n_attrs; i++)
         if (!same_attr(&a->attrs[i], sb_node_attr(b, a->attrs[i].name)))
@@ -316,6 +300,9 @@ static sb_status drop_clip(sb_qdq_sim *sim, sb_node_id id)
         return SB_OK;
     if (relu ? p.z != sb_quant_min(p.type) : !clip_covered(g, node, &p))
         return SB_OK;
+    /* A Clip of an input of the graph stays. */
+    if (!relu && !sb_graph_producer(g, node->inputs[0]))
+        return SB_OK;
     SB_TRY(sb_rewrite_forward(g, id, node->inputs[0], &done));
     if (done) {
         sim->changes++;
@@ -418,6 +405,39 @@ static sb_status drop_requantize(sb_qdq_sim *sim, sb_node_id id)
     return SB_OK;
 }
 
+/* Do DQ and Q undo each other?  A missing zero point is 0. */
+static bool undone(const sb_graph *g, const sb_node *dq, const sb_node *q)
+{
+    sb_qdq a, b;
+
+    sb_qdq_read(g, dq, &a);
+    sb_qdq_read(g, q, &b);
+    return a.type == b.type && a.is_constant && b.is_constant && a.is_scalar &&
+           b.is_scalar && a.s == b.s && a.z == b.z;
+}
+
+/* The same, seen from a Q whose DQ nobody else reads. */
+static sb_status drop_empty_pair(sb_qdq_sim *sim, sb_node_id id)
+{
+    sb_graph *g = sim->g;
+    const sb_node *q = sb_graph_node(g, id);
+    const sb_node *dq = sb_is_q(q) ? sb_dq_of(g, q, 0) : NULL;
+    bool done = false;
+
+    if (!dq || sb_node_edges(g, dq) != 1 || sb_node_makes_output(g, dq) ||
+        !undone(g, dq, q))
+        return SB_OK;
+    sb_value_id ints = dq->inputs[0];
+    if (sb_node_makes_output(g, q)
+            ? sb_node_edges(g, q) > 0 || sb_graph_value(g, ints)->n_uses != 1
+            : sb_node_edges(g, q) != 1)
+        return SB_OK;
+    SB_TRY(sb_rewrite_forward(g, id, ints, &done));
+    if (done)
+        sim->changes++;
+    return SB_OK;
+}
+
 /* ---- rounds ------------------------------------------------------------- */
 
 sb_status sb_sim_each(sb_qdq_sim *sim, sb_sim_fn fn)
@@ -455,9 +475,16 @@ sb_status sb_sim_leftovers(sb_qdq_sim *sim)
     return sb_sim_each(sim, drop_requantize);
 }
 
+sb_status sb_sim_empty_pairs(sb_qdq_sim *sim)
+{
+    return sb_sim_each(sim, drop_empty_pair);
+}
+
 sb_status sb_sim_signs(sb_qdq_sim *sim)
 {
     SB_TRY(sb_sim_each(sim, drop_clip));
+    if (sim->round == 0)
+        SB_TRY(sb_sim_empty_pairs(sim));
     if (sim->rules->flags & SB_QDQ_S8_TO_U8)
         SB_TRY(sb_sim_each(sim, to_unsigned));
     return SB_OK;

@@ -118,7 +118,8 @@ static sb_status level_1(sb_qdq_sim *sim)
     SB_TRY(sb_sim_move(sim));
     SB_TRY(sb_sim_weights(sim));
     SB_TRY(sb_sim_unique(sim));
-    return sb_sim_where(sim);
+    SB_TRY(sb_sim_where(sim));
+    return sim->round == 0 ? sb_sim_empty_pairs(sim) : SB_OK;
 }
 
 static sb_status level_2(sb_qdq_sim *sim)
@@ -133,6 +134,7 @@ static sb_status rounds(sb_qdq_sim *sim, sb_status (*round)(sb_qdq_sim *))
 {
     for (int i = 0; i < MAX_ROUNDS; i++) {
         size_t before = sim->changes;
+        sim->round = i;
         SB_TRY(round(sim));
         if (sim->changes == before)
             break;

@@ -92,6 +92,20 @@ bool sb_qdq_same(const sb_qdq *a, const sb_qdq *b)
            a->type == b->type && a->s == b->s && a->z == b->z;
 }
 
+bool sb_shared_constant(const sb_graph *g, sb_value_id a, sb_value_id b)
+{
+    if (!sb_is_const(g, a) || !sb_is_const(g, b))
+        return false;
+    const sb_tensor *x = &sb_graph_value(g, a)->constant;
+    const sb_tensor *y = &sb_graph_value(g, b)->constant;
+    bool type = x->dtype == SB_DTYPE_F32 || x->dtype == SB_DTYPE_I64 ||
+                x->dtype == SB_DTYPE_I32 || x->dtype == SB_DTYPE_F16;
+    if (!type || x->dtype != y->dtype || x->rank != y->rank || x->rank > 1 ||
+        sb_tensor_count(x) > 8 || sb_tensor_count(x) != sb_tensor_count(y))
+        return false;
+    return memcmp(x->data, y->data, sb_tensor_bytes(x)) == 0;
+}
+
 /* ---- around a node ------------------------------------------------------ */
 
 sb_node *sb_dq_of(const sb_graph *g, const sb_node *node, uint32_t i)

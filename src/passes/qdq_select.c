@@ -460,6 +460,18 @@ static bool gemm_is_plain(const sb_graph *g, const sb_node *node,
            w->rank == 2 && s->dim[0] == w->dims[1];
 }
 
+/* Does another node read the constant, or one equal to it? */
+static bool read_elsewhere(const sb_graph *g, sb_value_id value)
+{
+    if (sb_graph_value(g, value)->n_uses > 1)
+        return true;
+    for (size_t i = 0; i < g->n_values; i++)
+        if (i != value && g->values[i].n_uses > 0 &&
+            sb_shared_constant(g, (sb_value_id)i, value))
+            return true;
+    return false;
+}
+
 static const sb_qdq_reason *check_weight(const sb_qdq_sim *sim,
                                          sb_qdq_group *grp)
 {
@@ -477,8 +489,7 @@ static const sb_qdq_reason *check_weight(const sb_qdq_sim *sim,
     sb_qdq p;
     sb_qdq_read(g, dq, &p);
     if (!p.is_constant || !sb_is_const(g, dq->inputs[0]) ||
-        sb_graph_value(g, dq->inputs[0])->n_uses > 1 ||
-        sb_graph_value(g, p.scale)->n_uses > 1)
+        read_elsewhere(g, dq->inputs[0]) || read_elsewhere(g, p.scale))
         return &r_weight_const;
     sb_dtype s = sb_graph_value(g, p.scale)->constant.dtype;
     const sb_tensor *w = &sb_graph_value(g, dq->inputs[0])->constant;

@@ -29,6 +29,10 @@ void sb_qdq_read(const sb_graph *g, const sb_node *node, sb_qdq *out);
 /* Both have constant scalar scale and zero point, bit by bit the same. */
 bool sb_qdq_same(const sb_qdq *a, const sb_qdq *b);
 
+/* Constants that ONNX Runtime stores once since they are equal: short ones of
+ * certain types. */
+bool sb_shared_constant(const sb_graph *g, sb_value_id a, sb_value_id b);
+
 /* The DQ that makes input `i` of a node; NULL if it is made otherwise. */
 sb_node *sb_dq_of(const sb_graph *g, const sb_node *node, uint32_t i);
 /* Where a tensor comes from: is it a constant, perhaps quantized, transposed
@@ -63,6 +67,7 @@ typedef struct sb_qdq_sim {
     sb_node_id (*merged)[2];
     size_t n_merged, cap_merged;
     sb_qdq_verdict *verdicts; /* n_file of them; NULL: nobody asks */
+    int round;                /* of the steps now taken, from 0 */
     size_t changes;
     size_t used_q, used_dq; /* in groups that were noted, not replaced */
 } sb_qdq_sim;
@@ -83,14 +88,15 @@ SB_MUST_USE sb_status sb_sim_each(sb_qdq_sim *sim, sb_sim_fn fn);
 
 /* The steps before groups are looked for, and the round of steps that ends
  * with it; sim->changes grows with each change. */
-SB_MUST_USE sb_status sb_sim_clean(sb_qdq_sim *sim);     /* qdq_clean.c */
-SB_MUST_USE sb_status sb_sim_products(sb_qdq_sim *sim);  /* qdq_weights.c */
-SB_MUST_USE sb_status sb_sim_move(sb_qdq_sim *sim);      /* qdq_move.c */
-SB_MUST_USE sb_status sb_sim_weights(sb_qdq_sim *sim);   /* qdq_weights.c */
-SB_MUST_USE sb_status sb_sim_unique(sb_qdq_sim *sim);    /* qdq_clean.c */
-SB_MUST_USE sb_status sb_sim_where(sb_qdq_sim *sim);     /* qdq_weights.c */
-SB_MUST_USE sb_status sb_sim_signs(sb_qdq_sim *sim);     /* qdq_clean.c */
-SB_MUST_USE sb_status sb_sim_leftovers(sb_qdq_sim *sim); /* qdq_clean.c */
+SB_MUST_USE sb_status sb_sim_clean(sb_qdq_sim *sim);       /* qdq_clean.c */
+SB_MUST_USE sb_status sb_sim_products(sb_qdq_sim *sim);    /* qdq_weights.c */
+SB_MUST_USE sb_status sb_sim_move(sb_qdq_sim *sim);        /* qdq_move.c */
+SB_MUST_USE sb_status sb_sim_weights(sb_qdq_sim *sim);     /* qdq_weights.c */
+SB_MUST_USE sb_status sb_sim_unique(sb_qdq_sim *sim);      /* qdq_clean.c */
+SB_MUST_USE sb_status sb_sim_where(sb_qdq_sim *sim);       /* qdq_weights.c */
+SB_MUST_USE sb_status sb_sim_signs(sb_qdq_sim *sim);       /* qdq_clean.c */
+SB_MUST_USE sb_status sb_sim_empty_pairs(sb_qdq_sim *sim); /* qdq_clean.c */
+SB_MUST_USE sb_status sb_sim_leftovers(sb_qdq_sim *sim);   /* qdq_clean.c */
 /* Gives a Q or DQ without zero point one. */
 SB_MUST_USE sb_status sb_qdq_add_zero(sb_graph *g, sb_node_id node,
                                       sb_value_id zero);

@@ -3,8 +3,8 @@
  * - MatMul + Add of a bias becomes Gemm, between two Reshapes if A has more
  *   than two dimensions.
  * - The float weight and bias of a Conv or Gemm whose input is dequantized and
- *   whose result is quantized become integers: weights int8 with one scale,
- *   biases int32 with scale s_x * s_w.
+ *   whose result is quantized become integers: weights int8 with one scale and
+ *   zero point, biases int32 with scale s_x * s_w.
  * - A scalar branch of a Where gets a DQ. */
 #include <math.h>
 #include <string.h>
@@ -203,7 +203,7 @@ static sb_status add_scalar(sb_graph *g, const char *stem, sb_dtype dtype,
     return sb_rewrite_fill(g, stem, dtype, &scalar, v, out);
 }
 
-/* int8, symmetric, one scale. */
+/* int8 with one scale and zero point over the range of the weight. */
 static sb_status quantize_weight(sb_qdq_sim *sim, sb_node_id node)
 {
     sb_graph *g = sim->g;
@@ -211,21 +211,25 @@ static sb_status quantize_weight(sb_qdq_sim *sim, sb_node_id node)
         &sb_graph_value(g, sb_graph_node(g, node)->inputs[1])->constant;
     int64_t n = sb_tensor_count(w);
     const float *x = w->data;
-    float most = 0;
+    float lo = 0, hi = 0;
     sb_tensor t = sb_tensor_make(SB_DTYPE_I8, w->rank, w->dims);
     sb_value_id in[3] = {SB_NONE, SB_NONE, SB_NONE};
 
-    for (int64_t i = 0; i < n; i++)
-        most = fmaxf(most, fabsf(x[i]));
-    float scale = most > 0 ? most / 127 : 1.0f;
+    for (int64_t i = 0; i < n; i++) {
+        lo = fminf(lo, x[i]);
+        hi = fmaxf(hi, x[i]);
+    }
+    float scale = lo == hi ? 1.0f : (hi - lo) / 255;
+    float zero = nearbyintf(fmaxf(-128, fminf(127, -128 - lo / scale)));
     SB_TRY(sb_tensor_alloc(g->ctx, &t));
     for (int64_t i = 0; i < n; i++) {
-        float q = nearbyintf(x[i] / scale);
+        float q = nearbyintf(x[i] / scale) + zero;
         ((int8_t *)t.data)[i] = (int8_t)fmaxf(fminf(q, 127), -128);
     }
     SB_TRY(add_tensor(g, "weight_q", &t, &in[0]));
     SB_TRY(add_scalar(g, "weight_scale", SB_DTYPE_F32, (double)scale, &in[1]));
-    SB_TRY(add_scalar(g, "weight_zero_point", SB_DTYPE_I8, 0, &in[2]));
+    SB_TRY(
+        add_scalar(g, "weight_zero_point", SB_DTYPE_I8, (double)zero, &in[2]));
     return dequantized(sim, node, 1, in, 3, 0);
 }
 
