@@ -9,7 +9,7 @@
 typedef struct {
     const char *model, *data, *against, *against_outputs, *save_outputs;
     unsigned samples, skip, batch;
-    bool strict, exact;
+    bool strict, exact, integer;
 } eval_args;
 
 #define ARG(field) offsetof(eval_args, field)
@@ -25,6 +25,7 @@ static const cli_opt opts[] = {
     {CLI_FILE, 0, "against-outputs", ARG(against_outputs), "FILE.npz",  "compare with outputs that were saved", false},
     {CLI_FILE, 0, "save-outputs",    ARG(save_outputs),    "FILE.npz",  "write the outputs for all samples", false},
     {CLI_FLAG, 0, "strict",          ARG(strict),          NULL,        "stop at a sample that cannot be read, instead of leaving it out", false},
+    {CLI_FLAG, 0, "integer",         ARG(integer),         NULL,        "run Q/DQ groups of MODEL as the integer kernels of ONNX Runtime", false},
     {CLI_FLAG, 0, "exact",           ARG(exact),           NULL,        "no faster algorithms that round differently", false},
     {0},
 };
@@ -74,6 +75,7 @@ static int side_open(cli_env *env, const eval_args *args, const char *path,
 
     s->path = path;
     opt.exact = args->exact;
+    opt.integer = args->integer;
     if (sb_model_load(env->ctx, path, &s->model) != SB_OK ||
         sb_model_relax_batch(env->ctx, s->model, &relaxed) != SB_OK ||
         sb_session_create(env->ctx, s->model, &opt, &s->session) != SB_OK ||

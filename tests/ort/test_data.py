@@ -444,6 +444,34 @@ def test_eval():
         check("sqnr", abs(got["sqnr_db"] - sqnr(p, q)) < 1e-3, got)
 
 
+def test_batches():
+    """Files that fix their batch to 1, three samples at once, beside ONNX
+    Runtime, which takes them one by one."""
+    models = pathlib.Path("../shared/models").resolve()
+    for path in sorted(models.glob("*.onnx")):
+        run = ort.InferenceSession(str(path),
+                                   providers=["CPUExecutionProvider"])
+        if len(run.get_inputs()) > 1:
+            continue
+        shape = run.get_inputs()[0].shape[1:]
+        x = rng.standard_normal((3, *shape)).astype(np.float32)
+        np.save(top / "x.npy", x)
+        code, _, err = evaluate(path, "SOURCE: npy\nPATH: x.npy\nBATCH: 3\n",
+                                "--save-outputs", str(top / "out.npz"))
+        check(path.name, code == 0, err)
+        if code:
+            continue
+        want = [run.run(None, {run.get_inputs()[0].name: x[i:i + 1]})
+                for i in range(3)]
+        with np.load(top / "out.npz") as z:
+            for k, output in enumerate(run.get_outputs()):
+                got = z[output.name]
+                for i in range(3):
+                    one = want[i][k].reshape(got[i].shape)
+                    off = np.abs(got[i] - one).max() / np.abs(one).max()
+                    check(f"{path.name} {output.name}", off < 1e-3, off)
+
+
 pictures = make_pictures()
 test_pictures(pictures)
 test_torchvision(pictures)
@@ -455,5 +483,6 @@ test_idx()
 test_arrays()
 test_lengths()
 test_eval()
+test_batches()
 print(f"{failures} failed")
 sys.exit(1 if failures else 0)
