@@ -99,11 +99,34 @@ def activations(model, sites, samples):
     return seen
 
 
+def scope(name):
+    """`layer1.0.conv1` of a node named `/layer1/layer1.0/conv1/Conv`."""
+    parts = name.split("/")[1:-1]
+    out = []
+    for part in parts:
+        out.append(part.rsplit(".", 1)[1] if "." in part else part)
+    return ".".join(out)
+
+
+def match(site, table):
+    """The command's entry for a site: quantizers are named by the module, or
+    by the node where several nodes share it."""
+    end = (".weight_quantizer" if site.weight is not None else
+           f"_identity{site.slot}.input_quantizer"
+           if site.node.op_type == "Add" else ".input_quantizer")
+    for base in (site.path, scope(site.node.name), site.node.name,
+                 site.node.output[0]):
+        if base and base + end in table:
+            return table[base + end]
+    return None
+
+
 def read_json(quantizers):
-    """The command's list: name -> entry with arrays; disabled ones left out."""
+    """The command's list: name -> entry with arrays; those that are switched
+    off are left out."""
     table = {}
     for q in quantizers:
-        if q.get("scale") is None:
+        if q.get("fused") or not q.get("scale"):
             continue
         entry = dict(q)
         entry["scale"] = np.atleast_1d(np.asarray(q["scale"], np.float64))
@@ -129,5 +152,5 @@ def zero_points_differ(got, lo, scale, bits, symmetric):
     return bool((np.abs(got - exact) > 0.5 + 1e-3).any())
 
 
-__all__ = ["Site", "find", "activations", "read_json", "gap_of_scales",
+__all__ = ["Site", "find", "activations", "match", "read_json", "gap_of_scales",
            "zero_points_differ", "observers"]
