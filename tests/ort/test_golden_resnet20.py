@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""(slow) ResNet-20 quantized in 24 ways, against what the original computed.
+
+    test_golden_resnet20.py SPARSEBIT [SHARED]
+
+SHARED (default ../shared beside the project; skipped if it is not there) holds
+models/resnet20_cifar10.onnx and golden/resnet20: for six observers, affine and
+symmetric, 8 and 4 bit, the scales and zero points of all 63 quantizers, the
+logits of 32 images and the accuracy on 1000, all from the original program.
+Scales must agree to 1e-5 (mse: or be as good), zero points exactly, logits to
+1e-3 of the largest, accuracies to 0.003.  Accuracies need CIFAR-10
+(tools/cifar10) and are left out without it.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+sys.path.insert(0, os.path.join(ROOT, "tests/ref"))
+try:
+    import numpy as np
+    import onnx
+
+    import quant_sites
+except ImportError as e:
+    print(f"skipped: {e}")
+    sys.exit(77)
+
+command = os.path.abspath(sys.argv[1])
+shared = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else
+                         os.path.join(ROOT, "../shared"))
+golden = os.path.join(shared, "golden/resnet20")
+path = os.path.join(shared, "models/resnet20_cifar10.onnx")
+if not os.path.isdir(golden) or not os.path.exists(path):
+    print(f"skipped: no folder {golden}")
+    sys.exit(77)
+
+OBSERVERS = {
+    "minmax": "TYPE: MINMAX",
+    "moving_average": "TYPE: MOVING_AVERAGE",
+    "percentile": "TYPE: PERCENTILE",
+    "mse": "TYPE: MSE",
+    "aciq_gaus": "TYPE: ACIQ\n    ACIQ:\n      DISTRIBUTION: GAUS",
+    "aciq_laplace": "TYPE: ACIQ\n    ACIQ:\n      DISTRIBUTION: LAPLACE",
+}
+CONFIG = """BACKEND: virtual
+SCHEDULE:
+  FUSE_BN: true
+W:
+  QSCHEME: per-channel-symmetric
+  QUANTIZER:
+    TYPE: uniform
+    BIT: {bits}
+  OBSERVER:
+    TYPE: MINMAX
+A:
+  QSCHEME: per-tensor-{scheme}
+  QUANTIZER:
+    TYPE: uniform
+    BIT: {bits}
+  OBSERVER:
+    {observer}
+  QADD:
+    ENABLE_QUANT: true
+"""
+CIFAR = """SOURCE: cifar10
+PATH: {folder}/test_batch.bin
+SCALE: 255
+MEAN: [0.485, 0.456, 0.406]
+STD: [0.229, 0.224, 0.225]
+BATCH: 50
+"""
+
+
+def original_names(sites):
+    """The original's name for each site: FX names of the PyTorch model, where
+    a folded BatchNormalization leaves `_bn` behind and adds are numbered on
+    from the nine activations."""
+    names, add = [], 8
+    for site in sites:
+        if site.node.op_type == "Add":
+            add += site.slot == 0
+            names.append(f"add_{add}_identity{site.slot}.input_quantizer")
+        elif site.node.op_type == "GlobalAveragePool":
+            names.append("avgpool.input_quantizer")
+        else:
+            module = site.path.replace("ResBlock", "layer").replace(".", "_")
+            if site.node.op_type == "Conv":
+                module += "_bn"
+            names.append(module + (".weight_quantizer" if site.weight is not
+                                   None else ".input_quantizer"))
+    return names
+
+
+def run(*words):
+    done = subprocess.run([command, *words], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{words[0]}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def differing(pairs, found, want):
+    """Quantizers that are not what the original had."""
+    bad = []
+    for site, ours in pairs:
+        g, w = quant_sites.match(site, found), want[ours]
+        if g is None:
+            bad.append(f"{ours}: missing")
+            continue
+        scale, zero = np.array(w["scale"]), np.array(w["zero_point"])
+        gap = quant_sites.gap_of_scales(g["scale"], scale)
+        if gap is None or gap > 1e-5:
+            bad.append(f"{ours}: scale off by {gap}")
+        elif (g["zero_point"] != zero).any():
+            bad.append(f"{ours}: zero point {g['zero_point']}, want {zero}")
+    if len(found) != len(want):
+        bad.append(f"{len(found)} quantizers, want {len(want)}")
+    return bad
+
+
+def check(name, scheme, bits, observer, pairs, tmp, cifar, accuracies):
+    """Problems of one setting."""
+    config = os.path.join(tmp, "q.yaml")
+    out = os.path.join(tmp, "out.onnx")
+    with open(config, "w") as f:
+        f.write(CONFIG.format(scheme=scheme, bits=bits, observer=observer))
+    found = json.loads(run("quantize", path, "-c", config, "--data",
+                           os.path.join(tmp, "calib.yaml"), "-o", out,
+                           "--json", "-q"))
+    with open(os.path.join(golden, name + ".json")) as f:
+        want = json.load(f)
+    bad = differing(pairs, quant_sites.read_json(found["quantizers"]), want)
+
+    run("run", out, "--input", os.path.join(golden, "probe.npy"), "--out-dir",
+        os.path.join(tmp, "logits"), "-q")
+    got = np.load(os.path.join(tmp, "logits",
+                               os.listdir(os.path.join(tmp, "logits"))[0]))
+    logits = np.load(os.path.join(golden, name + "_probe.npy"))
+    gap = float(np.abs(got - logits).max() / np.abs(logits).max())
+    if not gap <= 1e-3:
+        bad.append(f"logits off by {gap:.2g} of the largest")
+    if cifar:
+        result = json.loads(run("eval", out, "--data", cifar, "--samples",
+                                "1000", "--json", "-q"))
+        gap = abs(result["top1"] / 100 - accuracies[name])
+        if gap > 0.003 + 1e-9:
+            bad.append(f"accuracy {result['top1']:.1f} %, want "
+                       f"{accuracies[name] * 100:.1f} %")
+    return bad
+
+
+def data_files(tmp):
+    with open(os.path.join(tmp, "calib.yaml"), "w") as f:
+        f.write(f"SOURCE: npy\nPATH: {golden}/calib.npy\nBATCH: 16\n")
+    found = subprocess.run([os.path.join(ROOT, "tools/cifar10")],
+                           capture_output=True, text=True)
+    if found.returncode != 0:
+        print(f"without accuracies: {found.stderr.strip()}")
+        return None
+    cifar = os.path.join(tmp, "cifar.yaml")
+    with open(cifar, "w") as f:
+        f.write(CIFAR.format(folder=found.stdout.strip()))
+    return cifar
+
+
+def main():
+    model = onnx.load(path)
+    sites = quant_sites.find(model)
+    pairs = list(zip(sites, original_names(sites)))
+    with open(os.path.join(golden, "accuracy_first_1000.json")) as f:
+        accuracies = json.load(f)
+    failed = 0
+    with tempfile.TemporaryDirectory() as tmp:
+        cifar = data_files(tmp)
+        for observer, text in OBSERVERS.items():
+            for scheme in ("affine", "symmetric"):
+                for bits in (8, 4):
+                    name = f"{observer}_{scheme}_{bits}"
+                    try:
+                        bad = check(name, scheme, bits, text, pairs, tmp,
+                                    cifar, accuracies)
+                    except (RuntimeError, ValueError, OSError) as e:
+                        bad = [str(e)]
+                    failed += bool(bad)
+                    print(f"{'FAIL' if bad else 'pass'} {name}"
+                          + "".join(f"\n    {b}" for b in bad[:6]), flush=True)
+    return 1 if failed else 0
+
+
+sys.exit(main())
