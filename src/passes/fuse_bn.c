@@ -1,11 +1,13 @@
 /* Pass "fuse_bn": a BatchNormalization behind a convolution or a linear layer
  * with constant weights goes into them.
  *
- *     f = gamma / sqrt(var + epsilon)      for each output channel
- *     w' = w * f,   b' = (b - mean) * f + beta
+ *     r = 1 / sqrt(var + epsilon)      for each output channel
+ *     w' = w * (gamma * r),   b' = (b - mean) * r * gamma + beta
  *
- * Computed in double and rounded once.  Only in inference form, and only where
- * nobody else reads the result in between. */
+ * In float and in this order, as PyTorch does it.  The last bit counts: with a
+ * symmetric range the largest weight of a channel lies right between the two
+ * last integers, and what it is quantized to hangs on the rounding here.  Only
+ * in inference form, and only where nobody else reads the result in between. */
 #include <math.h>
 #include <string.h>
 
@@ -20,7 +22,7 @@ typedef struct layer {
     /* Weights as [outer, channels, inner]; with groups of a transposed
      * convolution the channel also depends on the outer index. */
     int64_t outer, inner, per_group, outer_per_group;
-    double bias_factor; /* beta of Gemm */
+    float bias_factor; /* beta of Gemm */
 } layer;
 
 static const sb_tensor *f32_const(const sb_graph *g, sb_value_id v)
@@ -53,7 +55,7 @@ static bool set_linear(const sb_graph *g, const sb_node *node, layer *l,
 
     if (w->rank != 2 || x->rank != 2)
         return false;
-    l->bias_factor = gemm ? (double)sb_node_float(node, "beta", 1) : 1;
+    l->bias_factor = gemm ? sb_node_float(node, "beta", 1) : 1;
     return set_weights(l, w, axis, 1);
 }
 
@@ -85,12 +87,16 @@ static bool find_layer(const sb_graph *g, sb_value_id x, layer *l)
     return b && b->rank == 1 && b->dims[0] == l->channels;
 }
 
-/* Factor and shift of each channel: y = x * factor + shift. */
-static sb_status factors(const sb_graph *g, const sb_node *bn, int64_t n,
-                         double **out)
+/* What the normalisation does to one channel. */
+typedef struct channel {
+    float r, gamma, beta, mean;
+} channel;
+
+static sb_status read_channels(const sb_graph *g, const sb_node *bn, int64_t n,
+                               channel **out)
 {
-    double epsilon = (double)sb_node_float(bn, "epsilon", 1e-5f);
-    double *f = sb_alloc(g->ctx, 2 * (size_t)n, sizeof *f);
+    float epsilon = sb_node_float(bn, "epsilon", 1e-5f);
+    channel *f = sb_alloc(g->ctx, (size_t)n, sizeof *f);
     const sb_tensor *t[4];
 
     if (!f)
@@ -98,18 +104,16 @@ static sb_status factors(const sb_graph *g, const sb_node *bn, int64_t n,
     for (int i = 0; i < 4; i++)
         t[i] = &sb_graph_value(g, bn->inputs[1 + i])->constant;
     for (int64_t c = 0; c < n; c++) {
-        double gamma = sb_tensor_get_f64(t[0], c);
-        double beta = sb_tensor_get_f64(t[1], c);
-        double mean = sb_tensor_get_f64(t[2], c);
-        double var = sb_tensor_get_f64(t[3], c);
-        f[c] = gamma / sqrt(var + epsilon);
-        f[n + c] = beta - mean * f[c];
+        f[c].gamma = (float)sb_tensor_get_f64(t[0], c);
+        f[c].beta = (float)sb_tensor_get_f64(t[1], c);
+        f[c].mean = (float)sb_tensor_get_f64(t[2], c);
+        f[c].r = 1.0F / sqrtf((float)sb_tensor_get_f64(t[3], c) + epsilon);
     }
     *out = f;
     return SB_OK;
 }
 
-static sb_status scaled_weights(sb_graph *g, const layer *l, const double *f,
+static sb_status scaled_weights(sb_graph *g, const layer *l, const channel *f,
                                 sb_value_id *out)
 {
     const sb_value *old = sb_graph_value(g, l->weight);
@@ -121,9 +125,12 @@ static sb_status scaled_weights(sb_graph *g, const layer *l, const double *f,
     float *w = t.data;
     for (int64_t o = 0; o < l->outer; o++) {
         int64_t first = o / l->outer_per_group * l->per_group;
-        for (int64_t c = 0; c < l->per_group; c++)
+        for (int64_t c = 0; c < l->per_group; c++) {
+            const channel *k = &f[first + c];
+            float factor = k->gamma * k->r;
             for (int64_t i = 0; i < l->inner; i++, w++)
-                *w = (float)((double)*w * f[first + c]);
+                *w = *w * factor;
+        }
     }
     sb_status status = sb_graph_add_value_like(g, old->name, out);
     if (status == SB_OK)
@@ -132,7 +139,7 @@ static sb_status scaled_weights(sb_graph *g, const layer *l, const double *f,
     return status;
 }
 
-static sb_status shifted_bias(sb_graph *g, const layer *l, const double *f,
+static sb_status shifted_bias(sb_graph *g, const layer *l, const channel *f,
                               sb_value_id *out)
 {
     int64_t n = l->channels;
@@ -141,11 +148,12 @@ static sb_status shifted_bias(sb_graph *g, const layer *l, const double *f,
     if (!b)
         return SB_NO_MEMORY;
     for (int64_t c = 0; c < n; c++) {
-        double old = 0;
+        float old = 0;
         if (l->bias != SB_NONE)
-            old = sb_tensor_get_f64(&sb_graph_value(g, l->bias)->constant, c) *
+            old = (float)sb_tensor_get_f64(
+                      &sb_graph_value(g, l->bias)->constant, c) *
                   l->bias_factor;
-        b[c] = (float)(old * f[c] + f[n + c]);
+        b[c] = (old - f[c].mean) * f[c].r * f[c].gamma + f[c].beta;
     }
     const char *stem = sb_graph_value(g, l->weight)->name;
     sb_status status =
@@ -156,7 +164,7 @@ static sb_status shifted_bias(sb_graph *g, const layer *l, const double *f,
 
 /* The layer with new weights takes the place of the normalisation. */
 static sb_status replace(sb_graph *g, sb_node_id bn, const layer *l,
-                         const double *f)
+                         const channel *f)
 {
     const sb_node old = *sb_graph_node(g, l->node);
     const char *op = sb_node_is(&old, "MatMul") ? "Gemm" : old.op;
@@ -197,13 +205,13 @@ static sb_status fuse_bn_run(sb_graph *g, size_t *changes)
     for (sb_node_id id = 0; id < n_nodes; id++) {
         const sb_node *node = sb_graph_node(g, id);
         layer l;
-        double *f = NULL;
+        channel *f = NULL;
 
         if (node->dead || !sb_node_is(node, "BatchNormalization") ||
             !find_layer(g, node->inputs[0], &l) ||
             !is_plain_bn(g, node, l.channels))
             continue;
-        SB_TRY(factors(g, node, l.channels, &f));
+        SB_TRY(read_channels(g, node, l.channels, &f));
         sb_status status = replace(g, id, &l, f);
         sb_free(g->ctx, f);
         SB_TRY(status);

@@ -14,8 +14,8 @@ static const pass_case cases[] = {
                 "w: f32[4,3,3,3] = random(1)\n" BN "c = Conv(x, w)\n"
                 "y = BatchNormalization(c, g, h, m, v)\n"),
      "w_0: f32[4,3,3,3] = {...}\n"
-     /* 0.25 - 0.5 * 1 / sqrt(1.00001), and so on */
-     "w_1: f32[4] = [-0.2499975, -0.49999937, -1.99998, 2]\n"
+     /* 0.25 - 0.5 * 1 / sqrt(1.00001), and so on, in float by NumPy */
+     "w_1: f32[4] = [-0.2499975, -0.4999994, -1.99998, 2]\n"
      "y = Conv(x, w_0, w_1)\n",
      false},
     {"somebody reads the convolution",
