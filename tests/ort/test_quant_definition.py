@@ -206,12 +206,11 @@ def problem_of_error(entry, data, lo, hi, bits, symmetric, scheme, bound):
     """mse: the error with our scale may be little above the best."""
     rows = observers.rows(data, 0 if "channel" in scheme else None)
     for i, x in enumerate(rows):
-        best = observers.mse_error(x, lo[i], hi[i], bits, symmetric)
-        ours = float(((observers.fake_quant(
-            x, entry["scale"][i], entry["zero_point"][i], bits, symmetric)
-            - x) ** 2).sum())
-        if ours > best * (1 + bound) + 1e-12:
-            return f"channel {i}: squared error {ours:.6g}, least is {best:.6g}"
+        above = observers.mse_excess(x, entry["scale"][i],
+                                     entry["zero_point"][i], lo[i], hi[i],
+                                     bits, symmetric)
+        if above > bound:
+            return f"channel {i}: squared error {above:.2%} above the least"
     return None
 
 

@@ -99,6 +99,14 @@ def mse_error(x, lo, hi, bits, symmetric):
     return float(((fake_quant(x, scale, zero, bits, symmetric) - x) ** 2).sum())
 
 
+def mse_excess(x, scale, zero, lo, hi, bits, symmetric):
+    """By how much the squared error with this scale and zero point is above
+    that with the range [lo, hi], as a part of the latter."""
+    best = mse_error(x, lo, hi, bits, symmetric)
+    ours = ((fake_quant(x, scale, zero, bits, symmetric) - x) ** 2).sum()
+    return float(ours / max(best, 1e-300) - 1)
+
+
 def mse(stream, axis=None, bits=8, symmetric=False, **_):
     lo, hi = [], []
     for x in rows(stream, axis):
