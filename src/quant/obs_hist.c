@@ -3,7 +3,9 @@
  * Counting is two loops over a few hundred values at a time: one computes the
  * places of all of them as vector code, one counts.  Zeros, of which there
  * are many behind a ReLU, would make each increment wait for the one before;
- * they go to a slot by their position instead. */
+ * they go to a slot by their position instead.  While one counts, what comes
+ * next is fetched from memory, so that counting costs little more than reading
+ * the data at all. */
 #include "quant/obs_hist.h"
 
 #include <assert.h>
@@ -13,6 +15,7 @@
 
 enum {
     RUN = 512, /* values whose places are computed at a time */
+    LINE = 16, /* values in a line of the cache */
     EXPONENT_LEAST =
         -100 /* below this all is one bin, for the products' sake */
 };
@@ -159,10 +162,19 @@ void sb_hist_fit(sb_hist *h, int64_t c, sb_obs_keys keys)
         widen(h, c, exponent_of(keys));
 }
 
+/* Magnitudes whose bits are below this fit. */
+static int32_t fit_limit(const sb_hist *h, int64_t c)
+{
+    return h->exponent[c] == SB_HIST_UNSET
+               ? 0
+               : sb_obs_key(ldexpf(1.0F, h->exponent[c]));
+}
+
 bool sb_hist_fits(const sb_hist *h, int64_t c, sb_obs_keys keys)
 {
-    return h->exponent[c] != SB_HIST_UNSET && sb_obs_keys_finite(keys) &&
-           exponent_of(keys) <= h->exponent[c];
+    int32_t limit = fit_limit(h, c);
+
+    return keys.hi < limit && ~keys.lo < limit;
 }
 
 double sb_hist_width(const sb_hist *h, int64_t c)
@@ -203,6 +215,13 @@ SB_HOT static void hist_places(const float *x, size_t n, float factor,
             hist_place(x[i], factor, half, (uint32_t)i & (SB_HIST_ZEROS - 1));
 }
 
+static void count_places(uint32_t *table, const uint32_t *place, size_t n,
+                         uint32_t by)
+{
+    for (size_t i = 0; i < n; i++)
+        table[place[i]] += by;
+}
+
 static void count_run(uint32_t *table, float factor, uint32_t half,
                       const float *x, size_t n, uint32_t by)
 {
@@ -211,8 +230,7 @@ static void count_run(uint32_t *table, float factor, uint32_t half,
     for (size_t at = 0; at < n; at += RUN) {
         size_t m = n - at < RUN ? n - at : RUN;
         hist_places(x + at, m, factor, half, place);
-        for (size_t i = 0; i < m; i++)
-            table[place[i]] += by;
+        count_places(table, place, m, by);
     }
 }
 
@@ -224,6 +242,95 @@ void sb_hist_add(sb_hist *h, int part, const float *x, size_t n)
 void sb_hist_remove(sb_hist *h, int part, const float *x, size_t n)
 {
     count_run(h->tables[part], hist_factor(h, 0), h->half, x, n, UINT32_MAX);
+}
+
+/* Places and keys at the same time, of whole blocks.  A place is only good if
+ * the value fits. */
+SB_HOT static void look_blocks(const float *x, size_t n_block, float factor,
+                               uint32_t half, uint32_t *place,
+                               sb_obs_keys *keys)
+{
+    for (size_t b = 0; b < n_block; b++) {
+        int32_t lo = INT32_MAX, hi = INT32_MIN;
+        for (size_t i = 0; i < SB_HIST_BLOCK; i++) {
+            int32_t key = sb_obs_key(x[i]);
+            lo = key < lo ? key : lo;
+            hi = key > hi ? key : hi;
+            place[i] = hist_place(x[i], factor, half,
+                                  (uint32_t)i & (SB_HIST_ZEROS - 1));
+        }
+        keys[b] = (sb_obs_keys){lo, hi};
+        x += SB_HIST_BLOCK;
+        place += SB_HIST_BLOCK;
+    }
+}
+
+#if defined(__GNUC__)
+#define PREFETCH(address) __builtin_prefetch(address)
+#else
+#define PREFETCH(address) (void)(address)
+#endif
+
+/* One run: at most RUN values; `next` is RUN values that come soon, or NULL. */
+static bool look_run(const sb_hist *h, uint32_t *table, const float *x,
+                     size_t n, const float *next, sb_obs_keys *keys)
+{
+    uint32_t place[RUN];
+    float factor = hist_factor(h, 0);
+    size_t n_block = n / SB_HIST_BLOCK, whole = n_block * SB_HIST_BLOCK;
+    int32_t limit = fit_limit(h, 0);
+    bool fits = true;
+
+    look_blocks(x, n_block, factor, h->half, place, keys);
+    if (whole < n) {
+        keys[n_block++] = sb_obs_scan(x + whole, n - whole);
+        hist_places(x + whole, n - whole, factor, h->half, place + whole);
+    }
+    for (size_t b = 0; b < n_block; b++)
+        fits &= keys[b].hi < limit && ~keys[b].lo < limit;
+    if (!fits)
+        return false;
+    if (n < RUN || !next) {
+        count_places(table, place, n, 1);
+        return true;
+    }
+    for (size_t i = 0; i < RUN; i += LINE) {
+        PREFETCH(next + i);
+        count_places(table, place + i, LINE, 1);
+    }
+    return true;
+}
+
+/* Keys of the rest, when there is nothing to count. */
+static void scan_blocks(const float *x, size_t n, sb_obs_keys *keys)
+{
+    for (size_t at = 0; at < n; at += SB_HIST_BLOCK) {
+        size_t m = n - at < SB_HIST_BLOCK ? n - at : SB_HIST_BLOCK;
+        *keys++ = sb_obs_scan(x + at, m);
+    }
+}
+
+bool sb_hist_look(sb_hist *h, int part, const float *x, size_t n, size_t ahead,
+                  sb_obs_keys *blocks)
+{
+    size_t at = 0;
+
+    if (h->exponent[0] == SB_HIST_UNSET) {
+        scan_blocks(x, n, blocks);
+        return false;
+    }
+    for (; at < n; at += RUN) {
+        size_t m = n - at < RUN ? n - at : RUN;
+        bool more = ahead - at >= 3 * (size_t)RUN;
+        if (!look_run(h, h->tables[part], x + at, m,
+                      more ? x + at + 2 * (size_t)RUN : NULL,
+                      blocks + at / SB_HIST_BLOCK)) {
+            sb_hist_remove(h, part, x, at);
+            scan_blocks(x + at, n - at, blocks + at / SB_HIST_BLOCK);
+            return false;
+        }
+    }
+    return true;
 }
 
 void sb_hist_add_channel(sb_hist *h, int64_t c, const float *x, size_t n)

@@ -12,7 +12,7 @@
 #include "quant/obs_scan.h"
 
 enum {
-    SB_TAIL_KEEP = 1 << 16,        /* values a side; of several channels: */
+    SB_TAIL_KEEP = 1 << 14,        /* values a side; of several channels: */
     SB_TAIL_KEEP_LEAST = 1 << 10,  /* at least this many each */
     SB_TAIL_KEEP_BUDGET = 1 << 18, /* together, as long as that is possible */
     SB_TAIL_SLACK = 16,            /* written past the end before a decision */
@@ -22,8 +22,7 @@ enum {
 typedef struct sb_obs_tail {
     uint32_t *v;
     size_t n, cap;
-    int32_t
-        bar; /* what is not above it is not taken; at first nothing is cut */
+    int32_t bar; /* what is not above it is not taken */
 } sb_obs_tail;
 
 typedef struct sb_obs_tails {

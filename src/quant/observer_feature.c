@@ -15,8 +15,10 @@
 #include "quant/observer_state.h"
 
 enum {
-    CHUNK = 8192,          /* elements: 32 KB */
-    PART_LEAST = 8 * CHUNK /* elements worth a part of their own */
+    CHUNK = 8192, /* elements: 32 KB */
+    BLOCKS = CHUNK / SB_HIST_BLOCK,
+    ITEM = 4,         /* chunks that a thread takes at a time */
+    ALONE = 8 * CHUNK /* elements that are not worth a second thread */
 };
 
 /* ---- a single channel ---------------------------------------------------- */
@@ -27,79 +29,97 @@ typedef struct tensor_job {
     size_t per_sample;      /* elements */
     size_t chunks;          /* of a sample */
     size_t n;               /* chunks in all */
-    int parts;              /* ranges of chunks that are done at a time */
+    size_t elements;        /* in all */
+    size_t lanes;           /* threads at a time, each with its own table */
     sb_obs_keys *keys;      /* [n] */
-    unsigned char *counted; /* [n] */
+    unsigned char *counted; /* [n] number of the table, from 1; 0: not yet */
     sb_obs_tails tails[SB_HIST_PARTS];
 } tensor_job;
 
-static const float *job_chunk(const tensor_job *job, size_t i, size_t *n)
+static const float *job_chunk(const tensor_job *job, size_t i, size_t *n,
+                              size_t *ahead)
 {
     size_t s = i / job->chunks, at = i % job->chunks * CHUNK;
+    size_t from = s * job->per_sample + at;
 
     *n = job->per_sample - at < CHUNK ? job->per_sample - at : CHUNK;
-    return job->data + s * job->per_sample + at;
+    *ahead = job->elements - from;
+    return job->data + from;
 }
 
-static void look_at_chunk(tensor_job *job, int p, size_t i)
+/* Takes what passes of a chunk, block by block. */
+static void pick(sb_obs_tails *tails, const float *x, size_t n,
+                 const sb_obs_keys *blocks)
+{
+    for (size_t at = 0; at < n; at += SB_HIST_BLOCK, blocks++)
+        if (sb_obs_tails_want(tails, *blocks))
+            sb_obs_tails_take(tails, x + at,
+                              n - at < SB_HIST_BLOCK ? n - at : SB_HIST_BLOCK);
+}
+
+static void look_at_chunk(tensor_job *job, size_t lane, size_t i)
 {
     sb_observer *obs = job->obs;
-    size_t n;
-    const float *x = job_chunk(job, i, &n);
-    sb_obs_keys keys = sb_obs_scan(x, n);
+    sb_obs_keys blocks[BLOCKS], keys = SB_OBS_KEYS_EMPTY;
+    size_t n, ahead;
+    const float *x = job_chunk(job, i, &n, &ahead);
 
-    job->keys[i] = keys;
     job->counted[i] = 0;
-    if (!(obs->needs & SB_OBS_HISTOGRAM) || !sb_hist_fits(&obs->hist, 0, keys))
+    if (!(obs->needs & SB_OBS_HISTOGRAM)) {
+        job->keys[i] = sb_obs_scan(x, n);
         return;
-    sb_hist_add(&obs->hist, p, x, n);
-    job->counted[i] = 1;
-    if (obs->tails && sb_obs_tails_want(&job->tails[p], keys))
-        sb_obs_tails_take(&job->tails[p], x, n);
+    }
+    if (sb_hist_look(&obs->hist, (int)lane, x, n, ahead, blocks)) {
+        job->counted[i] = (unsigned char)(lane + 1);
+        if (obs->tails)
+            pick(&job->tails[lane], x, n, blocks);
+    }
+    for (size_t b = 0; b * SB_HIST_BLOCK < n; b++)
+        keys = sb_obs_keys_join(keys, blocks[b]);
+    job->keys[i] = keys;
 }
 
-static void take_back_chunk(tensor_job *job, int p, size_t i)
+static void take_back_chunk(tensor_job *job, size_t lane, size_t i)
 {
-    size_t n;
-    const float *x = job_chunk(job, i, &n);
+    size_t n, ahead;
+    const float *x = job_chunk(job, i, &n, &ahead);
 
+    /* Whoever does it, it is the table of then; so this is not for threads. */
+    (void)lane;
     if (job->counted[i])
-        sb_hist_remove(&job->obs->hist, p, x, n);
+        sb_hist_remove(&job->obs->hist, job->counted[i] - 1, x, n);
 }
 
-static void count_chunk(tensor_job *job, int p, size_t i)
+static void count_chunk(tensor_job *job, size_t lane, size_t i)
 {
-    size_t n;
-    const float *x = job_chunk(job, i, &n);
+    size_t n, ahead;
+    const float *x = job_chunk(job, i, &n, &ahead);
 
     if (!job->counted[i])
-        sb_hist_add(&job->obs->hist, p, x, n);
+        sb_hist_add(&job->obs->hist, (int)lane, x, n);
 }
 
-static void take_chunk(tensor_job *job, int p, size_t i)
+static void take_chunk(tensor_job *job, size_t lane, size_t i)
 {
-    size_t n;
-    const float *x = job_chunk(job, i, &n);
+    size_t n, ahead;
+    const float *x = job_chunk(job, i, &n, &ahead);
 
-    if (!job->counted[i] && sb_obs_tails_want(&job->tails[p], job->keys[i]))
-        sb_obs_tails_take(&job->tails[p], x, n);
+    if (!job->counted[i] && sb_obs_tails_want(&job->tails[lane], job->keys[i]))
+        sb_obs_tails_take(&job->tails[lane], x, n);
 }
 
-/* Items are parts; a part always has the same chunks. */
-#define DEFINE_PARTS(name, act)                                               \
-    static void name(void *arg, size_t begin, size_t end)                     \
-    {                                                                         \
-        tensor_job *job = arg;                                                \
-        size_t parts = (size_t)job->parts;                                    \
-        for (size_t p = begin; p < end; p++)                                  \
-            for (size_t i = job->n * p / parts; i < job->n * (p + 1) / parts; \
-                 i++)                                                         \
-                act(job, (int)p, i);                                          \
+/* Items are a few chunks each. */
+#define DEFINE_ITEMS(name, act)                                                \
+    static void name(void *arg, size_t lane, size_t item)                      \
+    {                                                                          \
+        tensor_job *job = arg;                                                 \
+        for (size_t i = item * ITEM; i < job->n && i < (item + 1) * ITEM; i++) \
+            act(job, lane, i);                                                 \
     }
-DEFINE_PARTS(look_at_parts, look_at_chunk)
-DEFINE_PARTS(take_back_parts, take_back_chunk)
-DEFINE_PARTS(count_parts, count_chunk)
-DEFINE_PARTS(take_parts, take_chunk)
+DEFINE_ITEMS(look_at_items, look_at_chunk)
+DEFINE_ITEMS(take_back_items, take_back_chunk)
+DEFINE_ITEMS(count_items, count_chunk)
+DEFINE_ITEMS(take_items, take_chunk)
 
 static void raise_bars(const sb_observer *obs, int64_t c, sb_obs_tails *t)
 {
@@ -111,36 +131,48 @@ static sb_status job_prepare(tensor_job *job)
 {
     sb_observer *obs = job->obs;
     sb_ctx *ctx = obs->ctx;
-    size_t parts = (size_t)job->parts;
-    size_t elements = job->n / job->chunks * job->per_sample;
 
     job->keys = sb_alloc_raw(ctx, job->n, sizeof *job->keys);
     job->counted = sb_alloc_raw(ctx, job->n, 1);
     if (!job->keys || !job->counted)
         return SB_NO_MEMORY;
     if (obs->tails) {
-        SB_TRY(sb_obs_tails_reserve(ctx, obs->tails, elements));
-        for (size_t p = 0; p < parts; p++) {
+        SB_TRY(sb_obs_tails_reserve(ctx, obs->tails, job->elements));
+        for (size_t p = 0; p < job->lanes; p++) {
             sb_obs_tails_init(&job->tails[p], obs->tails->keep);
             sb_obs_tails_raise(&job->tails[p], obs->tails->high.bar,
                                obs->tails->low.bar);
-            size_t chunks = job->n * (p + 1) / parts - job->n * p / parts;
-            SB_TRY(sb_obs_tails_reserve(ctx, &job->tails[p], chunks * CHUNK));
+            SB_TRY(sb_obs_tails_reserve(ctx, &job->tails[p], job->elements));
         }
     }
     if (obs->needs & SB_OBS_HISTOGRAM)
-        SB_TRY(sb_hist_reserve(ctx, &obs->hist, job->parts, elements));
+        SB_TRY(
+            sb_hist_reserve(ctx, &obs->hist, (int)job->lanes, job->elements));
     return SB_OK;
+}
+
+static void job_tails(tensor_job *job)
+{
+    sb_observer *obs = job->obs;
+
+    raise_bars(obs, 0, obs->tails);
+    for (size_t p = 0; p < job->lanes; p++)
+        sb_obs_tails_raise(&job->tails[p], obs->tails->high.bar,
+                           obs->tails->low.bar);
+    sb_parallel_lanes(obs->ctx, (job->n - 1) / ITEM + 1, job->lanes, take_items,
+                      job);
+    for (size_t p = 0; p < job->lanes; p++)
+        sb_obs_tails_merge(obs->tails, &job->tails[p]);
 }
 
 static void job_run(tensor_job *job, int64_t samples, sb_obs_keys *keys)
 {
     sb_observer *obs = job->obs;
     sb_ctx *ctx = obs->ctx;
-    size_t parts = (size_t)job->parts;
+    size_t items = (job->n - 1) / ITEM + 1;
     sb_obs_keys all = SB_OBS_KEYS_EMPTY;
 
-    sb_parallel_for(ctx, parts, 1, look_at_parts, job);
+    sb_parallel_lanes(ctx, items, job->lanes, look_at_items, job);
     for (size_t s = 0; s < (size_t)samples; s++) {
         keys[s] = SB_OBS_KEYS_EMPTY;
         for (size_t i = 0; i < job->chunks; i++)
@@ -148,22 +180,15 @@ static void job_run(tensor_job *job, int64_t samples, sb_obs_keys *keys)
         all = sb_obs_keys_join(all, keys[s]);
     }
     if (!sb_obs_keys_finite(all)) {
-        sb_parallel_for(ctx, parts, 1, take_back_parts, job);
+        sb_parallel_lanes(ctx, items, 1, take_back_items, job);
         return; /* the caller sees it in the keys */
     }
-    if (obs->needs & SB_OBS_HISTOGRAM) {
-        sb_hist_fit(&obs->hist, 0, all);
-        sb_parallel_for(ctx, parts, 1, count_parts, job);
-    }
-    if (!obs->tails)
+    if (!(obs->needs & SB_OBS_HISTOGRAM))
         return;
-    raise_bars(obs, 0, obs->tails);
-    for (size_t p = 0; p < parts; p++)
-        sb_obs_tails_raise(&job->tails[p], obs->tails->high.bar,
-                           obs->tails->low.bar);
-    sb_parallel_for(ctx, parts, 1, take_parts, job);
-    for (size_t p = 0; p < parts; p++)
-        sb_obs_tails_merge(obs->tails, &job->tails[p]);
+    sb_hist_fit(&obs->hist, 0, all);
+    sb_parallel_lanes(ctx, items, job->lanes, count_items, job);
+    if (obs->tails)
+        job_tails(job);
 }
 
 sb_status sb_observer_tensor(sb_observer *obs, const sb_obs_view *view,
@@ -176,17 +201,19 @@ sb_status sb_observer_tensor(sb_observer *obs, const sb_obs_view *view,
         .data = view->data,
         .per_sample = per_sample,
         .chunks = (per_sample + CHUNK - 1) / CHUNK,
+        .elements = samples * per_sample,
+        .lanes = samples * per_sample / ALONE + 1,
     };
-    size_t parts = samples * per_sample / PART_LEAST + 1;
 
     job.n = samples * job.chunks;
-    if (parts > (size_t)sb_ctx_threads(obs->ctx))
-        parts = (size_t)sb_ctx_threads(obs->ctx);
-    job.parts = parts < SB_HIST_PARTS ? (int)parts : SB_HIST_PARTS;
+    if (job.lanes > (size_t)sb_ctx_threads(obs->ctx))
+        job.lanes = (size_t)sb_ctx_threads(obs->ctx);
+    if (job.lanes > SB_HIST_PARTS)
+        job.lanes = SB_HIST_PARTS;
     sb_status status = job_prepare(&job);
     if (status == SB_OK)
         job_run(&job, view->samples, keys);
-    for (int p = 0; p < SB_HIST_PARTS; p++)
+    for (size_t p = 0; p < SB_HIST_PARTS; p++)
         sb_obs_tails_free(obs->ctx, &job.tails[p]);
     sb_free(obs->ctx, job.keys);
     sb_free(obs->ctx, job.counted);
