@@ -1,0 +1,149 @@
+/* Every allocation fails once while a network is quantized: made, calibrated in
+ * one pass and block by block, simulated, exported, saved and loaded. */
+#define _DEFAULT_SOURCE
+#include "quanttest.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static const char net[] =
+    "graph net(x: f32[N,2,4,4]) -> (y) {\n"
+    "w: f32[3,2,3,3] = random(1)\nb: f32[3] = random(2)\n"
+    "c = Conv(x, w, b) {pads=[1,1,1,1]} \"conv\" @ body.conv\n"
+    "r = Relu(c) @ body.act\n"
+    "v: f32[3,3,1,1] = random(3)\n"
+    "d = Conv(r, v) \"conv2\" @ body.conv2\n"
+    "s = Add(d, r) @ body.add\n"
+    "p = GlobalAveragePool(s) @ pool\n"
+    "f = Flatten(p)\nu: f32[3,2] = random(4)\n"
+    "y = MatMul(f, u) \"fc\" @ head.fc\n}";
+
+#define CONFIG                                                               \
+    "SCHEDULE: {FUSE_BN: true}\nSKIP_TRACE_MODULES: [\"head*\"]\n" TEST_W8   \
+    "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}, OBSERVER: {TYPE: " \
+    "mse}, QADD: {ENABLE_QUANT: true}}\n"
+
+static char dir[] = "/tmp/sparsebit-oom-XXXXXX";
+static char path[64], json[64];
+
+static sb_status feed(sb_ctx *ctx, sb_quant_model *qm, bool asym, size_t limit)
+{
+    sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+    const int64_t dims[] = {2, 2, 4, 4};
+    const sb_tensor *out[1];
+    sb_tensor *x = NULL;
+
+    opt.asym_weights = opt.asym_features = asym;
+    opt.memory_limit = limit;
+    SB_TRY(sb_quant_model_prepare_calibration(qm, &opt));
+    SB_TRY(sb_tensor_create(ctx, SB_DTYPE_F32, 4, dims, &x));
+    sb_tensor_fill_random(x, 1);
+    const sb_tensor *in[] = {x};
+    sb_status status = sb_quant_model_forward(qm, in, out);
+    if (status == SB_OK)
+        status = sb_quant_model_forward(qm, in, out);
+    if (status == SB_OK)
+        status = sb_quant_model_calc_qparams(qm);
+    sb_quant_model_set_quant(qm, 1, 1);
+    if (status == SB_OK)
+        status = sb_quant_model_forward(qm, in, out);
+    sb_tensor_free(ctx, x);
+    return status;
+}
+
+static sb_status run(sb_ctx *ctx, const char *target, bool asym, size_t limit)
+{
+    sb_quant_model *qm = NULL;
+
+    SB_TRY(test_quant_try(ctx, net, CONFIG, target, &qm));
+    sb_status status = feed(ctx, qm, asym, limit);
+    if (status == SB_OK)
+        status = sb_quant_model_export(qm, path, NULL);
+    sb_quant_model_free(qm);
+    return status;
+}
+
+static sb_status one_pass(sb_ctx *ctx)
+{
+    return run(ctx, NULL, false, 0);
+}
+
+static sb_status by_blocks(sb_ctx *ctx)
+{
+    return run(ctx, NULL, true, 0);
+}
+
+static sb_status by_blocks_in_a_file(sb_ctx *ctx)
+{
+    return run(ctx, "onnxruntime-x86", true, 1);
+}
+
+static sb_status weights_only(sb_ctx *ctx)
+{
+    sb_quant_model *qm = NULL;
+
+    SB_TRY(test_quant_try(ctx, net,
+                          "W: {QSCHEME: per-channel-symmetric, QUANTIZER: "
+                          "{TYPE: dorefa, BIT: 4}}\nA: none\n",
+                          NULL, &qm));
+    sb_status status = sb_quant_model_calc_qparams(qm);
+    sb_quant_model_free(qm);
+    return status;
+}
+
+static sb_status load(sb_ctx *ctx)
+{
+    sb_quant_model *qm = NULL;
+
+    SB_TRY(test_quant_try(ctx, net, CONFIG, NULL, &qm));
+    sb_status status = sb_quant_model_load_calibration(qm, json);
+    if (status == SB_OK)
+        status = sb_quant_model_calc_qparams(qm);
+    if (status == SB_OK)
+        status = sb_quant_model_save_calibration(qm, json);
+    sb_quant_model_free(qm);
+    return status;
+}
+
+static void test_scenarios(void **state)
+{
+    (void)state;
+    sb_quant_model *qm = test_quant(net, CONFIG, NULL);
+
+    test_every_allocation("one pass", one_pass);
+    test_every_allocation("block by block", by_blocks);
+    test_every_allocation("block by block, in a file", by_blocks_in_a_file);
+    test_every_allocation("weights only", weights_only);
+    assert_ok(feed(test_ctx(), qm, false, 0));
+    assert_ok(sb_quant_model_save_calibration(qm, json));
+    sb_quant_model_free(qm);
+    test_every_allocation("load a calibration", load);
+}
+
+static int make_dir(void **state)
+{
+    (void)state;
+    if (!mkdtemp(dir))
+        return -1;
+    (void)snprintf(path, sizeof path, "%s/out.onnx", dir);
+    (void)snprintf(json, sizeof json, "%s/seen.json", dir);
+    return 0;
+}
+
+/* Fails if anything else was left behind. */
+static int remove_dir(void **state)
+{
+    (void)state;
+    (void)unlink(path);
+    (void)unlink(json);
+    return rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_scenarios, make_dir, remove_dir),
+    };
+
+    return cmocka_run_group_tests_name("oom_quantize", tests, NULL, NULL);
+}
