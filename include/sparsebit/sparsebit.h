@@ -600,6 +600,14 @@ typedef struct sb_quantizer_info {
     const float *scale, *zero_point;
 } sb_quantizer_info;
 
+/** The graph with its quantizers, modules that are kept in float as one node
+ *  each; free it with sb_text_free(). */
+SB_API SB_MUST_USE sb_status sb_quant_model_print(const sb_quant_model *qm,
+                                                  sb_graph_format format,
+                                                  char **out);
+/** The same in Mermaid's language, into a file. */
+SB_API SB_MUST_USE sb_status
+sb_quant_model_dump_mermaid(const sb_quant_model *qm, const char *path);
 SB_API size_t sb_quant_model_quantizer_count(const sb_quant_model *qm);
 /** Borrowed until the scales change or the model is freed. */
 SB_API sb_quantizer_info sb_quant_model_quantizer(const sb_quant_model *qm,

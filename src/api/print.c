@@ -2,15 +2,17 @@
 #include <string.h>
 
 #include "api/model.h"
+#include "base/file.h"
 #include "data/source.h"
 #include "graph/text.h"
 #include "ops/op_registry.h"
 #include "passes/pass.h"
+#include "quant/quant_view.h"
 #include "quant/target.h"
 #include "report/diagram.h"
 
-sb_status sb_model_print(sb_ctx *ctx, const sb_model *model,
-                         sb_graph_format format, char **out)
+static sb_status print_graph(sb_ctx *ctx, const sb_graph *graph,
+                             sb_graph_format format, char **out)
 {
     sb_status status = SB_OK;
     sb_str text;
@@ -18,13 +20,13 @@ sb_status sb_model_print(sb_ctx *ctx, const sb_model *model,
     sb_str_init(&text, ctx);
     switch (format) {
     case SB_GRAPH_TEXT:
-        status = sb_graph_print(model->graph, &text);
+        status = sb_graph_print(graph, &text);
         break;
     case SB_GRAPH_DOT:
-        status = sb_report_dot(model->graph, &text);
+        status = sb_report_dot(graph, &text);
         break;
     case SB_GRAPH_MERMAID:
-        status = sb_report_mermaid(model->graph, &text);
+        status = sb_report_mermaid(graph, &text);
         break;
     default:
         status = sb_fail(ctx, SB_BAD_ARG, "no graph format %d", (int)format);
@@ -32,6 +34,39 @@ sb_status sb_model_print(sb_ctx *ctx, const sb_model *model,
     if (status == SB_OK)
         status = sb_str_take(&text, out);
     sb_str_free(&text);
+    return status;
+}
+
+sb_status sb_model_print(sb_ctx *ctx, const sb_model *model,
+                         sb_graph_format format, char **out)
+{
+    return print_graph(ctx, model->graph, format, out);
+}
+
+sb_status sb_quant_model_print(const sb_quant_model *qm, sb_graph_format format,
+                               char **out)
+{
+    sb_graph *view = NULL;
+
+    SB_TRY(sb_quant_view(qm, &view));
+    sb_status status = print_graph(qm->ctx, view, format, out);
+    sb_graph_free(view);
+    return status;
+}
+
+sb_status sb_quant_model_dump_mermaid(const sb_quant_model *qm,
+                                      const char *path)
+{
+    sb_writer *w = NULL;
+    char *text = NULL;
+
+    SB_TRY(sb_quant_model_print(qm, SB_GRAPH_MERMAID, &text));
+    sb_status status = sb_writer_open(qm->ctx, path, &w);
+    if (status == SB_OK) {
+        sb_writer_put(w, text, strlen(text));
+        status = sb_writer_commit(w);
+    }
+    sb_free(qm->ctx, text);
     return status;
 }
 

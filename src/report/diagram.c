@@ -6,6 +6,10 @@
 
 #include <string.h>
 
+#include "graph/op.h"
+#include "passes/rewrite.h"
+#include "quant/quant_view.h"
+
 typedef struct {
     const char *begin, *end;
     const char *frame_end;
@@ -14,6 +18,7 @@ typedef struct {
                  const char *subtitle);
     void (*edge)(sb_str *out, const char *from_kind, size_t from,
                  const char *to_kind, size_t to, const char *label);
+    const char *fused; /* (optional) to be said once if there are such nodes */
 } language;
 
 /* Quotes and brackets mean something in both languages. */
@@ -46,7 +51,11 @@ static void dot_node(sb_str *out, const char *kind, size_t id,
         sb_str_add(out, "\\n");
         add_escaped(out, subtitle, false);
     }
-    sb_str_addf(out, "\"%s];\n", *kind == 'n' ? "" : ", shape=ellipse");
+    sb_str_addf(out, "\"%s];\n",
+                *kind == 'n'   ? ""
+                : *kind == 'q' ? ", shape=hexagon"
+                : *kind == 'f' ? ", shape=hexagon, style=dashed"
+                               : ", shape=ellipse");
 }
 
 static void dot_edge(sb_str *out, const char *from_kind, size_t from,
@@ -68,13 +77,19 @@ static void mermaid_frame(sb_str *out, size_t number, const char *title)
 static void mermaid_node(sb_str *out, const char *kind, size_t id,
                          const char *title, const char *subtitle)
 {
-    sb_str_addf(out, "  %s%zu%s\"", kind, id, *kind == 'n' ? "[" : "([");
+    bool quantizer = *kind == 'q' || *kind == 'f';
+
+    sb_str_addf(out, "  %s%zu%s\"", kind, id,
+                *kind == 'n' ? "["
+                : quantizer  ? "{{"
+                             : "([");
     add_escaped(out, title, true);
     if (*subtitle) {
         sb_str_add(out, "<br/>");
         add_escaped(out, subtitle, true);
     }
-    sb_str_add(out, *kind == 'n' ? "\"]\n" : "\"])\n");
+    sb_str_add(out, *kind == 'n' ? "\"]" : quantizer ? "\"}}" : "\"])");
+    sb_str_add(out, *kind == 'f' ? ":::fused\n" : "\n");
 }
 
 static void mermaid_edge(sb_str *out, const char *from_kind, size_t from,
@@ -96,10 +111,17 @@ static const language dot = {
     dot_frame,
     dot_node,
     dot_edge,
+    NULL,
 };
 
 static const language mermaid = {
-    "flowchart TD\n", "", "  end\n", mermaid_frame, mermaid_node, mermaid_edge,
+    "flowchart TD\n",
+    "",
+    "  end\n",
+    mermaid_frame,
+    mermaid_node,
+    mermaid_edge,
+    "  classDef fused stroke-dasharray: 4 3\n",
 };
 
 /* ---- the walk ----------------------------------------------------------- */
@@ -120,6 +142,20 @@ static void add_shape(const sb_graph *g, const sb_value *v, sb_str *out)
     }
 }
 
+static bool is_view(const sb_node *node, const char *op)
+{
+    return strcmp(node->domain, SB_FUSED_DOMAIN) == 0 &&
+           strcmp(node->op, op) == 0;
+}
+
+/* The letter before a node's number. */
+static const char *kind_of(const sb_node *node)
+{
+    if (!is_view(node, SB_VIEW_QUANTIZER))
+        return "n";
+    return sb_node_int(node, "fused", 0) ? "f" : "q";
+}
+
 static void add_edge(const language *lang, const sb_graph *g, sb_value_id id,
                      const char *to_kind, size_t to, sb_str *label, sb_str *out)
 {
@@ -127,7 +163,8 @@ static void add_edge(const language *lang, const sb_graph *g, sb_value_id id,
 
     add_shape(g, v, label);
     if (v->producer != SB_NONE)
-        lang->edge(out, "n", v->producer, to_kind, to, sb_str_text(label));
+        lang->edge(out, kind_of(sb_graph_node(g, v->producer)), v->producer,
+                   to_kind, to, sb_str_text(label));
     else if (v->is_input)
         lang->edge(out, "in", id, to_kind, to, sb_str_text(label));
 }
@@ -145,11 +182,25 @@ static bool same_top(const sb_node *a, const sb_node *b)
 }
 
 static void add_node(const language *lang, const sb_graph *g, sb_node_id id,
-                     sb_str *out)
+                     sb_str *title, sb_str *out)
 {
     const sb_node *node = sb_graph_node(g, id);
+    const char *name = *node->name ? node->name : node->module;
+    const sb_attr *scheme = sb_node_attr(node, "scheme");
 
-    lang->node(out, "n", id, node->op, *node->name ? node->name : node->module);
+    sb_str_clear(title);
+    sb_str_add(title, node->op);
+    if (is_view(node, SB_VIEW_MODULE)) {
+        sb_str_clear(title);
+        sb_str_add(title, name);
+        name = "in float";
+    } else if (is_view(node, SB_VIEW_QUANTIZER) && scheme) {
+        sb_str_clear(title);
+        sb_str_addf(title, "%s%lld bit %s",
+                    *kind_of(node) == 'f' ? "fused: " : "",
+                    (long long)sb_node_int(node, "bits", 0), scheme->s.data);
+    }
+    lang->node(out, kind_of(node), id, sb_str_text(title), name);
 }
 
 /* Nodes in order; a new frame wherever the top-level module changes, so that
@@ -171,7 +222,7 @@ static sb_status add_nodes(const language *lang, const sb_graph *g,
             lang->frame(out, frames++, sb_str_text(&title));
         }
         do {
-            add_node(lang, g, order[i++], out);
+            add_node(lang, g, order[i++], &title, out);
         } while (i < n && same_top(first, sb_graph_node(g, order[i])));
         if (framed)
             sb_str_add(out, lang->frame_end);
@@ -185,6 +236,7 @@ static sb_status walk(const language *lang, const sb_graph *g, sb_str *out)
 {
     sb_node_id *order = NULL;
     size_t n = 0;
+    bool fused = false;
     sb_str label;
 
     SB_TRY(sb_graph_order(g, &order, &n));
@@ -202,10 +254,14 @@ static sb_status walk(const language *lang, const sb_graph *g, sb_str *out)
 
         for (uint32_t k = 0; k < node->n_in + node->n_implicit; k++)
             if (node->inputs[k] != SB_NONE)
-                add_edge(lang, g, node->inputs[k], "n", order[i], &label, out);
+                add_edge(lang, g, node->inputs[k], kind_of(node), order[i],
+                         &label, out);
+        fused |= *kind_of(node) == 'f';
     }
     for (size_t i = 0; i < g->n_outputs; i++)
         add_edge(lang, g, g->outputs[i], "out", i, &label, out);
+    if (fused && lang->fused)
+        sb_str_add(out, lang->fused);
     sb_str_add(out, lang->end);
     if (status == SB_OK)
         status = sb_str_status(&label);

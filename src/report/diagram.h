@@ -5,7 +5,9 @@
 #include "graph/graph.h"
 
 /* Nodes as boxes inside a frame for each top-level module, edges labelled with
- * shapes; weights are left out, sub-graphs are named only. */
+ * shapes; weights are left out, sub-graphs are named only.  Of the view of a
+ * quantized model (quant_view.h), quantizers are hexagons with their width and
+ * scheme, dashed where they are fused away. */
 SB_MUST_USE sb_status sb_report_dot(const sb_graph *g, sb_str *out);
 SB_MUST_USE sb_status sb_report_mermaid(const sb_graph *g, sb_str *out);
 
