@@ -100,11 +100,12 @@ def mse_error(x, lo, hi, bits, symmetric):
 
 
 def mse_excess(x, scale, zero, lo, hi, bits, symmetric):
-    """By how much the squared error with this scale and zero point is above
-    that with the range [lo, hi], as a part of the latter."""
+    """By how much the root mean square error with this scale and zero point is
+    above that with the range [lo, hi], as a part of the largest magnitude."""
     best = mse_error(x, lo, hi, bits, symmetric)
     ours = ((fake_quant(x, scale, zero, bits, symmetric) - x) ** 2).sum()
-    return float(ours / max(best, 1e-300) - 1)
+    return float((math.sqrt(ours / x.size) - math.sqrt(best / x.size))
+                 / max(np.abs(x).max(), 1e-300))
 
 
 def mse(stream, axis=None, bits=8, symmetric=False, **_):
@@ -151,13 +152,19 @@ def kl_divergence(hist, half, levels):
 
 
 def kl_curve(x, bits):
-    """Divergence for every threshold, and the threshold of each."""
+    """Divergence for every threshold, and the threshold of each.  Zeros, which
+    are represented without error, do not count, and thresholds that cut off
+    more than half of the rest are out (docs/observers.md says why)."""
     top = float(np.abs(x).max())
+    x = x[x != 0]
     hist, _ = np.histogram(x, KL_BINS, (-top, top))
-    levels = 2 ** bits - 1
-    halves = np.arange(min((levels + 1) // 2, KL_BINS // 2), KL_BINS // 2 + 1)
-    curve = np.array([kl_divergence(hist, h, levels) for h in halves])
-    return curve, halves * top / (KL_BINS // 2)
+    levels, middle = 2 ** bits - 1, KL_BINS // 2
+    halves = np.arange(min((levels + 1) // 2, middle), middle + 1)
+    curve = np.array([
+        kl_divergence(hist, h, levels)
+        if hist[middle - h:middle + h].sum() * 2 >= len(x) else math.inf
+        for h in halves])
+    return curve, halves * top / middle
 
 
 def kl_histogram(stream, axis=None, bits=8, symmetric=False, **_):
