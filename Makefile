@@ -19,8 +19,10 @@ $(BUILD)/build.ninja: CMakeLists.txt
 tests: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS)
 
-## demo     build, make a small network with the library, inspect and run it
-demo: all
+## demo     quantize a network to int8 and compare both on a real test set
+demo:
+	@BUILD=$(BUILD) tools/deps demo
+	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) examples/demo
 
 ## test     the fast tests (less than a minute)
