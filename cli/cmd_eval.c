@@ -17,10 +17,10 @@ typedef struct {
 /* clang-format off */
 static const cli_opt opts[] = {
     {CLI_FILE, 0, NULL,              ARG(model),           "MODEL",     "ONNX file to read", true},
-    {CLI_FILE, 0, "data",            ARG(data),            "DATA.yaml", "the data set, see docs/data.md", true},
-    {CLI_UINT, 0, "samples",         ARG(samples),         "N",         "take at most N samples (default: all)", false},
+    {CLI_FILE, 'd', "data",            ARG(data),            "DATA.yaml", "the data set, see docs/data.md", true},
+    {CLI_UINT, 'n', "samples",         ARG(samples),         "N",         "take at most N samples (default: all)", false},
     {CLI_UINT, 0, "skip",            ARG(skip),            "N",         "leave out the first N samples", false},
-    {CLI_UINT, 0, "batch",           ARG(batch),           "N",         "samples run at once (default: BATCH of the data set)", false},
+    {CLI_UINT, 'b', "batch",           ARG(batch),           "N",         "samples run at once (default: BATCH of the data set)", false},
     {CLI_FILE, 0, "against",         ARG(against),         "MODEL2",    "run this one too and compare; it is the reference", false},
     {CLI_FILE, 0, "against-outputs", ARG(against_outputs), "FILE.npz",  "compare with outputs that were saved", false},
     {CLI_FILE, 0, "save-outputs",    ARG(save_outputs),    "FILE.npz",  "write the outputs for all samples", false},

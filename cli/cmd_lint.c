@@ -15,7 +15,7 @@ typedef struct {
 /* clang-format off */
 static const cli_opt opts[] = {
     {CLI_FILE,   0, NULL,     ARG(model),  "MODEL", "ONNX file with QuantizeLinear / DequantizeLinear or integer operators", true},
-    {CLI_STRING, 0, "target", ARG(target), "T",     "runtime (default: onnxruntime-x86; see 'sparsebit list targets')", false},
+    {CLI_STRING, 't', "target", ARG(target), "T",     "runtime (default: onnxruntime-x86; see 'sparsebit list targets')", false},
     {CLI_FLAG,   0, "strict", ARG(strict), NULL,    "exit with 1 if a quantized node or a layer with weights stays in float", false},
     {0},
 };

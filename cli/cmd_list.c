@@ -9,13 +9,14 @@ typedef struct {
 
 /* clang-format off */
 static const cli_opt opts[] = {
-    {CLI_STRING, 0, NULL, ARG(what), "LIST", "ops, passes, sources or targets", true},
+    {CLI_STRING, 0, NULL, ARG(what), "LIST", "ops, passes, observers, quantizers, sources or targets", true},
     {0},
 };
 
 static const cli_example examples[] = {
     {"sparsebit list ops", "Operators that can be run, and since which opset in this form"},
     {"sparsebit list passes", "Graph passes for simplify --passes"},
+    {"sparsebit list observers", "Ways to choose ranges, see docs/observers.md"},
     {"sparsebit list sources", "Where data sets may come from, see docs/data.md"},
     {"sparsebit list targets", "Runtimes that files can be written for"},
     {0},
@@ -34,8 +35,8 @@ static int list_run(cli_env *env, const void *parsed)
     if (!sb_list_row(args->what, 0, &row)) {
         cli_table_free(t);
         return cli_usage(&cmd_list,
-                         "no list '%s', want ops, passes, sources or "
-                         "targets",
+                         "no list '%s', want ops, passes, observers, "
+                         "quantizers, sources or targets",
                          args->what);
     }
     if (env->common.json)
@@ -67,10 +68,11 @@ static int list_run(cli_env *env, const void *parsed)
 
 const cli_cmd cmd_list = {
     .name = "list",
-    .summary = "operators, passes and targets that this version knows",
+    .summary = "operators, observers, targets ... that this version knows",
     .description =
-        "Lists the operators that can be run, the graph passes, the sources of "
-        "data sets, or the runtimes that quantized files can be written for.",
+        "Lists the operators that can be run, the graph passes, the observers and "
+        "quantizers of a configuration, the sources of data sets, or the "
+        "runtimes that quantized files can be written for.",
     .args_size = sizeof(list_args),
     .opts = opts,
     .examples = examples,

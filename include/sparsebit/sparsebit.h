@@ -693,8 +693,9 @@ typedef struct sb_listing {
     int since;           /**< of an operator: opset of the form that we run */
 } sb_listing;
 
-/** Row `i` of the list "ops", "passes", "sources" or "targets"; 0 past the end,
- *  or if there is no such list.  The texts are static. */
+/** Row `i` of the list "ops", "passes", "observers", "quantizers", "sources" or
+ *  "targets"; 0 past the end, or if there is no such list.  The texts are
+ *  static. */
 SB_API int sb_list_row(const char *what, size_t i, sb_listing *out);
 
 #ifdef __cplusplus

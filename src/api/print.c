@@ -7,8 +7,8 @@
 #include "graph/text.h"
 #include "ops/op_registry.h"
 #include "passes/pass.h"
+#include "quant/quant_model.h"
 #include "quant/quant_view.h"
-#include "quant/target.h"
 #include "report/diagram.h"
 
 static sb_status print_graph(sb_ctx *ctx, const sb_graph *graph,
@@ -75,42 +75,62 @@ void sb_text_free(sb_ctx *ctx, char *text)
     sb_free(ctx, text);
 }
 
-int sb_list_row(const char *what, size_t i, sb_listing *out)
+/* ---- lists -------------------------------------------------------------- */
+
+static bool list_op(size_t i, sb_listing *out)
 {
     size_t n = 0;
+    const sb_op_def *const *ops = sb_op_all(&n);
 
-    if (strcmp(what, "ops") == 0) {
-        const sb_op_def *const *ops = sb_op_all(&n);
-
-        if (i >= n)
-            return 0;
+    if (i < n)
         *out = (sb_listing){ops[i]->name, ops[i]->domain ? ops[i]->domain : "",
                             "", ops[i]->since};
-        return 1;
-    }
-    if (strcmp(what, "passes") == 0) {
-        const sb_pass_def *const *passes = sb_pass_all(&n);
+    return i < n;
+}
 
-        if (i >= n)
-            return 0;
-        *out = (sb_listing){passes[i]->name, "", passes[i]->summary, 0};
-        return 1;
+/* Registries whose rows have a name and a summary. */
+#define LIST_OF(id, type, all)                                           \
+    static bool list_##id(size_t i, sb_listing *out)                     \
+    {                                                                    \
+        size_t n = 0;                                                    \
+        const type *const *rows = all(&n);                               \
+                                                                         \
+        if (i < n)                                                       \
+            *out = (sb_listing){rows[i]->name, "", rows[i]->summary, 0}; \
+        return i < n;                                                    \
     }
-    if (strcmp(what, "sources") == 0) {
-        const sb_source_def *const *sources = sb_source_all(&n);
 
-        if (i >= n)
-            return 0;
-        *out = (sb_listing){sources[i]->name, "", sources[i]->summary, 0};
-        return 1;
-    }
-    if (strcmp(what, "targets") == 0) {
-        const sb_target_def *const *targets = sb_target_all(&n);
+LIST_OF(pass, sb_pass_def, sb_pass_all)
+LIST_OF(quantizer, sb_quantizer_def, sb_quantizer_all)
+LIST_OF(source, sb_source_def, sb_source_all)
+LIST_OF(target, sb_target_def, sb_target_all)
 
-        if (i >= n)
-            return 0;
-        *out = (sb_listing){targets[i]->name, "", targets[i]->summary, 0};
-        return 1;
-    }
+static bool list_observer(size_t i, sb_listing *out)
+{
+    const sb_observer_def *row = sb_observer_at(i);
+
+    if (row)
+        *out = (sb_listing){sb_observer_name(row), "", sb_observer_summary(row),
+                            0};
+    return row != NULL;
+}
+
+static const struct {
+    const char *name;
+    bool (*row)(size_t i, sb_listing *out);
+} lists[] = {
+    {"ops", list_op},
+    {"passes", list_pass},
+    {"observers", list_observer},
+    {"quantizers", list_quantizer},
+    {"sources", list_source},
+    {"targets", list_target},
+};
+
+int sb_list_row(const char *what, size_t i, sb_listing *out)
+{
+    for (size_t k = 0; k < SB_COUNT(lists); k++)
+        if (strcmp(what, lists[k].name) == 0)
+            return lists[k].row(i, out);
     return 0;
 }
