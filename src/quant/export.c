@@ -12,6 +12,7 @@
 #include "graph/op.h"
 #include "ops/op_registry.h"
 #include "passes/pass.h"
+#include "quant/dynamic.h"
 
 typedef struct exporter {
     const sb_quant_model *qm;
@@ -21,6 +22,15 @@ typedef struct exporter {
 } exporter;
 
 /* ---- nodes -------------------------------------------------------------- */
+
+/* Blocks, 4 and 16 bit came with opset 21, 2 bit with 25. */
+static void raise_opset(exporter *e, const sb_quantizer *q)
+{
+    int bits = sb_dtype_get(sb_export_type_of(e->qm, q).dtype)->bits;
+    int64_t least = bits == 2 ? 25 : bits != 8 || q->block > 0 ? 21 : 0;
+
+    e->min_opset = e->min_opset < least ? least : e->min_opset;
+}
 
 static sb_status add_qdq(exporter *e, const char *op, const sb_quantizer *q,
                          sb_node_id like, const sb_value_id *in, sb_dtype dtype,
@@ -39,9 +49,7 @@ static sb_status add_qdq(exporter *e, const char *op, const sb_quantizer *q,
             (sb_attr){.name = "bits", .type = SB_ATTR_INT, .i = q->spec.bits};
     SB_TRY(sb_quant_add_node(e->g, like, &spec, in[0], out));
     sb_graph_value(e->g, *out)->type.dtype = dtype;
-    if (q->block > 0 ||
-        sb_dtype_get(sb_export_type_of(e->qm, q).dtype)->bits != 8)
-        e->min_opset = e->min_opset < 21 ? 21 : e->min_opset;
+    raise_opset(e, q);
     return SB_OK;
 }
 
@@ -140,13 +148,15 @@ static sb_status export_site(exporter *e, uint32_t site)
     for (size_t i = 0; i < qm->n_quantizers; i++) {
         const sb_quantizer *q = &qm->quantizers[i];
 
-        if (q->site != site || q->fake_fused)
+        if (q->site != site || q->fake_fused || q->spec.dynamic)
             continue;
         if (q->qparams.n == 0)
             return sb_fail(qm->ctx, SB_BAD_ARG,
                            "quantizer '%s' has no scale yet: calibrate before "
                            "exporting",
                            q->name);
+        if (sb_quantizer_is_dynamic(qm, q)) /* written with its layer */
+            continue;
         if (in[0] == SB_NONE)
             SB_TRY(add_integers(e, q, sb_quant_like(e->g, q), q->value, in));
         SB_TRY(redirect(e, q, in, &shared));
@@ -218,11 +228,27 @@ static sb_status add_metadata(exporter *e)
     return SB_OK;
 }
 
+/* Modes that calibrate nothing, and their formats. */
+static sb_status build_uncalibrated(exporter *e)
+{
+    const sb_quant_model *qm = e->qm;
+
+    SB_TRY(sb_export_dynamic(qm, e->g));
+    if (qm->target->ops || sb_quant_config_mode(qm->config) == SB_QUANT_DYNAMIC)
+        SB_TRY(sb_export_tables(qm, e->g, &e->min_opset));
+    if (e->choice->format == SB_EXPORT_MATMULNBITS)
+        SB_TRY(sb_export_nbits(qm, e->g));
+    (void)sb_graph_remove_dead(e->g);
+    return SB_OK;
+}
+
 static sb_status build(exporter *e)
 {
     for (size_t i = 0; i < e->qm->n_sites; i++)
         SB_TRY(export_site(e, (uint32_t)i));
     SB_TRY(sb_export_biases(e->qm, e->g));
+    if (sb_quant_config_mode(e->qm->config) != SB_QUANT_STATIC)
+        SB_TRY(build_uncalibrated(e));
     restore_batch(e);
     SB_TRY(sb_graph_infer(e->g));
     if (sb_graph_wants_expand(e->g)) {
@@ -241,9 +267,15 @@ sb_status sb_export_graph(const sb_quant_model *qm,
 {
     exporter e = {.qm = qm, .choice = choice, .min_opset = qm->target->opset};
 
-    if (choice->format != SB_EXPORT_QDQ)
+    if (choice->format == SB_EXPORT_QOPERATOR)
         return sb_fail(qm->ctx, SB_UNSUPPORTED,
-                       "this version writes the format qdq only");
+                       "this version does not write the format qoperator");
+    if (choice->format == SB_EXPORT_MATMULNBITS &&
+        sb_quant_config_mode(qm->config) != SB_QUANT_WEIGHTS_ONLY)
+        return sb_fail(qm->ctx, SB_BAD_ARG,
+                       "format matmulnbits holds integer weights and float "
+                       "activations: it needs `A: none` in %s",
+                       sb_quant_config_file(qm->config));
     SB_TRY(sb_graph_clone(qm->graph, &e.g));
     sb_status status = build(&e);
     if (status == SB_OK)

@@ -31,6 +31,13 @@ SB_MUST_USE sb_status sb_export_biases(const sb_quant_model *qm, sb_graph *g);
  * scales are computed, so that simulation has them too. */
 void sb_quant_fit_biases(sb_quant_model *qm);
 
+/* export_table.c: rows of embeddings are taken before they are dequantized. */
+SB_MUST_USE sb_status sb_export_tables(const sb_quant_model *qm, sb_graph *g,
+                                       int64_t *min_opset);
+/* export_nbits.c: MatMulNBits for weights that were quantized alone.
+ * SB_BAD_ARG or SB_BAD_MODEL if there are none. */
+SB_MUST_USE sb_status sb_export_nbits(const sb_quant_model *qm, sb_graph *g);
+
 typedef struct sb_export_choice {
     bool float_weights; /* float constant + Q + DQ */
     bool extra_info;    /* attribute `bits` on Q and DQ */

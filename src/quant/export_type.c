@@ -5,6 +5,8 @@
 
 static sb_dtype container(int bits, bool is_signed)
 {
+    if (bits == 2)
+        return is_signed ? SB_DTYPE_I2 : SB_DTYPE_U2;
     if (bits == 4)
         return is_signed ? SB_DTYPE_I4 : SB_DTYPE_U4;
     if (bits <= 8)
@@ -19,11 +21,17 @@ sb_export_type sb_export_type_of(const sb_quant_model *qm,
     bool weight = q->spec.kind == SB_QUANT_WEIGHT;
     uint32_t types = weight ? target->weight_types : target->act_types;
     bool is_signed = q->spec.symmetric;
+    bool only =
+        sb_quant_config_mode(qm->config) == SB_QUANT_WEIGHTS_ONLY && weight;
     int bits = q->spec.bits;
     sb_export_type t = {0};
 
-    /* Integer kernels take bytes: fewer bits are bytes with tight bounds. */
-    if (target->ops && bits < 8)
+    /* Integer kernels take bytes: fewer bits are bytes with tight bounds.
+     * Where a weight is integers alone, nibbles and pairs of bits save room;
+     * pairs are so new a type that only then they are worth it. */
+    if (bits == 2 ? !only : bits < 8 && !only && target->ops)
+        bits = 8;
+    if (bits < 8 && sb_quant_config_mode(qm->config) == SB_QUANT_DYNAMIC)
         bits = 8;
     if (is_signed && !sb_target_has_type(types, container(bits, true))) {
         is_signed = false;

@@ -155,7 +155,9 @@ static sb_status simplify(const sb_quant_model *qm, sb_graph *g)
 
     SB_TRY(run_passes(g, fuse_bn ? "simplify,fuse_bn" : "simplify"));
     if (qm->target->ops && sb_graph_wants_expand(g))
-        return run_passes(g, "expand");
+        SB_TRY(run_passes(g, "expand"));
+    if (sb_quant_config_mode(qm->config) != SB_QUANT_STATIC)
+        return sb_quant_straighten(g);
     return SB_OK;
 }
 
@@ -238,8 +240,11 @@ static sb_status build(sb_quant_model *qm, const sb_graph *graph)
     SB_TRY(check_float(qm, graph));
     SB_TRY(take_graph(qm, graph));
     sb_quant_config_warn_unused(qm->config, graph, qm->graph);
-    SB_TRY(qm->target->ops ? sb_quant_place_target(qm)
-                           : sb_quant_place_config(qm));
+    if (sb_quant_config_mode(qm->config) != SB_QUANT_STATIC)
+        SB_TRY(sb_quant_place_weights(qm));
+    else
+        SB_TRY(qm->target->ops ? sb_quant_place_target(qm)
+                               : sb_quant_place_config(qm));
     sb_quant_apply_known(qm);
     settle_sites(qm);
     if (qm->n_quantizers == 0)

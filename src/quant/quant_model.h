@@ -125,6 +125,12 @@ SB_MUST_USE sb_status sb_quant_use_known(sb_quant_model *qm,
                                          sb_quantizer *q);
 /* place_target.c: quantizers where the target fuses them. */
 SB_MUST_USE sb_status sb_quant_place_target(sb_quant_model *qm);
+/* place_weights.c: weights, and activations that are quantized at each run:
+ * for configurations that calibrate nothing. */
+SB_MUST_USE sb_status sb_quant_place_weights(sb_quant_model *qm);
+/* straight_gemm.c: constant weights of Gemm as [K, N], factors multiplied
+ * in. */
+SB_MUST_USE sb_status sb_quant_straighten(sb_graph *g);
 /* The start of the names of a node's quantizers: its module, if no other node
  * that may be quantized shares it, else the node's own name. */
 const char *sb_quant_base_name(const sb_graph *g, const sb_node *node);

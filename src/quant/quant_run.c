@@ -4,7 +4,7 @@
 
 #include "graph/op.h"
 #include "passes/pass.h"
-#include "quant/quant_model.h"
+#include "quant/dynamic.h"
 
 void sb_quant_run_drop(sb_quant_model *qm)
 {
@@ -115,8 +115,10 @@ static sb_status put_enabled(void *user, sb_graph *g, uint32_t site,
     const sb_quantizer *q = &qm->quantizers[qm->sites[site].first];
 
     *y = x;
-    if (!sb_quantizer_enabled(qm, q) || q->spec.dynamic)
+    if (!sb_quantizer_enabled(qm, q))
         return SB_OK;
+    if (q->spec.dynamic)
+        return sb_dynamic_fake(g, like, x, y);
     if (q->qparams.n == 0)
         return sb_fail(qm->ctx, SB_BAD_ARG,
                        "quantizer '%s' has no scale yet: calibrate before "

@@ -69,6 +69,10 @@ typedef struct sb_target_op {
     /* A Q/DQ pair on the result may be left out, and the operator then gives
      * float from integers (MatMul without Q in ONNX Runtime). */
     bool result_optional;
+    /* `A: none`: the weight (of a table input 0) may be integers behind a DQ
+     * while the rest stays float, and that is worth it. */
+    bool weight_only;
+    bool dynamic;    /* `A: dynamic`: has an integer kernel for that */
     const char *why; /* for FLOAT: the reason, for people */
 } sb_target_op;
 
@@ -110,6 +114,7 @@ typedef struct sb_target_def {
     uint32_t weight_types;
     uint32_t weight_schemes;
     bool weight_narrow;
+    uint32_t only_schemes; /* of weights with `A: none` */
     sb_weight_form weight_form;
     /* May pairs of uint8 x int8 products overflow int16 on some processors of
      * this target, so that `--reduce-range auto` has work to do? */

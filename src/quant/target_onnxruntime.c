@@ -10,11 +10,12 @@
 
 /* clang-format off */
 static const sb_target_op ops[] = {
-    {"Conv",    .place = SB_PLACE_BOTH, .weight = 1, .bias = 2, .axis = SB_AXIS_0},
+    {"Conv",    .place = SB_PLACE_BOTH, .weight = 1, .bias = 2, .axis = SB_AXIS_0,
+     .dynamic = true},
     {"Gemm",    .place = SB_PLACE_BOTH, .weight = 1, .bias = 2, .axis = SB_AXIS_GEMM,
-     .result_optional = true},
+     .result_optional = true, .weight_only = true, .dynamic = true},
     {"MatMul",  .place = SB_PLACE_BOTH, .weight = 1, .axis = SB_AXIS_LAST,
-     .result_optional = true},
+     .result_optional = true, .weight_only = true, .dynamic = true},
     {"Add",     .place = SB_PLACE_BOTH},
     {"Mul",     .place = SB_PLACE_BOTH},
     {"Concat",  .place = SB_PLACE_BOTH},
@@ -29,7 +30,7 @@ static const sb_target_op ops[] = {
     {"DepthToSpace",   .place = SB_PLACE_SHARE, .data = 1},
     {"Expand",         .place = SB_PLACE_SHARE, .data = 1},
     {"Flatten",        .place = SB_PLACE_SHARE, .data = 1},
-    {"Gather",         .place = SB_PLACE_SHARE, .data = 1},
+    {"Gather",         .place = SB_PLACE_SHARE, .data = 1, .weight_only = true},
     {"GatherElements", .place = SB_PLACE_SHARE, .data = 1},
     {"MaxPool",        .place = SB_PLACE_SHARE, .data = 1},
     {"ReduceMax",      .place = SB_PLACE_SHARE, .data = 1},
@@ -49,6 +50,7 @@ static const sb_target_op ops[] = {
     .weight = SB_DTYPE_I8, .weight_schemes = SB_SCHEME_SYMMETRIC,           \
     .weight_types = SB_TYPE(I8) | SB_TYPE(U8) | SB_TYPE(I4) | SB_TYPE(U4) | \
                     SB_TYPE(I2) | SB_TYPE(U2),                              \
+    .only_schemes = SB_SCHEME_SYMMETRIC | SB_SCHEME_AFFINE,                 \
     .weight_narrow = true, .weight_form = SB_WEIGHT_INT,                    \
     .bias = SB_BIAS_INT32, .residual = SB_RESIDUAL_BOTH,                    \
     .quantize_outputs = false, .one_dq_per_use = true, .opset = 13,         \

@@ -11,8 +11,10 @@
 static const sb_target_op ops[] = {
     {"Conv",          .place = SB_PLACE_INPUTS, .weight = 1, .bias = 2, .axis = SB_AXIS_0},
     {"ConvTranspose", .place = SB_PLACE_INPUTS, .weight = 1, .bias = 2, .axis = SB_AXIS_1},
-    {"Gemm",          .place = SB_PLACE_INPUTS, .weight = 1, .bias = 2, .axis = SB_AXIS_GEMM},
-    {"MatMul",        .place = SB_PLACE_INPUTS, .weight = 1, .axis = SB_AXIS_LAST},
+    {"Gemm",          .place = SB_PLACE_INPUTS, .weight = 1, .bias = 2, .axis = SB_AXIS_GEMM,
+     .weight_only = true},
+    {"MatMul",        .place = SB_PLACE_INPUTS, .weight = 1, .axis = SB_AXIS_LAST,
+     .weight_only = true},
     {"Add",           .place = SB_PLACE_INPUTS},
     /* int8 in needs int8 out. */
     {"Mul",               .place = SB_PLACE_BOTH},
@@ -48,6 +50,7 @@ const sb_target_def sb_target_tensorrt = {
     .weight_types = SB_TYPE(I8) | SB_TYPE(I4),
     .weight_schemes = SB_SCHEME_SYMMETRIC,
     .weight_narrow = true,
+    .only_schemes = SB_SCHEME_SYMMETRIC,
     .weight_form = SB_WEIGHT_INT,
     .bias = SB_BIAS_FLOAT,
     .residual = SB_RESIDUAL_SKIP,

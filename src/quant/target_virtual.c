@@ -13,8 +13,9 @@ const sb_target_def sb_target_virtual = {
     .act_per_channel = true,
     .weight = SB_DTYPE_I8,
     .weight_types = SB_TYPE(U8) | SB_TYPE(I8) | SB_TYPE(U16) | SB_TYPE(I16) |
-                    SB_TYPE(U4) | SB_TYPE(I4),
+                    SB_TYPE(U4) | SB_TYPE(I4) | SB_TYPE(U2) | SB_TYPE(I2),
     .weight_schemes = SB_SCHEME_SYMMETRIC | SB_SCHEME_AFFINE,
+    .only_schemes = SB_SCHEME_SYMMETRIC | SB_SCHEME_AFFINE,
     .weight_form = SB_WEIGHT_INT,
     .bias = SB_BIAS_FLOAT,
     .residual = SB_RESIDUAL_BOTH,

@@ -66,7 +66,7 @@ static void test_list(void **state)
             assert_true(def->own_update && def->own_merge && def->own_save &&
                         def->own_load && def->own_numbers > 0);
     }
-    assert_int_equal(n, 6);
+    assert_int_equal(n, 7);
     assert_non_null(sb_observer_find("MINMAX"));
     assert_null(sb_observer_find("minma"));
 }

@@ -94,8 +94,8 @@ static const struct {
      "q.yaml:5: W.OBSERVER: found minmax, allowed a map"},
     {"W:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER:\n    BIT: 8\n  "
      "OBSERVER:\n    TYPE: entropy\n" A8,
-     "q.yaml:6: W.OBSERVER.TYPE: found entropy, allowed aciq, kl_histogram, "
-     "minmax, moving_average, mse or percentile"},
+     "q.yaml:6: W.OBSERVER.TYPE: found entropy, allowed aciq, hqq, "
+     "kl_histogram, minmax, moving_average, mse or percentile"},
     {"W:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER:\n    BIT: 8\n  "
      "OBSERVER:\n    PERCENTILE:\n      ALPHA: 0.6\n" A8,
      "q.yaml:7: W.OBSERVER.PERCENTILE.ALPHA: found 0.6, allowed a number "
@@ -114,7 +114,7 @@ static const struct {
      "GROUP_SIZE"},
     {"W:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER: {BIT: 8}\n  "
      "OBSERVER:\n    TYPE: MOVING_AVERAGE\n" A8,
-     "q.yaml:5: W.OBSERVER.TYPE: found moving_average, allowed aciq, "
+     "q.yaml:5: W.OBSERVER.TYPE: found moving_average, allowed aciq, hqq, "
      "kl_histogram, minmax, mse or percentile: a weight does not change from "
      "sample to sample"},
     {"W:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER:\n    BIT: 8\n    "

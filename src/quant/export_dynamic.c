@@ -1,0 +1,272 @@
+/* Layers whose activations are quantized at each run (dynamic.h), written as
+ * ONNX Runtime's own tool writes them, so that it fuses them the same way: one
+ * DynamicQuantizeLinear a value, then for each layer
+ *
+ *     integer product -> Cast -> Mul by s_x * s_w [-> Add bias]
+ *
+ * Gemm becomes MatMulInteger; its weight lies as [K, N] already
+ * (straight_gemm.c). */
+#include "passes/rewrite.h"
+#include "quant/dynamic.h"
+#include "quant/export.h"
+
+const char *sb_dynamic_kernel(const sb_graph *g, const sb_node *node)
+{
+    sb_value_id x = sb_node_in(node, 0), w = sb_node_in(node, 1);
+
+    if (!sb_is_const(g, w) || x == SB_NONE ||
+        sb_graph_value(g, x)->type.dtype != SB_DTYPE_F32)
+        return NULL;
+    int rank = sb_graph_value(g, w)->constant.rank;
+    if (sb_node_is(node, "Conv"))
+        return rank >= 3 ? "ConvInteger" : NULL;
+    if (rank != 2)
+        return NULL;
+    if (sb_node_is(node, "MatMul"))
+        return "MatMulInteger";
+    /* What could not be straightened stays. */
+    if (sb_node_is(node, "Gemm") && sb_node_int(node, "transA", 0) == 0 &&
+        sb_node_int(node, "transB", 0) == 0 &&
+        sb_node_float(node, "alpha", 1) == 1 &&
+        sb_node_float(node, "beta", 1) == 1)
+        return "MatMulInteger";
+    return NULL;
+}
+
+const sb_quantizer *sb_quantizer_on(const sb_quant_model *qm, sb_node_id node,
+                                    uint32_t input)
+{
+    for (size_t i = 0; i < qm->n_quantizers; i++) {
+        const sb_quantizer *q = &qm->quantizers[i];
+        for (size_t k = 0; k < q->n_uses && !q->fake_fused; k++)
+            if (q->uses[k].node == node && q->uses[k].input == input)
+                return q;
+    }
+    return NULL;
+}
+
+bool sb_quantizer_is_dynamic(const sb_quant_model *qm, const sb_quantizer *q)
+{
+    const sb_quantizer *x;
+
+    if (q->spec.dynamic)
+        return true;
+    if (q->n_uses == 0 || q->uses[0].input != 1)
+        return false;
+    x = sb_quantizer_on(qm, q->uses[0].node, 0);
+    return x && x->spec.dynamic;
+}
+
+/* ---- one value ---------------------------------------------------------- */
+
+/* Integers, scale and zero point of `x` into out[3]. */
+static sb_status quantize(sb_graph *g, sb_node_id like, sb_value_id x,
+                          sb_value_id *out)
+{
+    static const char *const suffix[] = {"_quantized", "_scale", "_zero_point"};
+    static const sb_dtype dtype[] = {SB_DTYPE_U8, SB_DTYPE_F32, SB_DTYPE_U8};
+    const char *name = sb_graph_value(g, x)->name;
+    sb_node_id node = SB_NONE;
+    sb_str stem;
+
+    sb_str_init(&stem, g->ctx);
+    sb_status status = SB_OK;
+    for (int i = 0; i < 3 && status == SB_OK; i++) {
+        sb_str_clear(&stem);
+        sb_str_addf(&stem, "%s%s", name, suffix[i]);
+        status = sb_str_status(&stem);
+        if (status == SB_OK)
+            status = sb_graph_add_value_like(g, sb_str_text(&stem), &out[i]);
+        if (status == SB_OK)
+            sb_graph_value(g, out[i])->type.dtype = dtype[i];
+    }
+    sb_str_free(&stem);
+    if (status != SB_OK)
+        return status;
+    sb_graph_value(g, out[0])->type.shape = sb_graph_value(g, x)->type.shape;
+    const sb_node_spec spec = {
+        .op = "DynamicQuantizeLinear",
+        .module = sb_graph_node(g, like)->module,
+        .inputs = &x,
+        .n_in = 1,
+        .outputs = out,
+        .n_out = 3,
+        .position = sb_graph_node(g, like)->position,
+    };
+    return sb_graph_add_node(g, &spec, &node);
+}
+
+sb_status sb_dynamic_fake(sb_graph *g, sb_node_id like, sb_value_id x,
+                          sb_value_id *y)
+{
+    sb_value_id in[3] = {SB_NONE, SB_NONE, SB_NONE};
+    const sb_node_spec spec = {
+        .op = "DequantizeLinear", .inputs = in, .n_in = 3};
+
+    SB_TRY(quantize(g, like, x, in));
+    return sb_quant_add_node(g, like, &spec, x, y);
+}
+
+/* ---- one layer ---------------------------------------------------------- */
+
+typedef struct layer {
+    const sb_quant_model *qm;
+    sb_graph *g;
+    const sb_quantizer *w;
+    const char *kernel;
+    sb_node_id id;
+    int n_tail; /* dimensions of the result behind its channels */
+    sb_value_id x[3];
+} layer;
+
+static sb_status add(const layer *l, const char *op, const sb_value_id *in,
+                     size_t n_in, sb_dtype dtype, sb_value_id *out)
+{
+    const sb_type type = {.dtype = dtype, .shape = {.rank = -1}};
+    sb_node_id node = SB_NONE;
+
+    SB_TRY(sb_rewrite_add(l->g, l->id, op, in, n_in, &type, &node));
+    *out = sb_graph_node(l->g, node)->outputs[0];
+    return SB_OK;
+}
+
+/* [n] floats that broadcast against the result: n, then a 1 for each
+ * dimension behind the channels; a scalar if n is 1. */
+static sb_status add_channels(const layer *l, const char *stem, int64_t n,
+                              const float *v, sb_value_id *out)
+{
+    int64_t dims[SB_MAX_RANK] = {n};
+
+    for (int i = 1; i <= l->n_tail; i++)
+        dims[i] = 1;
+    return sb_graph_add_constant(l->g, stem, SB_DTYPE_F32,
+                                 n == 1 ? 0 : 1 + l->n_tail, dims, v, out);
+}
+
+/* Integers, scale and zero point of the weight.  ConvInteger has one zero
+ * point; symmetric ones are all the same. */
+static sb_status add_weight(const layer *l, sb_value_id *out)
+{
+    const sb_qparams *p = &l->w->qparams;
+    const char *name = sb_graph_value(l->qm->graph, l->w->value)->name;
+    sb_tensor w;
+    sb_str stem;
+
+    SB_TRY(sb_export_integers(l->qm, l->w, &w));
+    sb_str_init(&stem, l->g->ctx);
+    sb_str_addf(&stem, "%s_quantized", name);
+    sb_status status = sb_str_status(&stem);
+    if (status == SB_OK)
+        status = sb_graph_add_value_like(l->g, sb_str_text(&stem), &out[0]);
+    if (status == SB_OK)
+        status = sb_graph_set_constant(l->g, out[0], &w);
+    sb_str_free(&stem);
+    sb_tensor_drop(&w);
+    if (status == SB_OK)
+        status = sb_export_params(l->g, l->qm, l->w, &out[1], &out[2]);
+    if (status != SB_OK || l->n_tail == 0)
+        return status;
+    SB_TRY(add_channels(l, sb_graph_value(l->g, out[1])->name, p->n, p->scale,
+                        &out[1]));
+    if (p->n == 1)
+        return SB_OK;
+    sb_dtype dtype = sb_export_type_of(l->qm, l->w).dtype;
+    sb_shape scalar = {.rank = 0};
+    double zero = (double)p->zero_point[0] +
+                  (double)sb_export_type_of(l->qm, l->w).offset;
+    return sb_rewrite_fill(l->g, "weight_zero_point", dtype, &scalar, zero,
+                           &out[2]);
+}
+
+/* The integer product, with the attributes of the layer. */
+static sb_status add_product(const layer *l, const sb_value_id *w,
+                             sb_value_id *out)
+{
+    const sb_node *node = sb_graph_node(l->g, l->id);
+    const sb_value_id in[] = {l->x[0], w[0], l->x[2], w[2]};
+
+    SB_TRY(add(l, l->kernel, in, 4, SB_DTYPE_I32, out));
+    if (!sb_node_is(node, "Conv"))
+        return SB_OK;
+    sb_node_id made = sb_graph_value(l->g, *out)->producer;
+    for (uint32_t i = 0; i < sb_graph_node(l->g, l->id)->n_attrs; i++) {
+        sb_attr attr = sb_graph_node(l->g, l->id)->attrs[i];
+        SB_TRY(sb_graph_set_attr(l->g, made, &attr));
+    }
+    return SB_OK;
+}
+
+/* The bias as something to be added to the result; SB_NONE if there is
+ * none. */
+static sb_status add_bias(const layer *l, sb_value_id *out)
+{
+    *out = sb_node_in(sb_graph_node(l->g, l->id), 2);
+    if (*out == SB_NONE || l->n_tail == 0)
+        return SB_OK;
+    int64_t shape[SB_MAX_RANK] = {-1};
+    for (int i = 1; i <= l->n_tail; i++)
+        shape[i] = 1;
+    const sb_value *b = sb_graph_value(l->g, *out);
+    if (b->is_constant && b->constant.dtype == SB_DTYPE_F32)
+        return add_channels(l, b->name, sb_tensor_count(&b->constant),
+                            b->constant.data, out);
+    sb_value_id in[2] = {*out};
+    SB_TRY(sb_rewrite_ints(l->g, "bias_shape", shape, 1 + l->n_tail, &in[1]));
+    return add(l, "Reshape", in, 2, SB_DTYPE_F32, out);
+}
+
+static sb_status write_layer(const layer *l)
+{
+    sb_value_id w[3], sum = SB_NONE, scale = SB_NONE, bias = SB_NONE;
+    sb_node_id node = SB_NONE;
+
+    SB_TRY(add_weight(l, w));
+    SB_TRY(add_product(l, w, &sum));
+    SB_TRY(add(l, "Cast", &sum, 1, SB_DTYPE_F32, &sum));
+    SB_TRY(sb_graph_set_attr_int(l->g, sb_graph_value(l->g, sum)->producer,
+                                 "to", SB_DTYPE_F32));
+    const sb_value_id scales[] = {l->x[1], w[1]};
+    SB_TRY(add(l, "Mul", scales, 2, SB_DTYPE_F32, &scale));
+    SB_TRY(add_bias(l, &bias));
+    sb_value_id in[] = {sum, scale};
+    if (bias == SB_NONE)
+        return sb_rewrite_node(l->g, l->id, "Mul", in, 2, &node);
+    SB_TRY(add(l, "Mul", in, 2, SB_DTYPE_F32, &in[0]));
+    in[1] = bias;
+    return sb_rewrite_node(l->g, l->id, "Add", in, 2, &node);
+}
+
+/* ---- all of them -------------------------------------------------------- */
+
+sb_status sb_export_dynamic(const sb_quant_model *qm, sb_graph *g)
+{
+    sb_value_id(*made)[3] =
+        sb_alloc(qm->ctx, qm->n_sites + 1, sizeof *made); /* by site */
+    sb_status status = made ? SB_OK : SB_NO_MEMORY;
+
+    for (size_t i = 0; status == SB_OK && i < qm->n_sites; i++)
+        made[i][0] = SB_NONE;
+    for (size_t i = 0; status == SB_OK && i < qm->n_quantizers; i++) {
+        const sb_quantizer *w = &qm->quantizers[i];
+
+        if (w->spec.dynamic || !sb_quantizer_is_dynamic(qm, w))
+            continue;
+        const sb_node *node = sb_graph_node(qm->graph, w->uses[0].node);
+        layer l = {.qm = qm,
+                   .g = g,
+                   .w = w,
+                   .id = w->uses[0].node,
+                   .kernel = sb_dynamic_kernel(qm->graph, node)};
+        if (sb_node_is(node, "Conv"))
+            l.n_tail = sb_graph_value(g, w->value)->constant.rank - 2;
+        const sb_quantizer *x = sb_quantizer_on(qm, l.id, 0);
+        if (made[x->site][0] == SB_NONE)
+            status = quantize(g, l.id, x->value, made[x->site]);
+        for (int k = 0; k < 3; k++)
+            l.x[k] = made[x->site][k];
+        if (status == SB_OK)
+            status = write_layer(&l);
+    }
+    sb_free(qm->ctx, made);
+    return status;
+}
