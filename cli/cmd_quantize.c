@@ -68,6 +68,7 @@ typedef struct {
     sb_data *data;
     size_t samples;
     double load, calibrate, write; /* seconds */
+    const char *subject;           /* of a failure: the file it is about */
 } job;
 
 static bool asym_has(const job *j, char what)
@@ -124,18 +125,21 @@ static sb_status feed(job *j, cli_progress *progress)
     const sb_tensor **inputs = cli_alloc(n_in + 1, sizeof(sb_tensor *));
     const sb_tensor **outputs =
         cli_alloc(sb_model_output_count(j->model) + 1, sizeof(sb_tensor *));
-    sb_batch batch = {.count = 1};
+    sb_batch batch = {0};
     sb_status status = SB_OK;
 
     for (size_t i = 0; i < n_in; i++)
         names[i] = sb_model_input(j->model, i).name;
-    while (status == SB_OK && batch.count > 0) {
+    while (status == SB_OK) {
+        j->subject = j->args->data;
         status = sb_data_next(j->data, &batch);
         if (status != SB_OK || batch.count == 0)
             break;
         status = sb_batch_inputs(j->env->ctx, &batch, names, n_in, inputs);
-        if (status == SB_OK)
-            status = sb_quant_model_forward(j->qm, inputs, outputs);
+        if (status != SB_OK)
+            break;
+        j->subject = j->args->model;
+        status = sb_quant_model_forward(j->qm, inputs, outputs);
         j->samples += batch.count;
         cli_progress_step(progress, j->samples);
     }
@@ -145,43 +149,68 @@ static sb_status feed(job *j, cli_progress *progress)
     return status;
 }
 
+static sb_status save(job *j)
+{
+    if (!j->args->save)
+        return SB_OK;
+    j->subject = j->args->save;
+    return sb_quant_model_save_calibration(j->qm, j->args->save);
+}
+
+/* Everything before scales are computed. */
+static sb_status observe(job *j, cli_progress *progress)
+{
+    const quantize_args *a = j->args;
+    sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+
+    opt.asym_weights = asym_has(j, 'w');
+    opt.asym_features = asym_has(j, 'a');
+    opt.memory_limit = (size_t)a->memory << 20;
+    opt.progress = step;
+    opt.progress_user = progress;
+    sb_status status = sb_quant_model_prepare_calibration(j->qm, &opt);
+    if (status == SB_OK && j->data)
+        status = feed(j, progress);
+    if (status == SB_OK && a->load) {
+        j->subject = a->load;
+        status = sb_quant_model_load_calibration(j->qm, a->load);
+    }
+    /* Block by block, values are observed while scales are computed. */
+    if (status == SB_OK && !opt.asym_features)
+        status = save(j);
+    return status;
+}
+
 static int calibrate(job *j)
 {
     const quantize_args *a = j->args;
-    bool fed = a->data && sb_quant_model_needs_data(j->qm);
-    sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
-    bool blocks = asym_has(j, 'a');
+    bool blocks = asym_has(j, 'a'), needs = sb_quant_model_needs_data(j->qm);
     cli_progress progress;
 
-    if (fed) {
+    if (needs && !a->data && !a->load)
+        return cli_usage(&cmd_quantize, "activations need samples to be "
+                                        "calibrated on: give --data or "
+                                        "--load-calibration");
+    if (needs && a->data) {
         int rc = open_data(j);
         if (rc != CLI_OK)
             return rc;
     }
+    j->subject = a->model;
     cli_progress_begin(&progress, j->env,
                        blocks ? "reading samples" : "calibrating",
-                       fed ? sb_data_count(j->data) : 0);
-    opt.asym_weights = asym_has(j, 'w');
-    opt.asym_features = blocks;
-    opt.memory_limit = (size_t)a->memory << 20;
-    opt.progress = step;
-    opt.progress_user = &progress;
-    sb_status status = sb_quant_model_prepare_calibration(j->qm, &opt);
-    if (status == SB_OK && fed)
-        status = feed(j, &progress);
-    if (status == SB_OK && a->load)
-        status = sb_quant_model_load_calibration(j->qm, a->load);
-    /* Block by block, values are observed while scales are computed. */
-    if (status == SB_OK && a->save && !blocks)
-        status = sb_quant_model_save_calibration(j->qm, a->save);
+                       j->data ? sb_data_count(j->data) : 0);
+    sb_status status = observe(j, &progress);
     j->calibrate = cli_progress_end(&progress);
     cli_progress_begin(&progress, j->env, "calibrating", 0);
-    if (status == SB_OK)
+    if (status == SB_OK) {
+        j->subject = a->model;
         status = sb_quant_model_calc_qparams(j->qm);
-    if (status == SB_OK && a->save && blocks)
-        status = sb_quant_model_save_calibration(j->qm, a->save);
+    }
+    if (status == SB_OK && blocks)
+        status = save(j);
     j->calibrate += cli_progress_end(&progress);
-    return status == SB_OK ? CLI_OK : cli_fail(j->env, a->model);
+    return status == SB_OK ? CLI_OK : cli_fail(j->env, j->subject);
 }
 
 static int export_model(job *j)
@@ -314,8 +343,8 @@ static void print_text(const job *j)
     }
     if (j->env->common.verbose)
         print_quantizers(j);
-    (void)printf("%zu weights and %zu activations quantized", weights,
-                 features);
+    (void)printf("%zu weight%s and %zu activation%s quantized", weights,
+                 weights == 1 ? "" : "s", features, features == 1 ? "" : "s");
     if (j->data)
         (void)printf(", calibrated on %zu samples in %.1f s", j->samples,
                      j->calibrate);

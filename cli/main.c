@@ -1,6 +1,6 @@
 /* sparsebit - the command.  Finds the command's row, reads its options, runs
  * it, and makes sure that what was printed really got out. */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700 /* SIGXFSZ */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -51,6 +51,7 @@ static void catch_signals(sb_ctx *ctx)
     sigset_t set;
 
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write */
+    (void)signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGINT);
     (void)sigaddset(&set, SIGTERM);

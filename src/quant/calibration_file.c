@@ -14,6 +14,9 @@
 
 #define MAGIC "sparsebit_calibration"
 
+/* Nobody has more, and a hostile file may not ask for all memory. */
+enum { CHANNELS_MOST = 1 << 20 };
+
 static bool is_kept(const sb_quant_model *qm, size_t site)
 {
     const sb_quant_site *s = &qm->sites[site];
@@ -129,6 +132,18 @@ static bool find_site(const loader *l, const cJSON *o, size_t *out)
     return false;
 }
 
+/* Channels that the values of a site can have; 0: any number. */
+static int64_t channels_of(const sb_quant_model *qm, const sb_quantizer *q)
+{
+    const sb_shape *shape = &sb_graph_value(qm->graph, q->value)->type.shape;
+
+    if (q->axis < 0)
+        return 1;
+    return q->axis < shape->rank && sb_dim_known(shape->dim[q->axis])
+               ? shape->dim[q->axis]
+               : 0;
+}
+
 static sb_status load_site(loader *l, const cJSON *o)
 {
     const cJSON *channels = cJSON_GetObjectItem(o, "channels");
@@ -138,7 +153,7 @@ static sb_status load_site(loader *l, const cJSON *o)
     size_t i = 0;
 
     if (!cJSON_IsNumber(channels) || !cJSON_IsNumber(samples) || !state ||
-        channels->valuedouble < 1 || channels->valuedouble > 1e9 ||
+        channels->valuedouble < 1 || channels->valuedouble > CHANNELS_MOST ||
         samples->valuedouble < 0 || samples->valuedouble > 1e15)
         return bad(l, "an entry of \"sites\" is not whole");
     if (!find_site(l, o, &i))
@@ -146,15 +161,21 @@ static sb_status load_site(loader *l, const cJSON *o)
     sb_quant_site *site = &qm->sites[i];
     const sb_quantizer *q = &qm->quantizers[site->first];
     int64_t n = (int64_t)channels->valuedouble;
-    if (q->axis < 0 && n != 1)
-        return bad(l, "has a range a channel where the configuration wants "
-                      "one for all");
+    int64_t want = channels_of(qm, q);
+    if (want != 0 && n != want)
+        return sb_fail(qm->ctx, SB_BAD_DATA,
+                       "%s: has %lld ranges for the quantizer '%s', want %lld",
+                       l->path, (long long)n, q->name, (long long)want);
     if (!site->observer)
         SB_TRY(sb_observer_create(qm->ctx, &q->spec, n, &site->observer));
     else if (site->channels != n)
         return bad(l, "numbers of channels differ");
     site->channels = n;
     SB_TRY(sb_observer_load(site->observer, state, l->path));
+    if (sb_observer_elements(site->observer) == 0)
+        return sb_fail(qm->ctx, SB_BAD_DATA,
+                       "%s: nothing was observed for the quantizer '%s'",
+                       l->path, q->name);
     site->samples += (int64_t)samples->valuedouble;
     l->loaded[i] = true;
     return SB_OK;
@@ -191,19 +212,28 @@ static sb_status load_tree(loader *l, const cJSON *root)
     return check_all_there(l);
 }
 
-sb_status sb_quant_model_load_calibration(sb_quant_model *qm, const char *path)
+sb_status sb_calibration_load_memory(sb_quant_model *qm, const char *path,
+                                     const char *text, size_t size)
 {
     loader l = {.qm = qm, .path = path};
-    sb_mapping map;
+    cJSON *root = cJSON_ParseWithLength(text, size);
 
-    SB_TRY(sb_file_map(qm->ctx, path, &map));
-    cJSON *root = cJSON_ParseWithLength(map.data ? map.data : "", map.size);
     l.loaded = sb_alloc(qm->ctx, qm->n_sites + 1, sizeof *l.loaded);
     sb_status status = !l.loaded ? SB_NO_MEMORY
                        : root    ? load_tree(&l, root)
-                                 : bad(&l, "not JSON");
+                                 : bad(&l, "not JSON, or cut off");
     cJSON_Delete(root);
     sb_free(qm->ctx, l.loaded);
+    return status;
+}
+
+sb_status sb_quant_model_load_calibration(sb_quant_model *qm, const char *path)
+{
+    sb_mapping map;
+
+    SB_TRY(sb_file_map(qm->ctx, path, &map));
+    sb_status status = sb_calibration_load_memory(
+        qm, path, map.data ? map.data : "", map.size);
     sb_file_unmap(&map);
     return status;
 }

@@ -173,6 +173,12 @@ sb_status sb_calibrate_observe(void *qm, int64_t site, const sb_tensor *x);
 /* Scales of the quantizers whose range comes from site `root`. */
 SB_MUST_USE sb_status sb_calibrate_calc(sb_quant_model *qm, uint32_t root);
 
+/* calibration_file.c: what a file of saved calibration holds; `path` is what
+ * messages say. */
+SB_MUST_USE sb_status sb_calibration_load_memory(sb_quant_model *qm,
+                                                 const char *path,
+                                                 const char *text, size_t size);
+
 /* ---- calibration block by block (calibrate_blocks.c) -------------------- */
 
 SB_MUST_USE sb_status sb_blocks_create(sb_quant_model *qm, sb_blocks **out);

@@ -65,7 +65,7 @@ uint64_t sb_spill_file_size(const sb_spill *s)
 static sb_status io_error(const sb_spill *s, const char *verb, int error)
 {
     return sb_fail(s->ctx, SB_IO,
-                   "cannot %s a temporary file in %s: %s (TMPDIR names "
+                   "cannot %s a temporary file in %s: %s (set TMPDIR to "
                    "another folder)",
                    verb, s->folder, strerror(error));
 }

@@ -14,3 +14,21 @@ kill -TERM $pid
 wait $pid
 echo "exit code $?"
 cat err
+# quantize, in the middle of calibration.
+rows() { head -c $((4 * $1 * $1)) /dev/zero; }
+{
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (1200, 1200), }"
+    rows 1200
+} >x.npy
+printf 'SOURCE: npy\nPATH: x.npy\nBATCH: 1200\n' >x.yaml
+for asym in "" --asym; do
+    mkdir -p tmp
+    TMPDIR=tmp $sparsebit quantize $models/slow.onnx -d x.yaml $asym -o out.onnx --save-calibration seen.json 2>err &
+    pid=$!
+    sleep 1.5
+    kill -INT $pid
+    wait $pid
+    echo "exit code $?"
+    cat err
+    ls . tmp
+done

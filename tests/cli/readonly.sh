@@ -17,3 +17,8 @@ code $as $sparsebit run $models/tiny.onnx --out-dir dir
 code $as $sparsebit run $models/tiny.onnx --npz dir/out.npz
 code $as $sparsebit run $models/tiny.onnx --out-dir dir/more
 ls dir
+printf '\x93NUMPY\x01\x00\x76\x00%-117s\n\0\0\x80\x3f\0\0\x80\x3f\0\0\x80\x3f' "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3), }" >x.npy
+printf 'SOURCE: npy\nPATH: x.npy\n' >x.yaml
+code $as $sparsebit quantize $models/tiny.onnx -d x.yaml -o dir/out.onnx
+code $as $sparsebit quantize $models/tiny.onnx -d x.yaml --save-calibration dir/seen.json
+ls dir

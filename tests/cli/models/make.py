@@ -78,6 +78,40 @@ def slow():
                  [value("m399", T.FLOAT, ["N", "N"])], name="slow")
 
 
+def photo():
+    """Small RGB images of one size, as photo files give them."""
+    w = np.zeros((2, 3, 3, 3), np.float32)
+    w[0, :, 1, 1] = [1, 2, 1]
+    w[1, 0, :, :] = 1
+    return model([h.make_node("Conv", ["x", "w"], ["c"], name="conv"),
+                  h.make_node("Relu", ["c"], ["r"], name="act"),
+                  h.make_node("GlobalAveragePool", ["r"], ["y"],
+                              name="pool")],
+                 [value("x", T.FLOAT, ["N", 3, 8, 8])],
+                 [value("y", T.FLOAT, ["N", 2, 1, 1])], [weight("w", w)],
+                 name="photo")
+
+
+def nan_weight():
+    w = np.array([[1, 0], [0, np.nan], [1, 1]], np.float32)
+    return model([h.make_node("MatMul", ["x", "fc.weight"], ["y"],
+                              name="fc")],
+                 [value("x", T.FLOAT, ["N", 3])],
+                 [value("y", T.FLOAT, ["N", 2])], [weight("fc.weight", w)],
+                 name="nan_weight")
+
+
+def nan_inside():
+    """The logarithm of a negative number, in the middle."""
+    w = np.ones((3, 2), np.float32)
+    return model([h.make_node("Log", ["x"], ["log"], name="log"),
+                  h.make_node("MatMul", ["log", "fc.weight"], ["y"],
+                              name="fc")],
+                 [value("x", T.FLOAT, ["N", 3])],
+                 [value("y", T.FLOAT, ["N", 2])], [weight("fc.weight", w)],
+                 name="nan_inside")
+
+
 def cnn():
     rng = np.random.default_rng(0)
     f32 = np.float32
@@ -299,7 +333,8 @@ def qdq():
 
 
 def main():
-    for make in (tiny, two, custom, slow, cnn, branches, qdq):
+    for make in (tiny, two, custom, slow, cnn, branches, qdq, photo,
+                 nan_weight, nan_inside):
         save(make(), make.__name__ + ".onnx")
     for make in (tiny, two, custom, cnn, branches, function, quantized):
         save(make(), make.__name__ + ".onnx", corpus)

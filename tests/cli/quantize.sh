@@ -1,0 +1,109 @@
+# quantize: what it prints and writes, and one line for whatever is wrong.
+png='iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAIElEQVR42mNk+M/A/5Gd/yMHGsmEVZT/IwcTVtGB1gEAvuJB5xnvAkgAAAAASUVORK5CYII='
+jpg='/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAFA3PEY8MlBGQUZaVVBfeMiCeG5uePWvuZHI////////////////////////////////////////////////////wAALCAAIAAgBAREA/8QAFAABAAAAAAAAAAAAAAAAAAAAAv/EABUQAQEAAAAAAAAAAAAAAAAAAAMA/9oACAEBAAA/ACRX/9k='
+time='s/ in [0-9.]* s$//'
+quantize() { code $sparsebit quantize "$@" 2>&1 | sed "$time"; }
+mkdir good some none
+echo $png | base64 -d >good/a.png
+echo $jpg | base64 -d >good/b.jpg
+echo $png | base64 -d >good/c.png
+cp good/* some
+head -c 40 good/b.jpg >some/broken.jpg
+head -c 30 good/c.png >some/d.png
+echo 'not an image' >some/e.jpg
+for d in good some none; do
+    printf "SOURCE: image_folder\nPATH: $d\nSCALE: 255\n" >$d.yaml
+done
+# 3 numbers a sample; the third is negative.
+npy() { # FILE ROWS COLUMNS < DATA
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': ($2, $3), }"
+    cat
+}
+printf '\x00\x00\x80\x3f%.0s' 1 2 3 4 5 6 >six
+{ cat six; printf '\x00\x00\x80\x3f\x00\x00\x80\xbf\x00\x00\x80\x3f'; } >nine
+npy x.npy 3 3 <nine >x.npy
+printf 'SOURCE: npy\nPATH: x.npy\nBATCH: 2\n' >x.yaml
+cat >q.yaml <<'END'
+W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}
+A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}
+END
+
+echo --- what it does
+quantize $models/photo.onnx -d good.yaml -o out.onnx -v
+quantize $models/photo.onnx -c q.yaml -d good.yaml -n 2 -o again.onnx --save-calibration seen.json
+quantize $models/photo.onnx -c q.yaml --load-calibration seen.json -o loaded.onnx -q
+cmp again.onnx loaded.onnx
+quantize $models/photo.onnx -c q.yaml -d good.yaml --asym -o asym.onnx
+quantize $models/photo.onnx -c q.yaml -d good.yaml --asym w -q
+quantize $models/photo.onnx -c q.yaml -d good.yaml --asym=a --asym-memory 1 --json | grep -v 'seconds\|load"\|calibrate"\|export"\|_mb'
+cp $models/photo.onnx same.onnx
+quantize same.onnx -d good.yaml -o same.onnx
+$sparsebit info same.onnx | grep -c Linear
+quantize same.onnx -d good.yaml -o more.onnx
+
+echo --- usage
+quantize
+quantize $models/photo.onnx
+quantize $models/photo.onnx -d good.yaml --asym=b
+quantize $models/photo.onnx -d good.yaml --asym=w,
+quantize $models/photo.onnx -d good.yaml --asym w --asym-memory 3
+quantize $models/photo.onnx -d good.yaml --weights wide
+quantize $models/photo.onnx -d good.yaml --target abacus
+quantize $models/photo.onnx -d good.yaml --observer mse
+
+echo --- models
+quantize nothing.onnx -d good.yaml -o o.onnx
+echo text >text.onnx
+quantize text.onnx -d good.yaml -o o.onnx
+printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: none\n' >w.yaml
+quantize $models/two.onnx -c w.yaml -o o.onnx
+quantize $models/qdq.onnx -d good.yaml -o o.onnx
+quantize $models/nan_weight.onnx -d x.yaml -o o.onnx
+quantize $models/nan_weight.onnx -d x.yaml --asym -o o.onnx
+quantize $models/nan_inside.onnx -d x.yaml -o o.onnx
+quantize $models/nan_inside.onnx -d x.yaml --asym -o o.onnx
+
+echo --- data
+quantize $models/photo.onnx -o o.onnx
+quantize $models/photo.onnx -d nothing.yaml -o o.onnx
+quantize $models/photo.onnx -d none.yaml -o o.onnx
+quantize $models/photo.onnx -d some.yaml -o broken.onnx
+quantize $models/photo.onnx -d some.yaml -o broken.onnx --asym
+quantize $models/photo.onnx -d some.yaml -o o.onnx --strict
+sed 's/SCALE.*/CROP: 7/' good.yaml >size.yaml
+quantize $models/photo.onnx -d size.yaml -o o.onnx
+quantize $models/photo.onnx -d size.yaml -o o.onnx --asym
+quantize $models/photo.onnx -d x.yaml -o o.onnx
+quantize $models/two.onnx -d x.yaml -o o.onnx
+
+echo --- places
+mkdir dir
+quantize $models/photo.onnx -d good.yaml -o dir
+quantize $models/photo.onnx -d good.yaml -o nowhere/o.onnx
+quantize $models/photo.onnx -d good.yaml -o o.onnx --save-calibration nowhere/s.json
+quantize $models/photo.onnx -d good.yaml -o o.onnx --save-calibration dir
+(ulimit -f 0; code $sparsebit quantize $models/photo.onnx -d good.yaml -o o.onnx 2>&1) | cat
+
+echo --- calibration files
+load() { # WHAT: from standard input
+    cat >bad.json
+    quantize $models/photo.onnx -c q.yaml --load-calibration bad.json -o o.onnx
+}
+quantize $models/photo.onnx -c q.yaml --load-calibration nothing.json -o o.onnx
+load </dev/null
+head -c 150 seen.json | load
+echo '{"sites": []}' | load
+echo '[1, 2]' | load
+sed 's/calibration":1/calibration":9/' seen.json | load
+sed 's/"value":"x"/"value":"z"/' seen.json | load
+sed 's/"channels":1/"channels":4/' seen.json | load
+sed 's/"channels":1/"channels":1e99/' seen.json | load
+sed 's/"samples":/"s":/' seen.json | load
+sed 's/"lo":\[[^]]*\]/"lo":[9]/' seen.json | load
+sed 's/"lo":\[[^]]*\]/"lo":[1e999]/' seen.json | load
+sed 's/"elements":[0-9]*/"elements":0/' seen.json | load
+sed 's/minmax/mse/g' seen.json | load
+head -c 4000 /dev/zero | tr '\0' '[' | load
+sed 's/MINMAX/x/; s/BIT: 8/BIT: 4/' q.yaml >q4.yaml
+quantize $models/photo.onnx -c q4.yaml --load-calibration seen.json -o o.onnx
+ls
