@@ -1,16 +1,41 @@
 /* Allocation through the context's hooks, with checked size arithmetic.
  * This is the only file that calls malloc. */
+#define _DEFAULT_SOURCE
 #include "base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/threads.h"
 
+enum { HUGE_PAGE = 2 << 20, HUGE_LEAST = 8 << 20 };
+
+/* Asks for large pages in a large piece of memory: fewer faults while it is
+ * filled, fewer misses while it is used.  Only a wish. */
+static void wish_huge_pages(void *ptr, size_t size)
+{
+#ifdef MADV_HUGEPAGE
+    uintptr_t begin = ((uintptr_t)ptr + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    uintptr_t end = ((uintptr_t)ptr + size) / HUGE_PAGE * HUGE_PAGE;
+
+    if (end > begin)
+        (void)madvise((char *)ptr + (begin - (uintptr_t)ptr), end - begin,
+                      MADV_HUGEPAGE);
+#else
+    (void)ptr;
+    (void)size;
+#endif
+}
+
 static void *default_realloc(void *user, void *ptr, size_t size)
 {
+    void *p = realloc(ptr, size);
+
     (void)user;
-    return realloc(ptr, size);
+    if (p && size >= HUGE_LEAST)
+        wish_huge_pages(p, size);
+    return p;
 }
 
 static void default_free(void *user, void *ptr)

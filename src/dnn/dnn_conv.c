@@ -84,9 +84,9 @@ static sb_status pack_weights(sb_dnn_conv *c, const sb_dnn_conv_mds *mds,
         c->reorder_pad = pad > c->reorder_pad ? pad : c->reorder_pad;
         return SB_OK;
     }
-    SB_TRY(sb_buf_create(c->ctx, sb_dnn_md_bytes(want), &c->packed));
+    SB_TRY(sb_buf_create_raw(c->ctx, sb_dnn_md_bytes(want), &c->packed));
     if (pad)
-        SB_TRY(sb_buf_create(c->ctx, pad, &pad_buf));
+        SB_TRY(sb_buf_create_raw(c->ctx, pad, &pad_buf));
     dnnl_status_t status = sb_dnn_prim_run(
         &c->weights_in,
         (void *[]){sb_dnn_mutable(weights), sb_buf_data(c->packed),

@@ -220,7 +220,7 @@ static sb_status pack_columns(sb_dnn_gemm *g, bool last,
         status = sb_dnn_prim_reorder(g->ctx, g->what, g->engine, &plain, want,
                                      &reorder, &pad_bytes);
     if (status == SB_OK && pad_bytes)
-        status = sb_buf_create(g->ctx, pad_bytes, &pad);
+        status = sb_buf_create_raw(g->ctx, pad_bytes, &pad);
     for (int64_t col = begin; col < end && status == SB_OK; col++) {
         char *to =
             (char *)sb_buf_data(g->packed) + (size_t)col * g->packed_step;
@@ -275,7 +275,7 @@ static sb_status make_packed(sb_dnn_gemm *g, const dnnl_memory_desc_t *packed)
             g->packed_step = sb_dnn_md_bytes(&packed[last]);
     if (!sb_mul_size(g->packed_step, (size_t)g->cols, &bytes))
         return sb_fail(g->ctx, SB_NO_MEMORY, "%s: weights too large", g->what);
-    SB_TRY(sb_buf_create(g->ctx, bytes, &g->packed));
+    SB_TRY(sb_buf_create_raw(g->ctx, bytes, &g->packed));
     for (int last = 0; last < 2; last++)
         if (packed[last].ndims)
             SB_TRY(pack_columns(g, last, &packed[last]));

@@ -310,7 +310,7 @@ static sb_status pack_one(sb_dnn_parts *p, const sb_dnn_conv_mds *mds,
                             &mds->weights, &reorder, &bytes);
 
     if (status == SB_OK && bytes)
-        status = sb_buf_create(p->ctx, bytes, &pad);
+        status = sb_buf_create_raw(p->ctx, bytes, &pad);
     if (status == SB_OK) {
         void *args[] = {sb_dnn_mutable(from), to,
                         pad ? sb_buf_data(pad) : NULL};
@@ -334,7 +334,7 @@ static sb_status pack(sb_dnn_parts *p, const sb_dnn_conv_mds *mds)
             p->packed_step = sb_dnn_md_bytes(&mds[i].weights);
     if (!sb_mul_size(p->packed_step, (size_t)sets, &bytes))
         return sb_fail(p->ctx, SB_NO_MEMORY, "%s: weights too large", d->what);
-    SB_TRY(sb_buf_create(p->ctx, bytes, &p->packed));
+    SB_TRY(sb_buf_create_raw(p->ctx, bytes, &p->packed));
     for (int64_t i = 0; i < sets; i++) {
         place at = place_of(p, i);
         size_t k = p->by_channels ? find_kind(p, &at.kind) : 0;

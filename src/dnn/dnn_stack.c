@@ -92,12 +92,12 @@ static sb_status pack(sb_dnn_stack *s, const float *b,
         s->what, "layout");
 
     if (status == SB_OK)
-        status = sb_buf_create(s->ctx, sb_dnn_md_bytes(want), &s->packed);
+        status = sb_buf_create_raw(s->ctx, sb_dnn_md_bytes(want), &s->packed);
     if (status == SB_OK)
         status = sb_dnn_prim_reorder(s->ctx, s->what, s->engine, &plain, want,
                                      &reorder, &pad_bytes);
     if (status == SB_OK && pad_bytes)
-        status = sb_buf_create(s->ctx, pad_bytes, &pad);
+        status = sb_buf_create_raw(s->ctx, pad_bytes, &pad);
     if (status == SB_OK) {
         void *args[] = {sb_dnn_mutable(b), sb_buf_data(s->packed),
                         pad ? sb_buf_data(pad) : NULL};

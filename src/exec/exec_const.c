@@ -22,7 +22,10 @@ sb_status const_copy(sb_ctx *ctx, const sb_tensor *from, sb_dtype dtype,
 {
     sb_tensor t = sb_tensor_make(dtype, from->rank, from->dims);
 
-    SB_TRY(sb_tensor_alloc(ctx, &t));
+    if (!sb_tensor_size_ok(&t))
+        return sb_fail(ctx, SB_NO_MEMORY, "a constant is too large");
+    SB_TRY(sb_buf_create_raw(ctx, sb_tensor_bytes(&t), &t.buf));
+    t.data = sb_buf_data(t.buf);
     if (dtype == from->dtype)
         memcpy(t.data, from->data, sb_tensor_bytes(from));
     else

@@ -41,7 +41,7 @@ struct sb_buf {
     bool mapped;
 };
 
-sb_status sb_buf_create(sb_ctx *ctx, size_t size, sb_buf **out)
+sb_status sb_buf_create_raw(sb_ctx *ctx, size_t size, sb_buf **out)
 {
     size_t total = 0;
 
@@ -50,15 +50,26 @@ sb_status sb_buf_create(sb_ctx *ctx, size_t size, sb_buf **out)
                        size);
     /* Header and elements in one piece; the elements start at the first
      * aligned byte behind the header. */
-    sb_buf *buf = sb_alloc(ctx, total, 1);
+    sb_buf *buf = sb_alloc_raw(ctx, total, 1);
     if (!buf)
         return SB_NO_MEMORY;
+    memset(buf, 0, sizeof *buf);
     uintptr_t end = (uintptr_t)(buf + 1);
     size_t pad = (SB_ALIGN - end % SB_ALIGN) % SB_ALIGN;
     buf->ctx = ctx;
     buf->size = size;
     buf->data = (unsigned char *)(buf + 1) + pad;
     atomic_init(&buf->refs, 1);
+    *out = buf;
+    return SB_OK;
+}
+
+sb_status sb_buf_create(sb_ctx *ctx, size_t size, sb_buf **out)
+{
+    sb_buf *buf = NULL;
+
+    SB_TRY(sb_buf_create_raw(ctx, size, &buf));
+    memset(buf->data, 0, size);
     *out = buf;
     return SB_OK;
 }

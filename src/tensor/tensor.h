@@ -56,6 +56,8 @@ typedef struct sb_buf sb_buf;
 
 /* `size` bytes aligned to SB_ALIGN, zeroed. */
 SB_MUST_USE sb_status sb_buf_create(sb_ctx *ctx, size_t size, sb_buf **out);
+/* The same, not zeroed: for what is written before it is read. */
+SB_MUST_USE sb_status sb_buf_create_raw(sb_ctx *ctx, size_t size, sb_buf **out);
 /* Wraps foreign memory; `release(user)` is called with the last reference
  * (optional). */
 SB_MUST_USE sb_status sb_buf_wrap(sb_ctx *ctx, void *data, size_t size,
