@@ -49,7 +49,7 @@ enum { MAX_RUNS = 100000, TOP_DEFAULT = 20 };
 
 typedef struct {
     size_t runs;
-    double first_ms, median_ms, best_ms;
+    double load_ms, create_ms, first_ms, median_ms, best_ms;
     double items_per_s;
     double peak_rss_mb, workspace_mb;
     long long batch;
@@ -102,9 +102,12 @@ static void print_timing(const cli_env *env, const bench_args *args,
         printf("%s, batch %lld, %d thread%s, %zu runs\n", args->model, t->batch,
                sb_ctx_threads(env->ctx),
                sb_ctx_threads(env->ctx) == 1 ? "" : "s", t->runs);
-        printf("  latency    %.3f ms median, %.3f ms best, %.1f ms first "
-               "(with planning)\n",
-               t->median_ms, t->best_ms, t->first_ms);
+        printf("  latency    %.3f ms median, %.3f ms best\n", t->median_ms,
+               t->best_ms);
+        printf("  start      %.1f ms: load %.1f, session %.1f, plan and first "
+               "run %.1f\n",
+               t->load_ms + t->create_ms + t->first_ms, t->load_ms,
+               t->create_ms, t->first_ms);
         printf("  throughput %.2f items/s\n", t->items_per_s);
         printf("  memory     %.1f MB peak, %.1f MB of it activations\n",
                t->peak_rss_mb, t->workspace_mb);
@@ -123,7 +126,10 @@ static void print_timing(const cli_env *env, const bench_args *args,
     cli_json_num(&j, "items_per_s", t->items_per_s);
     cli_json_num(&j, "latency_ms", t->median_ms);
     cli_json_num(&j, "latency_best_ms", t->best_ms);
+    cli_json_num(&j, "load_ms", t->load_ms);
+    cli_json_num(&j, "create_ms", t->create_ms);
     cli_json_num(&j, "first_run_ms", t->first_ms);
+    cli_json_num(&j, "start_ms", t->load_ms + t->create_ms + t->first_ms);
     cli_json_num(&j, "peak_rss_mb", t->peak_rss_mb);
     cli_json_num(&j, "workspace_mb", t->workspace_mb);
     if (p)
@@ -193,22 +199,28 @@ static int report(cli_env *env, const bench_args *args, sb_session *session,
 }
 
 static int bench_model(cli_env *env, const bench_args *args,
-                       const sb_model *model, sb_tensor **inputs)
+                       const sb_model *model, sb_tensor **inputs,
+                       double load_ms)
 {
     const sb_tensor **outputs =
         cli_alloc(sb_model_output_count(model), sizeof(sb_tensor *));
     bool batched =
         sb_model_input_count(model) > 0 && sb_tensor_rank(inputs[0]) > 0;
-    timing t = {.batch = batched ? sb_tensor_dims(inputs[0])[0] : 1};
+    timing t = {.batch = batched ? sb_tensor_dims(inputs[0])[0] : 1,
+                .load_ms = load_ms};
     sb_session *session = NULL;
     sb_session_options opt = SB_SESSION_OPTIONS_INIT;
     int rc = CLI_OK;
 
     opt.exact = args->exact;
     opt.profile = wants_profile(args);
-    if (sb_session_create(env->ctx, model, &opt, &session) != SB_OK ||
-        measure(session, inputs, outputs, args->seconds > 0 ? args->seconds : 3,
-                &t) != SB_OK) {
+    double begin = now_ms();
+    sb_status status = sb_session_create(env->ctx, model, &opt, &session);
+    t.create_ms = now_ms() - begin;
+    if (status == SB_OK)
+        status = measure(session, inputs, outputs,
+                         args->seconds > 0 ? args->seconds : 3, &t);
+    if (status != SB_OK) {
         rc = cli_fail(env, args->model);
     } else {
         t.peak_rss_mb = peak_rss_mb();
@@ -228,16 +240,18 @@ static int bench_run(cli_env *env, const void *parsed)
                                  env->common.seed};
     sb_tensor **inputs = NULL;
     sb_model *model = NULL;
+    double begin = now_ms();
     int rc = CLI_OK;
 
     if (sb_model_load(env->ctx, args->model, &model) != SB_OK ||
         (args->simplify &&
          sb_model_simplify(env->ctx, model, NULL, NULL, NULL) != SB_OK))
         rc = cli_fail(env, args->model);
+    double load_ms = now_ms() - begin;
     if (rc == CLI_OK)
         rc = cli_inputs_make(env, &cmd_bench, model, &spec, &inputs);
     if (rc == CLI_OK)
-        rc = bench_model(env, args, model, inputs);
+        rc = bench_model(env, args, model, inputs, load_ms);
     cli_inputs_free(env, model, inputs);
     sb_model_free(model);
     return rc;
