@@ -18,6 +18,7 @@ typedef struct sb_conv_state {
     sb_conv conv;
     sb_dnn_conv *dnn;
     struct sb_winograd *winograd; /* instead of dnn, if not NULL */
+    struct sb_conv_frame *frame;  /* likewise */
     sb_posts posts;
     bool by_plain;           /* only plain order works: reorder around it */
     bool late;               /* oneDNN writes to scratch, `posts` follow */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "ops/conv_frame.h"
 #include "ops/winograd.h"
 
 typedef struct loops_job {
@@ -251,6 +252,16 @@ sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
     sb_dnn_conv_desc desc = conv_desc(k, conv);
     desc.src_layout = dnn_layout(k->in[0]);
     desc.dst_layout = dnn_layout(k->out[0]);
+    if (sb_conv_frame_suits(k, conv)) {
+        sb_status made =
+            sb_conv_frame_create(k->ctx, conv, &desc, &s->posts, &s->frame);
+        if (made == SB_OK) {
+            k->scratch_size = sb_conv_frame_scratch(s->frame);
+            k->packed |= 1u << 1;
+        }
+        if (made != SB_UNSUPPORTED)
+            return made;
+    }
     desc.n_posts = n_posts;
     for (size_t i = 0; i < n_posts; i++)
         desc.posts[i] = posts[i];
@@ -277,6 +288,9 @@ static sb_status conv_run(sb_kernel *k, const float *x, const float *z,
 
     if (s->winograd)
         return sb_winograd_run(s->winograd, x, b, z, y, k->scratch);
+    if (s->frame)
+        return sb_conv_frame_run(s->frame, x, k->in[1]->data, b, z, y,
+                                 k->scratch);
     if (s->late) {
         float *own = (float *)(void *)((char *)k->scratch + s->at_y);
 
@@ -328,6 +342,7 @@ void sb_conv_release(sb_kernel *k)
     if (s) {
         sb_dnn_conv_free(s->dnn);
         sb_winograd_free(s->winograd);
+        sb_conv_frame_free(s->frame);
     }
     sb_free(k->ctx, s);
 }

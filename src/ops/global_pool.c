@@ -86,6 +86,13 @@ static void global_range(void *arg, size_t begin, size_t end)
         y[i] = fn->plane(x + (int64_t)i * job->size, job->size, job->k->attrs);
 }
 
+static sb_status global_prepare(sb_kernel *k)
+{
+    if (k->in[0]->layout == SB_LAYOUT_CHANNELS_LAST)
+        k->scratch_size = sb_global_pool_scratch(k->in[0]);
+    return SB_OK;
+}
+
 static sb_status global_forward(sb_kernel *k)
 {
     const sb_tensor *x = k->in[0];
@@ -113,6 +120,7 @@ const sb_op_def sb_op_global_average_pool = {
     .aux = &mean_fn,
     .infer = global_infer,
     .layout = sb_pool_layout,
+    .prepare = global_prepare,
     .forward = global_forward,
 };
 
@@ -128,6 +136,7 @@ const sb_op_def sb_op_global_max_pool = {
     .aux = &max_fn,
     .infer = global_infer,
     .layout = sb_pool_layout,
+    .prepare = global_prepare,
     .forward = global_forward,
 };
 

@@ -58,5 +58,7 @@ void sb_pool_last(sb_kernel *k, sb_pool_divisor_fn divisor);
 void sb_pool_layout(const sb_kernel *k, sb_layout *in, sb_layout *out);
 /* GlobalAveragePool or GlobalMaxPool with the input channels last. */
 void sb_global_pool_last(sb_kernel *k, bool mean);
+/* Bytes of scratch memory that it needs. */
+size_t sb_global_pool_scratch(const sb_tensor *x);
 
 #endif

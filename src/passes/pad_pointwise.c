@@ -3,14 +3,27 @@
  *     before:  y = Conv(x, w, b) {pads=[1,1,1,1]}
  *     after:   y = Conv(Pad(x, [0,0,1,1,0,0,1,1]), w, b)
  *
- * Such convolutions are rare (SqueezeNet has one), and oneDNN has no fast
- * kernel for them.  For running only: other programs do without. */
+ * Such convolutions are rare, and oneDNN has no fast kernel for them.  Those of
+ * two dimensions and stride 1 (SqueezeNet has one) need no help: their kernel
+ * lays the padding around the result (ops/conv_frame.c).  For running only:
+ * other programs do without. */
 #include <string.h>
 
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
 enum { MAX_SPATIAL = 3 };
+
+static bool has_strides(const sb_node *node)
+{
+    const sb_attr *strides = sb_node_attr(node, "strides");
+
+    for (size_t i = 0;
+         strides && strides->type == SB_ATTR_INTS && i < strides->n; i++)
+        if (strides->ints[i] != 1)
+            return true;
+    return false;
+}
 
 /* The pads of a convolution whose kernel is one element, if any is not 0. */
 static const sb_attr *pads_of(const sb_graph *g, const sb_node *node)
@@ -26,7 +39,8 @@ static const sb_attr *pads_of(const sb_graph *g, const sb_node *node)
     const sb_tensor *w = &sb_graph_value(g, weight)->constant;
     if (w->rank < 3 || w->rank > 2 + MAX_SPATIAL ||
         sb_dims_product(w->dims, 2, w->rank) != 1 ||
-        pads->n != 2 * ((size_t)w->rank - 2))
+        pads->n != 2 * ((size_t)w->rank - 2) ||
+        (w->rank == 4 && !has_strides(node)))
         return NULL;
     for (size_t i = 0; i < pads->n; i++) {
         if (pads->ints[i] < 0)

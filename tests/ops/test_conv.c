@@ -232,6 +232,18 @@ static void test_depthwise_and_large(void **state)
          .stride = {1, 1},
          .dilation = {1, 1},
          .result = {7, 7}},
+        {.n = 2,
+         .batch = 2,
+         .groups = 1,
+         .in = 16,
+         .out = 24,
+         .size = {5, 6},
+         .kernel = {1, 1},
+         .stride = {1, 1},
+         .dilation = {1, 1},
+         .lo = {1, 2},
+         .hi = {0, 3},
+         .result = {6, 11}},
         {.n = 4,
          .batch = 1,
          .groups = 2,
@@ -284,6 +296,44 @@ static void test_bad_models(void **state)
     assert_status(test_node_try(&node, &y), SB_BAD_MODEL);
 }
 
+/* Padding of a 1x1 convolution, then an activation, then a sum: inside
+ * relu(2 * 3 - 1) + 10, in the frame relu(-1) + 10. */
+static void test_frame_with_sum(void **state)
+{
+    (void)state;
+    sb_model *model = NULL;
+    sb_session *session = NULL;
+    sb_tensor *x = test_tensor(SB_DTYPE_F32, "1x16x2x2", NULL);
+    sb_tensor *z = test_tensor(SB_DTYPE_F32, "1x16x4x4", NULL);
+    const sb_tensor *in[] = {x, z}, *out;
+    const float *y;
+
+    for (int i = 0; i < 16 * 4; i++)
+        ((float *)x->data)[i] = i < 4 ? 3 : 0; /* the first channel */
+    for (int i = 0; i < 16 * 16; i++)
+        ((float *)z->data)[i] = 10;
+    assert_ok(sb_model_parse(
+        test_ctx(),
+        "graph g(x: f32[1,16,2,2], z: f32[1,16,4,4]) -> (y: f32[1,16,4,4]) {\n"
+        "  w: f32[16,16,1,1] = 2\n"
+        "  b: f32[16] = -1\n"
+        "  n = Neg(z)\n  m = Neg(n)\n"
+        "  c = Conv(x, w, b) {pads=[1,1,1,1]}\n"
+        "  r = Relu(c)\n"
+        "  y = Add(r, m)\n}\n",
+        &model));
+    assert_ok(sb_session_create(test_ctx(), model, NULL, &session));
+    assert_ok(sb_session_run(session, in, &out));
+    y = out->data;
+    for (int i = 0; i < 16 * 16; i++) {
+        int row = i / 4 % 4, col = i % 4;
+        bool inside = row > 0 && row < 3 && col > 0 && col < 3;
+        assert_close("y", y[i], inside ? 15 : 10, 1e-6);
+    }
+    sb_session_free(session);
+    sb_model_free(model);
+}
+
 static void test_empty_batch(void **state)
 {
     (void)state;
@@ -307,6 +357,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_conv_transpose),
         cmocka_unit_test(test_depthwise_and_large),
         cmocka_unit_test(test_bad_models),
+        cmocka_unit_test(test_frame_with_sum),
         cmocka_unit_test(test_empty_batch),
     };
     int rc = test_every_isa(argc, argv);

@@ -2,17 +2,22 @@
 #include "passtest.h"
 
 static const pass_case cases[] = {
-    {"padded",
-     TEST_GRAPH("x: f32[1,2,3,4]", "y: f32[1,2,6,4]",
+    {"padded, with strides",
+     TEST_GRAPH("x: f32[1,2,3,4]", "y: f32[1,2,3,4]",
                 "w: f32[2,2,1,1] = [1, 2, 3, 4]\n"
                 "b: f32[2] = [5, 6]\n"
-                "y = Conv(x, w, b) {pads=[1,0,2,0]}\n"),
+                "y = Conv(x, w, b) {pads=[1,0,2,0], strides=[2,1]}\n"),
      "w: f32[2,2,1,1] = [1, 2, 3, 4]\n"
      "b: f32[2] = [5, 6]\n"
      "pads_0: i64[8] = [0, 0, 1, 0, 0, 0, 2, 0]\n"
      "y_1 = Pad(x, pads_0)\n"
-     "y = Conv(y_1, w, b)\n",
+     "y = Conv(y_1, w, b) {strides=[2,1]}\n",
      false},
+    {"stride 1: the kernel lays the frame itself",
+     TEST_GRAPH("x: f32[1,2,3,4]", "y: f32[1,2,6,4]",
+                "w: f32[2,2,1,1] = [1, 2, 3, 4]\n"
+                "y = Conv(x, w) {pads=[1,0,2,0]}\n"),
+     NULL, false},
     {"with strides, in one dimension",
      TEST_GRAPH("x: f32[1,2,5]", "y: f32[1,1,4]",
                 "w: f32[1,2,1] = [1, 2]\n"
