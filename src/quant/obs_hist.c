@@ -139,13 +139,13 @@ DEFINE_FOLD(fold_u64, uint64_t)
 
 static void widen(sb_hist *h, int64_t c, int e)
 {
-    int by = e - h->exponent[c];
     size_t at = (size_t)c * table_size(h);
 
     if (h->exponent[c] == SB_HIST_UNSET) {
         h->exponent[c] = e;
         return;
     }
+    int by = e - h->exponent[c];
     if (by <= 0)
         return;
     for (int p = 0; p < SB_HIST_PARTS; p++)
