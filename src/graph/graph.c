@@ -212,6 +212,25 @@ sb_status sb_graph_add_value_like(sb_graph *g, const char *stem,
     return name ? add_named(g, name, out) : SB_NO_MEMORY;
 }
 
+sb_status sb_graph_add_value_as(sb_graph *g, const char *name, sb_value_id *out)
+{
+    const sb_graph *root = sb_graph_root(g);
+    sb_str text;
+    char *copy = NULL;
+
+    sb_str_init(&text, g->ctx);
+    sb_str_add(&text, name);
+    for (unsigned k = 2;
+         !text.failed && taken_anywhere(root, sb_str_text(&text)); k++) {
+        sb_str_clear(&text);
+        sb_str_addf(&text, "%s_%u", name, k);
+    }
+    if (!text.failed)
+        copy = sb_arena_str(g->arena, sb_str_text(&text));
+    sb_str_free(&text);
+    return copy ? add_named(g, copy, out) : SB_NO_MEMORY;
+}
+
 static sb_status push_id(sb_graph *g, sb_value_id **list, size_t *n,
                          size_t *cap, sb_value_id id)
 {

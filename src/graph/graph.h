@@ -178,6 +178,11 @@ SB_MUST_USE sb_status sb_graph_create_sub(sb_graph *parent, const char *name,
 /* A deep copy of a root graph with a fresh arena, weights shared.  Dead nodes
  * and values that nothing refers to are left out, so IDs change. */
 SB_MUST_USE sb_status sb_graph_clone(const sb_graph *graph, sb_graph **out);
+/* The same in a form that depends on nothing but the network: nodes in the
+ * order of sb_graph_order() and so numbered, values in the order in which they
+ * first appear, constants that nothing reads left out. */
+SB_MUST_USE sb_status sb_graph_clone_sorted(const sb_graph *graph,
+                                            sb_graph **out);
 
 static inline sb_value *sb_graph_value(const sb_graph *g, sb_value_id id)
 {
@@ -202,6 +207,10 @@ SB_MUST_USE sb_status sb_graph_add_value(sb_graph *g, const char *name,
 /* A fresh value whose name starts with `stem`. */
 SB_MUST_USE sb_status sb_graph_add_value_like(sb_graph *g, const char *stem,
                                               sb_value_id *out);
+/* A value named `name` or, if that is taken, with the first free of `_2`, `_3`
+ * ... behind it: names that do not depend on what was done before. */
+SB_MUST_USE sb_status sb_graph_add_value_as(sb_graph *g, const char *name,
+                                            sb_value_id *out);
 SB_MUST_USE sb_status sb_graph_add_input(sb_graph *g, sb_value_id value);
 SB_MUST_USE sb_status sb_graph_add_output(sb_graph *g, sb_value_id value);
 /* Makes `value` an initializer; takes one more reference to the buffer of
@@ -285,6 +294,10 @@ SB_MUST_USE sb_status sb_graph_add_opset(sb_graph *g, const char *domain,
 /* Gives a value another name; SB_BAD_MODEL if it is taken. */
 SB_MUST_USE sb_status sb_graph_rename_value(sb_graph *g, sb_value_id value,
                                             const char *name);
+
+/* The same, unless another value that is still of use has the name. */
+SB_MUST_USE sb_status sb_graph_claim_name(sb_graph *g, sb_value_id value,
+                                          const char *name);
 
 /* The sub-graph and the value in it that stand for implicit input `k` of a
  * node. */

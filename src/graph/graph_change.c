@@ -213,6 +213,23 @@ sb_status sb_graph_rename_value(sb_graph *g, sb_value_id value,
     return copy ? rename_free(g, value, copy) : SB_NO_MEMORY;
 }
 
+sb_status sb_graph_claim_name(sb_graph *g, sb_value_id value, const char *name)
+{
+    sb_value_id holder = sb_graph_find_value(g, name);
+
+    if (holder != SB_NONE) {
+        const sb_value *v = sb_graph_value(g, holder);
+        if (holder == value || v->n_uses > 0 || v->producer != SB_NONE ||
+            v->is_input || v->is_output || v->is_capture)
+            return SB_OK;
+        char *other = sb_graph_fresh_name(g, name);
+        if (!other)
+            return SB_NO_MEMORY;
+        SB_TRY(rename_free(g, holder, other));
+    }
+    return sb_graph_rename_value(g, value, name);
+}
+
 /* Implicit input `k` goes, and the capture that it feeds. */
 static void drop_capture(sb_graph *g, sb_node_id id, uint32_t k)
 {

@@ -225,6 +225,53 @@ static sb_status clone_contents(cloner *c)
     return copy_extra(to, &from->extra, &to->extra);
 }
 
+/* ---- sorted ------------------------------------------------------------- */
+
+static sb_status clone_once(cloner *c, sb_value_id id)
+{
+    return id == SB_NONE || c->value_of[id] != SB_NONE ? SB_OK
+                                                       : clone_value(c, id);
+}
+
+static sb_status clone_in_order(cloner *c, const sb_node_id *order, size_t n)
+{
+    const sb_graph *from = c->from;
+    sb_graph *to = c->to;
+
+    for (size_t i = 0; i < from->n_values; i++)
+        c->value_of[i] = SB_NONE;
+    for (size_t i = 0; i < from->n_inputs; i++) {
+        SB_TRY(clone_once(c, from->inputs[i]));
+        SB_TRY(sb_graph_add_input(to, c->value_of[from->inputs[i]]));
+    }
+    for (size_t k = 0; k < n; k++) {
+        const sb_node *node = &from->nodes[order[k]];
+        for (uint32_t i = 0; i < node->n_in + node->n_implicit; i++)
+            SB_TRY(clone_once(c, node->inputs[i]));
+        for (uint32_t i = 0; i < node->n_out; i++)
+            SB_TRY(clone_once(c, node->outputs[i]));
+        SB_TRY(clone_node(c, node));
+        to->nodes[to->n_nodes - 1].position = k + 1;
+    }
+    for (size_t i = 0; i < from->n_outputs; i++) {
+        SB_TRY(clone_once(c, from->outputs[i]));
+        SB_TRY(sb_graph_add_output(to, c->value_of[from->outputs[i]]));
+    }
+    to->last_position = n + 1;
+    return copy_extra(to, &from->extra, &to->extra);
+}
+
+static sb_status clone_sorted(cloner *c)
+{
+    sb_node_id *order = NULL;
+    size_t n = 0;
+
+    SB_TRY(sb_graph_order(c->from, &order, &n));
+    sb_status status = clone_in_order(c, order, n);
+    sb_free(c->to->ctx, order);
+    return status;
+}
+
 static sb_status clone_graph(const sb_graph *from, sb_graph *to)
 {
     cloner c = {.from = from, .to = to};
@@ -268,19 +315,36 @@ static sb_status clone_model_facts(const sb_graph *from, sb_graph *to)
     return SB_OK;
 }
 
-sb_status sb_graph_clone(const sb_graph *graph, sb_graph **out)
+static sb_status clone_root(const sb_graph *graph, bool sorted, sb_graph **out)
 {
+    cloner c = {.from = graph};
     sb_graph *to = NULL;
 
     assert(!graph->parent);
     SB_TRY(sb_graph_create(graph->ctx, graph->name, &to));
+    c.to = to;
     sb_status status = clone_model_facts(graph, to);
-    if (status == SB_OK)
+    if (status == SB_OK && !sorted)
         status = clone_graph(graph, to);
+    if (status == SB_OK && sorted) {
+        c.value_of = sb_alloc(to->ctx, graph->n_values, sizeof *c.value_of);
+        status = c.value_of ? clone_sorted(&c) : SB_NO_MEMORY;
+        sb_free(to->ctx, c.value_of);
+    }
     if (status != SB_OK) {
         sb_graph_free(to);
         return status;
     }
     *out = to;
     return SB_OK;
+}
+
+sb_status sb_graph_clone(const sb_graph *graph, sb_graph **out)
+{
+    return clone_root(graph, false, out);
+}
+
+sb_status sb_graph_clone_sorted(const sb_graph *graph, sb_graph **out)
+{
+    return clone_root(graph, true, out);
 }

@@ -5,6 +5,8 @@
  * before saving they are written out again, unless the file needs such an
  * opset anyway.  Up to OPSET_EVERYWHERE nothing is expanded: runtimes since
  * 2024 read it. */
+#include <string.h>
+
 #include "ops/op_registry.h"
 #include "passes/collapse_norm.h"
 #include "passes/pass.h"
@@ -18,6 +20,30 @@ typedef struct expansion {
     sb_type type; /* of what is computed at the moment */
 } expansion;
 
+/* What is written out, read and recognised and written out again has the same
+ * names again. */
+static sb_status name_after(const expansion *e, const char *op, sb_value_id v)
+{
+    const sb_node *node = sb_graph_node(e->g, e->node);
+    const char *base = sb_graph_value(e->g, node->outputs[0])->name;
+    sb_status status = SB_OK;
+    bool named = false;
+
+    for (int k = 1; k < 9 && !named && status == SB_OK; k++) {
+        sb_str name;
+        sb_str_init(&name, e->g->ctx);
+        sb_str_addf(&name, "%s_%s", base, op);
+        if (k > 1)
+            sb_str_addf(&name, "_%d", k);
+        status = sb_str_status(&name);
+        if (status == SB_OK)
+            status = sb_graph_claim_name(e->g, v, sb_str_text(&name));
+        named = strcmp(sb_graph_value(e->g, v)->name, sb_str_text(&name)) == 0;
+        sb_str_free(&name);
+    }
+    return status;
+}
+
 static sb_status compute(expansion *e, const char *op, sb_value_id a,
                          sb_value_id b, sb_value_id *out)
 {
@@ -27,7 +53,7 @@ static sb_status compute(expansion *e, const char *op, sb_value_id a,
     SB_TRY(sb_rewrite_add(e->g, e->node, op, in, b == SB_NONE ? 1 : 2, &e->type,
                           &node));
     *out = sb_graph_node(e->g, node)->outputs[0];
-    return SB_OK;
+    return name_after(e, op, *out);
 }
 
 static sb_status number(expansion *e, double v, sb_value_id *out)

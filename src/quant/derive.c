@@ -22,15 +22,13 @@ sb_status sb_quant_add_node(sb_graph *g, sb_node_id like,
     return SB_OK;
 }
 
-sb_status sb_quant_move_output(sb_graph *g, sb_value_id x, sb_value_id y)
+sb_status sb_quant_move_output_as(sb_graph *g, sb_value_id x, sb_value_id y,
+                                  sb_value_id spare)
 {
     const char *name = sb_graph_value(g, x)->name;
-    sb_value_id inner = SB_NONE;
+    const char *fresh = sb_graph_value(g, spare)->name;
 
-    /* A fresh name for what was the output: taken from a value made for it. */
-    SB_TRY(sb_graph_add_value_like(g, name, &inner));
-    const char *fresh = sb_graph_value(g, inner)->name;
-    SB_TRY(sb_graph_rename_value(g, inner, "sparsebit.unused"));
+    SB_TRY(sb_graph_rename_value(g, spare, "sparsebit.unused"));
     SB_TRY(sb_graph_rename_value(g, x, fresh));
     SB_TRY(sb_graph_rename_value(g, y, name));
     for (size_t i = 0; i < g->n_outputs; i++)
@@ -39,6 +37,14 @@ sb_status sb_quant_move_output(sb_graph *g, sb_value_id x, sb_value_id y)
     sb_graph_value(g, x)->is_output = false;
     sb_graph_value(g, y)->is_output = true;
     return SB_OK;
+}
+
+sb_status sb_quant_move_output(sb_graph *g, sb_value_id x, sb_value_id y)
+{
+    sb_value_id spare = SB_NONE;
+
+    SB_TRY(sb_graph_add_value_like(g, sb_graph_value(g, x)->name, &spare));
+    return sb_quant_move_output_as(g, x, y, spare);
 }
 
 sb_node_id sb_quant_like(const sb_graph *g, const sb_quantizer *q)

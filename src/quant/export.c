@@ -1,7 +1,7 @@
 /* Q/DQ graphs of calibrated models.
  *
- *     activation x     -> [Clip ->] QuantizeLinear -> DequantizeLinear ->
- * reader constant w       -> integers -> DequantizeLinear -> reader
+ *     activation x   -> [Clip ->] QuantizeLinear -> DequantizeLinear -> reader
+ *     constant w     -> integers -> DequantizeLinear -> reader
  *
  * One Q a tensor; one DQ a reader where the target wants that.  Zero points
  * and axes are always written: runtimes differ in what they assume. */
@@ -32,6 +32,12 @@ static void raise_opset(exporter *e, const sb_quantizer *q)
     e->min_opset = e->min_opset < least ? least : e->min_opset;
 }
 
+/* The value's name in the float graph: at outputs it changes on the way. */
+static const char *base_name(const exporter *e, const sb_quantizer *q)
+{
+    return sb_graph_value(e->qm->graph, q->value)->name;
+}
+
 static sb_status add_qdq(exporter *e, const char *op, const sb_quantizer *q,
                          sb_node_id like, const sb_value_id *in, sb_dtype dtype,
                          sb_value_id *out)
@@ -47,7 +53,9 @@ static sb_status add_qdq(exporter *e, const char *op, const sb_quantizer *q,
     if (e->choice->extra_info)
         attrs[spec.n_attrs++] =
             (sb_attr){.name = "bits", .type = SB_ATTR_INT, .i = q->spec.bits};
-    SB_TRY(sb_quant_add_node(e->g, like, &spec, in[0], out));
+    SB_TRY(sb_export_node(e->g, like, &spec, in[0], base_name(e, q),
+                          dtype == SB_DTYPE_F32 ? "_dequantized" : "_quantized",
+                          out));
     sb_graph_value(e->g, *out)->type.dtype = dtype;
     raise_opset(e, q);
     return SB_OK;
@@ -68,12 +76,14 @@ static sb_status add_clip(exporter *e, const sb_quantizer *q, sb_node_id like,
                        q->name, p->bits);
     float lo = ((float)p->qmin - p->zero_point[0]) * p->scale[0];
     float hi = ((float)p->qmax - p->zero_point[0]) * p->scale[0];
-    SB_TRY(sb_graph_add_constant(e->g, "clip_min", SB_DTYPE_F32, 0, NULL, &lo,
-                                 &in[1]));
-    SB_TRY(sb_graph_add_constant(e->g, "clip_max", SB_DTYPE_F32, 0, NULL, &hi,
-                                 &in[2]));
+    const sb_tensor scalar = sb_tensor_make(SB_DTYPE_F32, 0, NULL);
+    SB_TRY(sb_export_array(e->g, base_name(e, q), "_clip_min", &scalar, &lo,
+                           &in[1]));
+    SB_TRY(sb_export_array(e->g, base_name(e, q), "_clip_max", &scalar, &hi,
+                           &in[2]));
     const sb_node_spec spec = {.op = "Clip", .inputs = in, .n_in = 3};
-    return sb_quant_add_node(e->g, like, &spec, x, out);
+    return sb_export_node(e->g, like, &spec, x, base_name(e, q), "_clipped",
+                          out);
 }
 
 /* ---- sites -------------------------------------------------------------- */
@@ -97,15 +107,8 @@ static sb_status add_integers(exporter *e, const sb_quantizer *q,
     if (e->choice->float_weights && !q->def->map_weight)
         return add_qdq(e, "QuantizeLinear", q, like, from, type.dtype, &in[0]);
     SB_TRY(sb_export_integers(e->qm, q, &w));
-    sb_str stem;
-    sb_str_init(&stem, e->qm->ctx);
-    sb_str_addf(&stem, "%s_quantized", sb_graph_value(e->g, x)->name);
-    sb_status status = sb_str_status(&stem);
-    if (status == SB_OK)
-        status = sb_graph_add_value_like(e->g, sb_str_text(&stem), &in[0]);
-    if (status == SB_OK)
-        status = sb_graph_set_constant(e->g, in[0], &w);
-    sb_str_free(&stem);
+    sb_status status =
+        sb_export_constant(e->g, base_name(e, q), "_quantized", &w, &in[0]);
     sb_tensor_drop(&w);
     return status;
 }
@@ -116,6 +119,15 @@ static sb_status add_dequantize(exporter *e, const sb_quantizer *q,
 {
     SB_TRY(add_qdq(e, "DequantizeLinear", q, like, in, SB_DTYPE_F32, out));
     return SB_OK;
+}
+
+/* The pair's result takes the place and the name of the output. */
+static sb_status move_output(exporter *e, const sb_quantizer *q, sb_value_id y)
+{
+    sb_value_id spare = SB_NONE;
+
+    SB_TRY(sb_export_value(e->g, base_name(e, q), "_float", &spare));
+    return sb_quant_move_output_as(e->g, q->value, y, spare);
 }
 
 /* Points the readers of one quantizer at DQ nodes: one each, or *shared. */
@@ -134,7 +146,7 @@ static sb_status redirect(exporter *e, const sb_quantizer *q,
     if (q->at_output) {
         if (each || y == SB_NONE)
             SB_TRY(add_dequantize(e, q, like, in, &y));
-        SB_TRY(sb_quant_move_output(e->g, q->value, y));
+        SB_TRY(move_output(e, q, y));
     }
     *shared = y;
     return SB_OK;
@@ -180,6 +192,17 @@ static void restore_batch(const exporter *e)
     }
 }
 
+/* Is there an earlier quantizer of the same value? */
+static bool told_before(const sb_quant_model *qm, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (qm->quantizers[k].value == qm->quantizers[i].value &&
+            !qm->quantizers[k].fake_fused)
+            return true;
+    return false;
+}
+
+/* {"value": bits, ...} */
 static void describe(const sb_quant_model *qm, sb_str *text)
 {
     bool first = true;
@@ -187,10 +210,10 @@ static void describe(const sb_quant_model *qm, sb_str *text)
     sb_str_add(text, "{");
     for (size_t i = 0; i < qm->n_quantizers; i++) {
         const sb_quantizer *q = &qm->quantizers[i];
-        if (q->fake_fused)
+        if (q->fake_fused || told_before(qm, i))
             continue;
         sb_str_add(text, first ? "" : ",");
-        sb_str_add_json(text, q->name);
+        sb_str_add_json(text, sb_graph_value(qm->graph, q->value)->name);
         sb_str_addf(text, ":%d", q->spec.bits);
         first = false;
     }
@@ -279,7 +302,7 @@ sb_status sb_export_graph(const sb_quant_model *qm,
     SB_TRY(sb_graph_clone(qm->graph, &e.g));
     sb_status status = build(&e);
     if (status == SB_OK)
-        status = sb_graph_clone(e.g, out); /* without what nobody reads now */
+        status = sb_graph_clone_sorted(e.g, out);
     if (status == SB_OK) {
         int64_t least = sb_graph_min_opset(*out);
         *min_opset = least > e.min_opset ? least : e.min_opset;

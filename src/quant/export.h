@@ -24,6 +24,24 @@ SB_MUST_USE sb_status sb_export_params(sb_graph *g, const sb_quant_model *qm,
                                        const sb_quantizer *q,
                                        sb_value_id *scale, sb_value_id *zero);
 
+/* ---- names (export_names.c) --------------------------------------------- */
+
+/* A value, a constant, a constant of the type and shape of `like`, named
+ * `base` + `suffix`. */
+SB_MUST_USE sb_status sb_export_value(sb_graph *g, const char *base,
+                                      const char *suffix, sb_value_id *out);
+SB_MUST_USE sb_status sb_export_constant(sb_graph *g, const char *base,
+                                         const char *suffix, const sb_tensor *t,
+                                         sb_value_id *out);
+SB_MUST_USE sb_status sb_export_array(sb_graph *g, const char *base,
+                                      const char *suffix, const sb_tensor *like,
+                                      const void *elements, sb_value_id *out);
+/* As sb_quant_add_node(), with a name of that kind. */
+SB_MUST_USE sb_status sb_export_node(sb_graph *g, sb_node_id like,
+                                     const sb_node_spec *spec, sb_value_id x,
+                                     const char *base, const char *suffix,
+                                     sb_value_id *y);
+
 /* export_bias.c: int32 biases behind a DequantizeLinear, with the scale of the
  * products, where the target wants them. */
 SB_MUST_USE sb_status sb_export_biases(const sb_quant_model *qm, sb_graph *g);

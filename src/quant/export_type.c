@@ -120,13 +120,6 @@ static int param_dims(const sb_quant_model *qm, const sb_quantizer *q,
     return w->rank;
 }
 
-static sb_status set_constant(sb_graph *g, const char *stem, const sb_tensor *t,
-                              sb_value_id *out)
-{
-    SB_TRY(sb_graph_add_value_like(g, stem, out));
-    return sb_graph_set_constant(g, *out, t);
-}
-
 static sb_status zero_points(sb_ctx *ctx, const sb_quantizer *q,
                              sb_export_type type, int rank, const int64_t *dims,
                              sb_tensor *out)
@@ -156,25 +149,12 @@ sb_status sb_export_params(sb_graph *g, const sb_quant_model *qm,
     const char *name = sb_graph_value(qm->graph, q->value)->name;
     int64_t dims[SB_MAX_RANK];
     int rank = param_dims(qm, q, dims);
+    const sb_tensor like = sb_tensor_make(SB_DTYPE_F32, rank, dims);
     sb_tensor z;
-    sb_str stem;
 
-    sb_str_init(&stem, qm->ctx);
-    sb_str_addf(&stem, "%s_scale", name);
-    sb_status status = sb_str_status(&stem);
-    if (status == SB_OK)
-        status = sb_graph_add_constant(g, sb_str_text(&stem), SB_DTYPE_F32,
-                                       rank, dims, q->qparams.scale, scale);
-    sb_str_clear(&stem);
-    sb_str_addf(&stem, "%s_zero_point", name);
-    if (status == SB_OK)
-        status = sb_str_status(&stem);
-    if (status == SB_OK)
-        status = zero_points(qm->ctx, q, type, rank, dims, &z);
-    if (status == SB_OK) {
-        status = set_constant(g, sb_str_text(&stem), &z, zero);
-        sb_tensor_drop(&z);
-    }
-    sb_str_free(&stem);
+    SB_TRY(sb_export_array(g, name, "_scale", &like, q->qparams.scale, scale));
+    SB_TRY(zero_points(qm->ctx, q, type, rank, dims, &z));
+    sb_status status = sb_export_constant(g, name, "_zero_point", &z, zero);
+    sb_tensor_drop(&z);
     return status;
 }

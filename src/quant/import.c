@@ -18,8 +18,10 @@
 
 void sb_known_free(sb_ctx *ctx, sb_known_list *known)
 {
-    for (size_t i = 0; i < known->n; i++)
+    for (size_t i = 0; i < known->n; i++) {
         sb_qparams_free(ctx, &known->v[i].qparams);
+        sb_free(ctx, known->v[i].readers);
+    }
     sb_free(ctx, known->v);
     *known = (sb_known_list){0};
 }
@@ -48,6 +50,13 @@ static const sb_tensor *constant_of(const sb_graph *g, sb_value_id v)
     return sb_is_const(g, v) ? &sb_graph_value(g, v)->constant : NULL;
 }
 
+/* A vector of one scale for the one channel of a constant. */
+static bool is_one_channel(const sb_value *x, const sb_tensor *scale,
+                           int64_t axis)
+{
+    return x->is_constant && scale->rank == 1 && x->constant.dims[axis] == 1;
+}
+
 static bool read_linear(const sb_graph *g, const sb_node *node, linear *out)
 {
     bool dq = sb_node_is(node, "DequantizeLinear");
@@ -72,13 +81,13 @@ static bool read_linear(const sb_graph *g, const sb_node *node, linear *out)
         out->dtype = out->zero->dtype;
     if (out->dtype == SB_DTYPE_NONE)
         out->dtype = SB_DTYPE_U8;
-    if (sb_tensor_count(out->scale) > 1 || out->scale->rank > 1) {
-        int rank = x->type.shape.rank;
-        if (rank <= 0 || axis < -rank || axis >= rank)
-            return false;
+    int rank = x->type.shape.rank;
+    bool inside = rank > 0 && axis >= -rank && axis < rank;
+    if (inside &&
+        (sb_tensor_count(out->scale) > 1 || out->scale->rank > 1 ||
+         is_one_channel(x, out->scale, axis < 0 ? axis + rank : axis)))
         out->axis = (int)(axis < 0 ? axis + rank : axis);
-    }
-    return true;
+    return inside || sb_tensor_count(out->scale) == 1;
 }
 
 /* Least and greatest number of a type; false for what is not quantized. */
@@ -123,7 +132,8 @@ static int width_of(int32_t lo, int32_t hi, bool symmetric)
     return bits;
 }
 
-/* Adds what a node says of a value.  [lo, hi] are the numbers in use. */
+/* Adds what a node says of a value, if nothing was said of it before; *out is
+ * valid until the next call.  [lo, hi] are the numbers in use. */
 static sb_status remember(sb_graph *g, sb_known_list *known, sb_value_id value,
                           const linear *l, int32_t lo, int32_t hi)
 {
@@ -158,18 +168,62 @@ static sb_status remember(sb_graph *g, sb_known_list *known, sb_value_id value,
     return SB_OK;
 }
 
+/* Notes who reads the result of a DQ. */
+static sb_status note_readers(const sb_graph *g, sb_known_list *known,
+                              sb_known *k, sb_value_id y)
+{
+    const sb_value *v = sb_graph_value(g, y);
+
+    k->at_output |= v->is_output;
+    for (uint32_t i = 0; i < v->n_uses; i++) {
+        const sb_node *reader = sb_graph_node(g, v->uses[i].node);
+        if (reader->n_out == 0 || reader->outputs[0] == SB_NONE)
+            continue;
+        const char *name = sb_arena_str(
+            known->arena, sb_graph_value(g, reader->outputs[0])->name);
+        if (!name)
+            return SB_NO_MEMORY;
+        SB_TRY(sb_grow(g->ctx, &k->readers, &k->cap_readers, k->n_readers + 1,
+                       sizeof *k->readers));
+        k->readers[k->n_readers++] = name;
+    }
+    return SB_OK;
+}
+
+static bool same_constant(const sb_tensor *a, const sb_tensor *b)
+{
+    if (!a || !b)
+        return a == b;
+    return a->dtype == b->dtype && sb_tensor_count(a) == sb_tensor_count(b) &&
+           memcmp(a->data, b->data, sb_tensor_bytes(a)) == 0;
+}
+
+/* Do two Q or DQ nodes have the same scales? */
+static bool same_linear(const linear *a, const linear *b)
+{
+    return same_constant(a->scale, b->scale) && a->axis == b->axis &&
+           a->block == b->block &&
+           (same_constant(a->zero, b->zero) || (!a->zero && !b->zero));
+}
+
 /* ---- constants ---------------------------------------------------------- */
 
-/* Computes a node of constants; *done is false if it is none. */
-static sb_status fold(sb_graph *g, sb_node_id id)
+static sb_status eval(sb_graph *g, sb_node_id id, sb_tensor *out)
 {
     const sb_node *node = sb_graph_node(g, id);
     const sb_tensor *in[3] = {NULL, NULL, NULL};
-    sb_tensor out;
 
     for (uint32_t i = 0; i < node->n_in && i < 3; i++)
         in[i] = constant_of(g, node->inputs[i]);
-    SB_TRY(sb_exec_eval(g->ctx, g, node, in, &out));
+    return sb_exec_eval(g->ctx, g, node, in, out);
+}
+
+/* The node's result becomes a constant. */
+static sb_status fold(sb_graph *g, sb_node_id id)
+{
+    sb_tensor out;
+
+    SB_TRY(eval(g, id, &out));
     sb_status status = sb_rewrite_constant(g, id, &out);
     sb_tensor_drop(&out);
     return status;
@@ -197,27 +251,106 @@ static void used_bounds(const sb_tensor *q, int32_t *lo, int32_t *hi)
     }
 }
 
-static sb_status import_constant(sb_graph *g, sb_known_list *known,
+/* Readers of all DQ nodes that compute the same of the same integers as `id`
+ * read its result. */
+static sb_status merge_twins(sb_graph *g, sb_node_id id)
+{
+    const sb_node *node = sb_graph_node(g, id);
+    sb_value_id ints = node->inputs[0], y = node->outputs[0];
+    linear mine, other;
+
+    if (!read_linear(g, node, &mine))
+        return SB_OK;
+    for (uint32_t i = 0; i < sb_graph_value(g, ints)->n_uses;) {
+        sb_use use = sb_graph_value(g, ints)->uses[i++];
+        const sb_node *twin = sb_graph_node(g, use.node);
+        bool done = false;
+
+        if (use.node == id || use.input != 0 ||
+            !sb_node_is(twin, "DequantizeLinear") ||
+            sb_graph_value(g, twin->outputs[0])->is_output ||
+            !read_linear(g, twin, &other) || !same_linear(&mine, &other))
+            continue;
+        SB_TRY(sb_rewrite_forward(g, use.node, y, &done));
+        if (done) /* the list is shorter now, perhaps in another order */
+            i = 0;
+    }
+    return SB_OK;
+}
+
+/* integers -> DQ -> reader */
+static sb_status import_integers(sb_graph *g, sb_known_list *known,
                                  sb_node_id id)
 {
     const sb_node *node = sb_graph_node(g, id);
-    const sb_tensor *q = constant_of(g, sb_node_in(node, 0));
-    sb_value_id y = node->outputs[0];
+    sb_value_id ints = node->inputs[0], y = node->outputs[0];
+    const sb_tensor *q = constant_of(g, ints);
     int32_t lo = 0, hi = 0;
+    size_t mine = known->n;
     linear l;
 
-    if (!q || sb_graph_value(g, y)->is_output || !read_linear(g, node, &l))
+    SB_TRY(merge_twins(g, id));
+    if (!read_linear(g, sb_graph_node(g, id), &l))
         return SB_OK;
     bool keep = type_bounds(q->dtype, &lo, &hi);
     if (keep)
         used_bounds(q, &lo, &hi);
     sb_tensor scale = *l.scale, zero = l.zero ? *l.zero : (sb_tensor){0};
     SB_TRY(fold(g, id));
+    SB_TRY(sb_import_name(g, ints, y));
     if (!keep)
         return SB_OK;
     l.scale = &scale;
     l.zero = l.zero ? &zero : NULL;
-    return remember(g, known, y, &l, lo, hi);
+    SB_TRY(remember(g, known, y, &l, lo, hi));
+    if (known->n == mine)
+        return SB_OK;
+    known->v[mine].all = true;
+    return note_readers(g, known, &known->v[mine], y);
+}
+
+/* floats -> Q -> DQ -> reader: the floats stay, since rounding them again is
+ * what the quantizer does. */
+static sb_status import_floats(sb_graph *g, sb_known_list *known, sb_node_id id)
+{
+    const sb_node *node = sb_graph_node(g, id);
+    sb_node_id q = sb_graph_value(g, node->inputs[0])->producer;
+    sb_value_id w = sb_graph_node(g, q)->inputs[0];
+    int32_t lo = 0, hi = 0;
+    size_t mine = known->n;
+    linear l, first;
+    bool done = false;
+    sb_tensor ints;
+
+    if (!read_linear(g, node, &l) ||
+        !read_linear(g, sb_graph_node(g, q), &first) ||
+        !same_linear(&l, &first) || !type_bounds(l.dtype, &lo, &hi))
+        return SB_OK;
+    SB_TRY(eval(g, q, &ints));
+    used_bounds(&ints, &lo, &hi);
+    sb_tensor_drop(&ints);
+    SB_TRY(remember(g, known, w, &l, lo, hi));
+    if (known->n > mine)
+        SB_TRY(note_readers(g, known, &known->v[mine], node->outputs[0]));
+    return sb_rewrite_forward(g, id, w, &done);
+}
+
+static sb_status import_constant(sb_graph *g, sb_known_list *known,
+                                 sb_node_id id)
+{
+    const sb_node *node = sb_graph_node(g, id);
+    const sb_node *before = sb_graph_producer(g, sb_node_in(node, 0));
+    linear l;
+
+    if (sb_graph_value(g, node->outputs[0])->is_output ||
+        !read_linear(g, node, &l))
+        return SB_OK;
+    if (sb_is_const(g, sb_node_in(node, 0)))
+        return import_integers(g, known, id);
+    if (before && sb_node_is(before, "QuantizeLinear") &&
+        sb_is_const(g, sb_node_in(before, 0)))
+        return import_floats(g, known, id);
+    return SB_OK;
 }
 
 /* ---- activations -------------------------------------------------------- */
@@ -247,16 +380,62 @@ static sb_value_id behind_clip(const sb_graph *g, sb_value_id x,
     return sb_node_in(clip, 0);
 }
 
-static bool only_dequantized(const sb_graph *g, sb_value_id q)
+/* Do only DQ nodes with the same scales read the integers? */
+static bool only_dequantized(const sb_graph *g, sb_value_id q, const linear *l)
+{
+    const sb_value *v = sb_graph_value(g, q);
+    linear other;
+
+    for (uint32_t i = 0; i < v->n_uses; i++) {
+        const sb_node *reader = sb_graph_node(g, v->uses[i].node);
+        if (!sb_node_is(reader, "DequantizeLinear") || v->uses[i].input != 0 ||
+            !read_linear(g, reader, &other) || !same_linear(l, &other))
+            return false;
+    }
+    return !v->is_output && v->n_uses > 0;
+}
+
+/* Is it only for joining that the integers are there?  What a Concat reads is
+ * often quantized a second time, with the scale of the whole. */
+static bool only_joined(const sb_graph *g, sb_value_id q)
 {
     const sb_value *v = sb_graph_value(g, q);
 
     for (uint32_t i = 0; i < v->n_uses; i++) {
-        const sb_node *reader = sb_graph_node(g, v->uses[i].node);
-        if (!sb_node_is(reader, "DequantizeLinear") || v->uses[i].input != 0)
-            return false;
+        const sb_node *dq = sb_graph_node(g, v->uses[i].node);
+        const sb_value *y = sb_graph_value(g, dq->outputs[0]);
+        for (uint32_t k = 0; k < y->n_uses; k++)
+            if (!sb_node_is(sb_graph_node(g, y->uses[k].node), "Concat"))
+                return false;
     }
-    return !v->is_output && v->n_uses > 0;
+    return true;
+}
+
+/* Has the file other scales for the same value? */
+static bool contradicts(const sb_known *k, const linear *l)
+{
+    int64_t n = sb_tensor_count(l->scale);
+
+    return k->qparams.n != n || k->qparams.axis != l->axis ||
+           memcmp(k->qparams.scale, l->scale->data,
+                  (size_t)n * sizeof(float)) != 0;
+}
+
+/* The readers of all DQ nodes behind a Q read x.  *done is false if a graph
+ * output stands against it. */
+static sb_status bypass(sb_graph *g, sb_known_list *known, size_t at,
+                        sb_value_id q, sb_value_id x, bool *done)
+{
+    *done = true;
+    while (*done && sb_graph_value(g, q)->n_uses > 0) {
+        sb_node_id dq = sb_graph_value(g, q)->uses[0].node;
+        SB_TRY(note_readers(g, known, &known->v[at],
+                            sb_graph_node(g, dq)->outputs[0]));
+        SB_TRY(sb_rewrite_forward(g, dq, x, done));
+    }
+    /* x may have got the name of an output */
+    known->v[at].value = sb_arena_str(known->arena, sb_graph_value(g, x)->name);
+    return known->v[at].value ? SB_OK : SB_NO_MEMORY;
 }
 
 /* x -> Q -> DQ... : readers of every DQ read x. */
@@ -265,48 +444,41 @@ static sb_status import_pair(sb_graph *g, sb_known_list *known, sb_node_id id)
     const sb_node *node = sb_graph_node(g, id);
     sb_value_id q = node->outputs[0];
     int32_t lo = 0, hi = 0;
+    bool done = false;
     linear l;
 
     if (!sb_node_is(node, "QuantizeLinear") || !read_linear(g, node, &l) ||
-        !type_bounds(l.dtype, &lo, &hi) || !only_dequantized(g, q))
+        !type_bounds(l.dtype, &lo, &hi) || !only_dequantized(g, q, &l))
         return SB_OK;
     sb_value_id x = behind_clip(g, node->inputs[0], &l, &lo, &hi);
-    size_t mine = known->n;
-    SB_TRY(remember(g, known, x, &l, lo, hi));
-    while (sb_graph_value(g, q)->n_uses > 0) {
-        sb_node_id reader = sb_graph_value(g, q)->uses[0].node;
-        bool done = false;
-        SB_TRY(sb_rewrite_forward(g, reader, x, &done));
-        if (!done) /* a graph output that is a graph input, or shares x */
-            return SB_OK;
-    }
-    if (known->n > mine) { /* x may have got the name of an output */
-        known->v[mine].value =
-            sb_arena_str(known->arena, sb_graph_value(g, x)->name);
-        if (!known->v[mine].value)
-            return SB_NO_MEMORY;
-    }
-    return sb_rewrite_prune(g, id);
+    const char *name = sb_graph_value(g, x)->name;
+    const sb_known *k = sb_known_find(known, name);
+    if (k && contradicts(k, &l) && !only_joined(g, q))
+        return SB_OK;
+    uint32_t n_uses = sb_graph_value(g, x)->n_uses;
+    if (!k)
+        SB_TRY(remember(g, known, x, &l, lo, hi));
+    size_t at = k ? (size_t)(k - known->v) : known->n - 1;
+    if (!k)
+        known->v[at].all = n_uses == 1;
+    SB_TRY(bypass(g, known, at, q, x, &done));
+    return done ? sb_rewrite_prune(g, id) : SB_OK;
+}
+
+static bool is_live(const sb_graph *g, sb_node_id id, const char *op)
+{
+    return !sb_graph_node(g, id)->dead && sb_node_is(sb_graph_node(g, id), op);
 }
 
 sb_status sb_quant_import(sb_graph *g, sb_known_list *known)
 {
-    /* Floats behind Q first, then what stands behind DQ, then activations;
-     * nodes are only removed, so the numbers stay. */
-    for (sb_node_id id = 0; id < g->n_nodes; id++) {
-        const sb_node *node = sb_graph_node(g, id);
-        if (!node->dead && sb_node_is(node, "QuantizeLinear") &&
-            sb_is_const(g, sb_node_in(node, 0)) &&
-            sb_is_const(g, sb_node_in(node, 1)) &&
-            !sb_graph_value(g, node->outputs[0])->is_output)
-            SB_TRY(fold(g, id));
-    }
+    /* Constants first; nodes are only removed, so the numbers stay. */
     for (sb_node_id id = 0; id < g->n_nodes; id++)
-        if (!sb_graph_node(g, id)->dead &&
-            sb_node_is(sb_graph_node(g, id), "DequantizeLinear"))
+        if (is_live(g, id, "DequantizeLinear"))
             SB_TRY(import_constant(g, known, id));
     for (sb_node_id id = 0; id < g->n_nodes; id++)
-        if (!sb_graph_node(g, id)->dead)
+        if (is_live(g, id, "QuantizeLinear") &&
+            !sb_is_const(g, sb_node_in(sb_graph_node(g, id), 0)))
             SB_TRY(import_pair(g, known, id));
     return SB_OK;
 }

@@ -11,6 +11,11 @@ typedef struct sb_known {
     sb_qparams qparams;
     int64_t block; /* indices of the axis that share a scale; 0: one each */
     bool constant;
+    /* Who reads it quantized, by the names of their first results; `all` if
+     * nobody reads it otherwise. */
+    const char **readers;
+    size_t n_readers, cap_readers;
+    bool all, at_output;
 } sb_known;
 
 typedef struct sb_known_list {
@@ -25,6 +30,10 @@ typedef struct sb_known_list {
  * is.  Integer operators of a file (QLinearConv ...) must have been rewritten
  * before; those that are left keep their Q and DQ nodes. */
 SB_MUST_USE sb_status sb_quant_import(sb_graph *g, sb_known_list *known);
+/* Gives `value`, which stands for the integers `ints`, the name that they were
+ * named after (export_names.c). */
+SB_MUST_USE sb_status sb_import_name(sb_graph *g, sb_value_id ints,
+                                     sb_value_id value);
 void sb_known_free(sb_ctx *ctx, sb_known_list *known);
 /* NULL if the file said nothing about it. */
 const sb_known *sb_known_find(const sb_known_list *known, const char *value);

@@ -9,6 +9,57 @@
 #include "passes/rewrite.h"
 #include "quant/quant_model.h"
 
+/* ---- widths ------------------------------------------------------------- */
+
+static const char *metadata(const sb_graph *g, const char *key)
+{
+    for (size_t i = 0; i < g->n_model_props; i++)
+        if (strcmp(g->model_props[i].key, key) == 0)
+            return g->model_props[i].value;
+    return NULL;
+}
+
+/* The number behind `"name":` in {"name":8,...}; 0 if there is none. */
+static sb_status width_in(sb_ctx *ctx, const char *text, const char *name,
+                          int *bits)
+{
+    sb_str key;
+
+    sb_str_init(&key, ctx);
+    sb_str_add_json(&key, name);
+    sb_str_add(&key, ":");
+    sb_status status = sb_str_status(&key);
+    const char *at = status == SB_OK ? strstr(text, sb_str_text(&key)) : NULL;
+    *bits = 0;
+    if (at) {
+        at += strlen(sb_str_text(&key));
+        while (*at >= '0' && *at <= '9' && *bits <= 16)
+            *bits = *bits * 10 + (*at++ - '0');
+    }
+    sb_str_free(&key);
+    return status;
+}
+
+sb_status sb_quant_known_widths(sb_quant_model *qm)
+{
+    const char *text = metadata(qm->graph, "sparsebit.bits");
+
+    for (size_t i = 0; text && i < qm->known.n; i++) {
+        sb_known *k = &qm->known.v[i];
+        int bits = 0;
+
+        SB_TRY(width_in(qm->ctx, text, k->value, &bits));
+        if (bits < 1 || bits > 16)
+            continue;
+        k->qparams.bits = bits;
+        k->qparams.qmin = sb_qmin(bits, k->qparams.symmetric);
+        k->qparams.qmax = sb_qmax(bits, k->qparams.symmetric);
+    }
+    return SB_OK;
+}
+
+/* ---- settings ----------------------------------------------------------- */
+
 static bool scheme_allowed(const sb_quant_model *qm, const sb_quantizer *q,
                            bool symmetric)
 {

@@ -186,10 +186,12 @@ static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
         status = simplify(qm, work);
     if (status == SB_OK)
         status = sb_graph_relax_batch(work, &relaxed);
+    if (status == SB_OK && relaxed) /* it may have brought equal constants */
+        status = run_passes(relaxed, "cse");
     if (status == SB_OK) {
         qm->file_batch = batch_of(work);
         qm->fixed_batch = relaxed ? 0 : qm->file_batch;
-        status = sb_graph_clone(relaxed ? relaxed : work, &qm->graph);
+        status = sb_graph_clone_sorted(relaxed ? relaxed : work, &qm->graph);
     }
     sb_graph_free(relaxed);
     sb_graph_free(work);
@@ -240,10 +242,13 @@ static sb_status build(sb_quant_model *qm, const sb_graph *graph)
     SB_TRY(check_float(qm, graph));
     SB_TRY(take_graph(qm, graph));
     sb_quant_config_warn_unused(qm->config, graph, qm->graph);
+    SB_TRY(sb_quant_known_widths(qm));
     if (sb_quant_config_mode(qm->config) != SB_QUANT_STATIC)
         SB_TRY(sb_quant_place_weights(qm));
+    else if (qm->target->ops)
+        SB_TRY(sb_quant_place_target(qm));
     else
-        SB_TRY(qm->target->ops ? sb_quant_place_target(qm)
+        SB_TRY(qm->known.n > 0 ? sb_quant_place_known(qm)
                                : sb_quant_place_config(qm));
     sb_quant_apply_known(qm);
     settle_sites(qm);

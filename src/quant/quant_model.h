@@ -117,6 +117,10 @@ bool sb_quantizer_is_constant(const sb_quant_model *qm, const sb_quantizer *q);
 /* place_config.c: quantizers as the configuration and the rows of operators
  * say; no runtime in particular. */
 SB_MUST_USE sb_status sb_quant_place_config(sb_quant_model *qm);
+/* place_known.c: quantizers where a quantized file has them. */
+SB_MUST_USE sb_status sb_quant_place_known(sb_quant_model *qm);
+/* known.c: widths that the metadata of a file of ours tell. */
+SB_MUST_USE sb_status sb_quant_known_widths(sb_quant_model *qm);
 /* known.c: gives quantizers what a quantized file said of their values. */
 void sb_quant_apply_known(sb_quant_model *qm);
 /* Scales of a quantizer from that. */
@@ -152,9 +156,12 @@ SB_MUST_USE sb_status sb_quant_add_node(sb_graph *g, sb_node_id like,
 
 /* A node beside which to put those of a quantizer. */
 sb_node_id sb_quant_like(const sb_graph *g, const sb_quantizer *q);
-/* The output of the graph that was `x` is now `y`, under the same name. */
+/* The output of the graph that was `x` is now `y`, under the same name; the
+ * other one gives `x` the name of `spare`, which nobody uses. */
 SB_MUST_USE sb_status sb_quant_move_output(sb_graph *g, sb_value_id x,
                                            sb_value_id y);
+SB_MUST_USE sb_status sb_quant_move_output_as(sb_graph *g, sb_value_id x,
+                                              sb_value_id y, sb_value_id spare);
 
 /* ---- calibration (calibrate.c) ------------------------------------------ */
 

@@ -3,15 +3,15 @@
 
 static const pass_case cases[] = {
     {"swish", TEST_GRAPH("x: f32[2,8]", "y: f32[2,8]", "y = Swish(x)\n"),
-     "y_0 = Sigmoid(x)\n"
-     "y = Mul(x, y_0)\n",
+     "y_Sigmoid = Sigmoid(x)\n"
+     "y = Mul(x, y_Sigmoid)\n",
      false},
     {"swish with a factor",
      TEST_GRAPH("x: f32[2,8]", "y: f32[2,8]", "y = Swish(x) {alpha=1.702}\n"),
      "number_0: f32[] = 1.702\n"
-     "y_1 = Mul(x, number_0)\n"
-     "y_2 = Sigmoid(y_1)\n"
-     "y = Mul(x, y_2)\n",
+     "y_Mul = Mul(x, number_0)\n"
+     "y_Sigmoid = Sigmoid(y_Mul)\n"
+     "y = Mul(x, y_Sigmoid)\n",
      false},
     {"rms normalisation",
      TEST_GRAPH("x: f32[2,8]", "y: f32[2,8]",
@@ -20,13 +20,13 @@ static const pass_case cases[] = {
      "g: f32[8] = [1, 2, 3, 4, 5, 6, 7, 8]\n"
      "axes_1: i64[1] = [-1]\n"
      "number_3: f32[] = 0.01\n"
-     "y_0 = Mul(x, x)\n"
-     "y_2 = ReduceMean(y_0, axes_1)\n"
-     "y_4 = Add(y_2, number_3)\n"
-     "y_5 = Sqrt(y_4)\n"
-     "y_6 = Reciprocal(y_5)\n"
-     "y_7 = Mul(x, y_6)\n"
-     "y = Mul(y_7, g)\n",
+     "y_Mul = Mul(x, x)\n"
+     "y_ReduceMean = ReduceMean(y_Mul, axes_1)\n"
+     "y_Add = Add(y_ReduceMean, number_3)\n"
+     "y_Sqrt = Sqrt(y_Add)\n"
+     "y_Reciprocal = Reciprocal(y_Sqrt)\n"
+     "y_Mul_2 = Mul(x, y_Reciprocal)\n"
+     "y = Mul(y_Mul_2, g)\n",
      false},
     {"half precision is normalised in single",
      TEST_GRAPH("x: f16[2,8]", "y: f16[2,8]",
@@ -35,15 +35,15 @@ static const pass_case cases[] = {
      "g: f16[8] = [1, 2, 3, 4, 5, 6, 7, 8]\n"
      "axes_2: i64[1] = [-1]\n"
      "number_4: f32[] = 0.01\n"
-     "y_0 = Cast(x) {to=1}\n"
-     "y_1 = Mul(y_0, y_0)\n"
-     "y_3 = ReduceMean(y_1, axes_2)\n"
-     "y_5 = Add(y_3, number_4)\n"
-     "y_6 = Sqrt(y_5)\n"
-     "y_7 = Reciprocal(y_6)\n"
-     "y_8 = Mul(y_0, y_7)\n"
-     "y_9 = Cast(y_8) {to=10}\n"
-     "y = Mul(y_9, g)\n",
+     "y_Cast = Cast(x) {to=1}\n"
+     "y_Mul = Mul(y_Cast, y_Cast)\n"
+     "y_ReduceMean = ReduceMean(y_Mul, axes_2)\n"
+     "y_Add = Add(y_ReduceMean, number_4)\n"
+     "y_Sqrt = Sqrt(y_Add)\n"
+     "y_Reciprocal = Reciprocal(y_Sqrt)\n"
+     "y_Mul_2 = Mul(y_Cast, y_Reciprocal)\n"
+     "y_Cast_2 = Cast(y_Mul_2) {to=10}\n"
+     "y = Mul(y_Cast_2, g)\n",
      false},
     {"what is old enough stays",
      TEST_GRAPH("x: f32[2,8]", "y: f32[2,8]", "y = Gelu(x)\n"), NULL, false},

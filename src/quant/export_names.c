@@ -1,0 +1,83 @@
+/* Names of what an export adds, made from the name of the value that is
+ * quantized:
+ *
+ *     w_scale, w_zero_point    its parameters
+ *     w_quantized              its integers
+ *     w_dequantized            what readers get; one a reader, then _2, _3 ...
+ *     y_float                  before the pair at an output `y`
+ *
+ * Reading such a file takes the names apart again, so that writing it once more
+ * gives the same names. */
+#include <string.h>
+
+#include "quant/export.h"
+#include "quant/import.h"
+
+static const char quantized[] = "_quantized";
+
+/* A name with a suffix, as a value. */
+sb_status sb_export_value(sb_graph *g, const char *base, const char *suffix,
+                          sb_value_id *out)
+{
+    sb_str name;
+
+    sb_str_init(&name, g->ctx);
+    sb_str_addf(&name, "%s%s", base, suffix);
+    sb_status status = sb_str_status(&name);
+    if (status == SB_OK)
+        status = sb_graph_add_value_as(g, sb_str_text(&name), out);
+    sb_str_free(&name);
+    return status;
+}
+
+sb_status sb_export_constant(sb_graph *g, const char *base, const char *suffix,
+                             const sb_tensor *t, sb_value_id *out)
+{
+    SB_TRY(sb_export_value(g, base, suffix, out));
+    return sb_graph_set_constant(g, *out, t);
+}
+
+sb_status sb_export_array(sb_graph *g, const char *base, const char *suffix,
+                          const sb_tensor *like, const void *elements,
+                          sb_value_id *out)
+{
+    sb_tensor t = sb_tensor_make(like->dtype, like->rank, like->dims);
+
+    SB_TRY(sb_tensor_alloc(g->ctx, &t));
+    if (sb_tensor_bytes(&t) > 0)
+        memcpy(t.data, elements, sb_tensor_bytes(&t));
+    sb_status status = sb_export_constant(g, base, suffix, &t, out);
+    sb_tensor_drop(&t);
+    return status;
+}
+
+sb_status sb_export_node(sb_graph *g, sb_node_id like, const sb_node_spec *spec,
+                         sb_value_id x, const char *base, const char *suffix,
+                         sb_value_id *y)
+{
+    sb_node_spec full = *spec;
+    sb_value_id out = SB_NONE;
+    sb_node_id node = SB_NONE;
+
+    SB_TRY(sb_export_value(g, base, suffix, &out));
+    sb_graph_value(g, out)->type = sb_graph_value(g, x)->type;
+    full.module = sb_graph_node(g, like)->module;
+    full.position = sb_graph_node(g, like)->position;
+    full.outputs = &out;
+    full.n_out = 1;
+    SB_TRY(sb_graph_add_node(g, &full, &node));
+    *y = out;
+    return SB_OK;
+}
+
+sb_status sb_import_name(sb_graph *g, sb_value_id ints, sb_value_id value)
+{
+    const char *name = sb_graph_value(g, ints)->name;
+    size_t len = strlen(name), tail = sizeof quantized - 1;
+
+    if (len <= tail || strcmp(name + len - tail, quantized) != 0 ||
+        sb_graph_value(g, value)->is_output)
+        return SB_OK;
+    char *base = sb_arena_strn(g->arena, name, len - tail);
+    return base ? sb_graph_claim_name(g, value, base) : SB_NO_MEMORY;
+}

@@ -1,0 +1,120 @@
+/* Which edges get a quantizer: those on which a quantized file has them.
+ *
+ * That is for targets without rules of their own, where the file alone knows
+ * what is meant to be quantized. */
+#include <string.h>
+
+#include "passes/rewrite.h"
+#include "quant/quant_model.h"
+
+static bool is_reader(const sb_graph *g, const sb_known *k, const sb_node *node)
+{
+    const char *name = node->n_out > 0 && node->outputs[0] != SB_NONE
+                           ? sb_graph_value(g, node->outputs[0])->name
+                           : "";
+
+    for (size_t i = 0; i < k->n_readers; i++)
+        if (strcmp(k->readers[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* The edges on which the file had it, or all if those are gone. */
+static size_t collect(const sb_graph *g, const sb_known *k, const sb_value *v,
+                      sb_use *uses)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < v->n_uses && !k->all; i++)
+        if (is_reader(g, k, sb_graph_node(g, v->uses[i].node)))
+            uses[n++] = v->uses[i];
+    if (n == 0)
+        for (uint32_t i = 0; i < v->n_uses; i++)
+            uses[n++] = v->uses[i];
+    return n;
+}
+
+static sb_status add(sb_quant_model *qm, const sb_known *k,
+                     sb_quantizer_spec *spec)
+{
+    const sb_qparams *p = &k->qparams;
+    const sb_node *reader = sb_graph_node(qm->graph, spec->uses[0].node);
+    sb_quant_kind kind = k->constant ? SB_QUANT_WEIGHT : SB_QUANT_FEATURE;
+    sb_quant_spec settings;
+    sb_quantizer *q = NULL;
+    sb_str name;
+
+    sb_quant_config_spec(qm->config, kind, reader, &settings);
+    settings.bits = p->bits;
+    settings.symmetric = p->symmetric;
+    settings.granularity = k->block > 0   ? SB_QUANT_PER_GROUP
+                           : p->axis >= 0 ? SB_QUANT_PER_CHANNEL
+                                          : SB_QUANT_PER_TENSOR;
+    spec->settings = &settings;
+    sb_str_init(&name, qm->ctx);
+    sb_str_addf(&name, "%s%s", sb_quant_base_name(qm->graph, reader),
+                k->constant ? ".weight_quantizer" : ".input_quantizer");
+    spec->name = sb_str_text(&name);
+    sb_status status = sb_str_status(&name);
+    if (status == SB_OK)
+        status = sb_quant_model_add(qm, spec, &q);
+    sb_str_free(&name);
+    if (status == SB_OK)
+        q->at_output =
+            k->at_output && sb_graph_value(qm->graph, spec->value)->is_output;
+    return status;
+}
+
+static sb_status place_value(sb_quant_model *qm, sb_value_id value)
+{
+    const sb_value *v = sb_graph_value(qm->graph, value);
+    const sb_known *k = sb_known_find(&qm->known, v->name);
+
+    if (!k || k->constant != v->is_constant || v->n_uses == 0 ||
+        k->qparams.axis >= v->type.shape.rank)
+        return SB_OK;
+    sb_use *uses = sb_alloc(qm->ctx, v->n_uses, sizeof *uses);
+    if (!uses)
+        return SB_NO_MEMORY;
+    sb_quantizer_spec spec = {.value = value,
+                              .uses = uses,
+                              .n_uses = collect(qm->graph, k, v, uses),
+                              .axis = k->qparams.axis,
+                              .block = k->block};
+    sb_status status = add(qm, k, &spec);
+    sb_free(qm->ctx, uses);
+    return status;
+}
+
+/* In the order of readers, as quantizers of a configuration are. */
+static sb_status place_all(sb_quant_model *qm, const sb_node_id *order,
+                           size_t n, bool *done)
+{
+    for (size_t k = 0; k < n; k++) {
+        const sb_node *node = sb_graph_node(qm->graph, order[k]);
+
+        for (uint32_t i = 0; i < node->n_in; i++) {
+            sb_value_id v = node->inputs[i];
+            if (v == SB_NONE || done[v])
+                continue;
+            done[v] = true;
+            SB_TRY(place_value(qm, v));
+        }
+    }
+    return SB_OK;
+}
+
+sb_status sb_quant_place_known(sb_quant_model *qm)
+{
+    sb_node_id *order = NULL;
+    size_t n = 0;
+    bool *done = sb_alloc(qm->ctx, qm->graph->n_values + 1, sizeof *done);
+    sb_status status =
+        done ? sb_graph_order(qm->graph, &order, &n) : SB_NO_MEMORY;
+
+    if (status == SB_OK)
+        status = place_all(qm, order, n, done);
+    sb_free(qm->ctx, order);
+    sb_free(qm->ctx, done);
+    return status;
+}
