@@ -334,12 +334,14 @@ static void print_quantizers(const job *j)
 
 static void print_text(const job *j)
 {
-    size_t weights = 0, features = 0;
+    size_t weights = 0, features = 0, fixed = 0; /* with scales in the file */
 
     for (size_t i = 0; i < sb_quant_model_quantizer_count(j->qm); i++) {
         sb_quantizer_info q = sb_quant_model_quantizer(j->qm, i);
-        if (!q.fused)
-            *(q.is_weight ? &weights : &features) += 1;
+        if (q.fused)
+            continue;
+        *(q.is_weight ? &weights : &features) += 1;
+        fixed += !q.is_weight && q.n > 0;
     }
     if (j->env->common.verbose)
         print_quantizers(j);
@@ -350,7 +352,9 @@ static void print_text(const job *j)
                      j->calibrate);
     else if (!sb_quant_model_needs_data(j->qm))
         (void)printf("%s; no calibration data needed%s",
-                     features > 0 ? " at run time" : "",
+                     fixed > 0      ? " as the file says"
+                     : features > 0 ? " at run time"
+                                    : "",
                      j->args->data ? ", --data was not read" : "");
     (void)printf("\n");
     if (j->data && sb_data_broken_count(j->data) > 0)

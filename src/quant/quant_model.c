@@ -173,46 +173,12 @@ static int64_t batch_of(const sb_graph *g)
     return 0;
 }
 
-/* Simplified, for any batch if it can be, and copied once more: nothing dead
- * is left then, so that later copies have the same numbers. */
-static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
-{
-    sb_graph *work = NULL, *relaxed = NULL;
-
-    SB_TRY(sb_graph_clone(graph, &work));
-    qm->known.arena = &qm->arena;
-    sb_status status = sb_quant_import(work, &qm->known);
-    if (status == SB_OK)
-        status = simplify(qm, work);
-    if (status == SB_OK)
-        status = sb_graph_relax_batch(work, &relaxed);
-    if (status == SB_OK && relaxed) /* it may have brought equal constants */
-        status = run_passes(relaxed, "cse");
-    if (status == SB_OK) {
-        qm->file_batch = batch_of(work);
-        qm->fixed_batch = relaxed ? 0 : qm->file_batch;
-        status = sb_graph_clone_sorted(relaxed ? relaxed : work, &qm->graph);
-    }
-    sb_graph_free(relaxed);
-    sb_graph_free(work);
-    return status;
-}
-
-/* A site speaks through a quantizer that is on, if there is one. */
-static void settle_sites(sb_quant_model *qm)
-{
-    for (size_t i = qm->n_quantizers; i-- > 0;)
-        if (!qm->quantizers[i].fake_fused)
-            qm->sites[qm->quantizers[i].site].first = (uint32_t)i;
-}
-
-/* Is the operator one of a quantized network? */
+/* Is the operator one of a quantized network that cannot be read back? */
 static bool is_integer_op(const sb_node *node)
 {
     static const char *const ops[] = {
-        "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear",
-        "ConvInteger",    "MatMulInteger",    "MatMulNBits",     "QGemm",
-        "QAttention",
+        "DynamicQuantize", "QLinear", "ConvInteger", "MatMulInteger",
+        "MatMulNBits",     "QGemm",   "QAttention",
     };
 
     for (size_t i = 0; i < SB_COUNT(ops); i++)
@@ -237,9 +203,43 @@ static sb_status check_float(const sb_quant_model *qm, const sb_graph *g)
     return SB_OK;
 }
 
+/* Simplified, for any batch if it can be, and copied once more: nothing dead
+ * is left then, so that later copies have the same numbers. */
+static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
+{
+    sb_graph *work = NULL, *relaxed = NULL;
+
+    SB_TRY(sb_graph_clone(graph, &work));
+    qm->known.arena = &qm->arena;
+    sb_status status = sb_quant_import(work, &qm->known);
+    if (status == SB_OK)
+        status = check_float(qm, work);
+    if (status == SB_OK)
+        status = simplify(qm, work);
+    if (status == SB_OK)
+        status = sb_graph_relax_batch(work, &relaxed);
+    if (status == SB_OK && relaxed) /* it may have brought equal constants */
+        status = run_passes(relaxed, "cse");
+    if (status == SB_OK) {
+        qm->file_batch = batch_of(work);
+        qm->fixed_batch = relaxed ? 0 : qm->file_batch;
+        status = sb_graph_clone_sorted(relaxed ? relaxed : work, &qm->graph);
+    }
+    sb_graph_free(relaxed);
+    sb_graph_free(work);
+    return status;
+}
+
+/* A site speaks through a quantizer that is on, if there is one. */
+static void settle_sites(sb_quant_model *qm)
+{
+    for (size_t i = qm->n_quantizers; i-- > 0;)
+        if (!qm->quantizers[i].fake_fused)
+            qm->sites[qm->quantizers[i].site].first = (uint32_t)i;
+}
+
 static sb_status build(sb_quant_model *qm, const sb_graph *graph)
 {
-    SB_TRY(check_float(qm, graph));
     SB_TRY(take_graph(qm, graph));
     sb_quant_config_warn_unused(qm->config, graph, qm->graph);
     SB_TRY(sb_quant_known_widths(qm));

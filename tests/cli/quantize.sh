@@ -39,7 +39,8 @@ quantize $models/photo.onnx -c q.yaml -d good.yaml --asym=a --asym-memory 1 --js
 cp $models/photo.onnx same.onnx
 quantize same.onnx -d good.yaml -o same.onnx
 $sparsebit info same.onnx | grep -c Linear
-quantize same.onnx -d good.yaml -o more.onnx
+quantize same.onnx -o more.onnx
+cmp same.onnx more.onnx && echo the same file
 
 echo --- usage
 quantize
@@ -57,7 +58,7 @@ echo text >text.onnx
 quantize text.onnx -d good.yaml -o o.onnx
 printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: none\n' >w.yaml
 quantize $models/two.onnx -c w.yaml -o o.onnx
-quantize $models/qdq.onnx -d good.yaml -o o.onnx
+quantize $models/qdq.onnx -o o.onnx
 quantize $models/nan_weight.onnx -d x.yaml -o o.onnx
 quantize $models/nan_weight.onnx -d x.yaml --asym -o o.onnx
 quantize $models/nan_inside.onnx -d x.yaml -o o.onnx
