@@ -145,6 +145,10 @@ void cli_json_bool(cli_json *j, const char *key, bool value);
 const char *cli_si(double value, char *out, size_t size);
 const char *cli_bytes(double bytes, char *out, size_t size);
 
+/* Most memory that this program ever had, in MB; getrusage() would count what
+ * the parent had before it started us. */
+double cli_peak_rss_mb(void);
+
 /* ---- progress ----------------------------------------------------------- */
 
 /* How far a loop of `total` steps is, on standard error; `what` is a static

@@ -55,22 +55,6 @@ typedef struct {
     long long batch;
 } timing;
 
-/* The high-water mark of this program alone; getrusage() would count what the
- * parent had before it started us. */
-static double peak_rss_mb(void)
-{
-    FILE *f = fopen("/proc/self/status", "r");
-    char line[128];
-    double kb = 0;
-
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %lf kB", &kb) == 1)
-            break;
-    if (f)
-        (void)fclose(f);
-    return kb * 1024 / 1e6;
-}
-
 static double now_ms(void)
 {
     struct timespec t;
@@ -223,7 +207,7 @@ static int bench_model(cli_env *env, const bench_args *args,
     if (status != SB_OK) {
         rc = cli_fail(env, args->model);
     } else {
-        t.peak_rss_mb = peak_rss_mb();
+        t.peak_rss_mb = cli_peak_rss_mb();
         t.workspace_mb = (double)sb_session_workspace(session) / 1e6;
         t.items_per_s = (double)t.batch * 1e3 / t.median_ms;
         rc = report(env, args, session, &t);

@@ -1,8 +1,6 @@
 /* sparsebit quantize - calibrate a model on data and write it quantized. */
-#define _DEFAULT_SOURCE
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "cli.h"
 
@@ -234,13 +232,6 @@ static int export_model(job *j)
 
 /* ---- results ------------------------------------------------------------ */
 
-static double peak_rss_mb(void)
-{
-    struct rusage use;
-
-    return getrusage(RUSAGE_SELF, &use) == 0 ? (double)use.ru_maxrss / 1024 : 0;
-}
-
 static void json_numbers(cli_json *j, const char *key, const float *v, size_t n)
 {
     if (n == 1) {
@@ -293,7 +284,7 @@ static void print_json(const job *j)
     cli_json_num(&out, "calibrate", j->calibrate);
     cli_json_num(&out, "export", j->write);
     cli_json_close(&out, '}');
-    cli_json_num(&out, "peak_rss_mb", peak_rss_mb());
+    cli_json_num(&out, "peak_rss_mb", cli_peak_rss_mb());
     cli_json_open(&out, "quantizers", '[');
     for (size_t i = 0; i < sb_quant_model_quantizer_count(j->qm); i++) {
         sb_quantizer_info q = sb_quant_model_quantizer(j->qm, i);

@@ -186,6 +186,20 @@ const char *cli_bytes(double bytes, char *out, size_t size)
     return out;
 }
 
+double cli_peak_rss_mb(void)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[128];
+    double kb = 0;
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %lf kB", &kb) == 1)
+            break;
+    if (f)
+        (void)fclose(f);
+    return kb * 1024 / 1e6;
+}
+
 char *cli_join(const cli_list *list)
 {
     size_t len = 1;
