@@ -27,6 +27,7 @@ static const cli_opt opts[] = {
     {CLI_FLAG, 0, "strict",          ARG(strict),          NULL,        "stop at a sample that cannot be read, instead of leaving it out", false},
     {CLI_FLAG, 0, "integer",         ARG(integer),         NULL,        "run Q/DQ groups of MODEL as the integer kernels of ONNX Runtime", false},
     {CLI_FLAG, 0, "exact",           ARG(exact),           NULL,        "no faster algorithms that round differently", false},
+    {CLI_FLAG, 0, "integer",         ARG(integer),         NULL,        "compute Q/DQ groups with the integer kernels that ONNX Runtime on x86 makes of them", false},
     {0},
 };
 

@@ -624,11 +624,18 @@ const sb_qdq_reason *sb_group_find(const sb_qdq_sim *sim, sb_node_id node,
 
 /* ---- all groups of a graph ---------------------------------------------- */
 
-bool sb_qdq_touches(const sb_graph *g, const sb_node *node)
+static bool reads_dq(const sb_graph *g, const sb_node *node)
 {
     for (uint32_t i = 0; i < node->n_in; i++)
         if (sb_dq_of(g, node, i))
             return true;
+    return false;
+}
+
+bool sb_qdq_touches(const sb_graph *g, const sb_node *node)
+{
+    if (reads_dq(g, node))
+        return true;
     for (uint32_t k = 0; k < node->n_out; k++) {
         if (node->outputs[k] == SB_NONE)
             continue;
@@ -649,7 +656,8 @@ static void note_float(sb_qdq_sim *sim, sb_node_id id,
     if (origin == SB_NONE || !sim->verdicts)
         return;
     sb_qdq_verdict *v = &sim->verdicts[origin];
-    bool near = sb_qdq_touches(sim->g, node);
+    /* A Q behind an operator without kernel is where integers begin. */
+    bool near = reason ? sb_qdq_touches(sim->g, node) : reads_dq(sim->g, node);
     if (v->fate != SB_QDQ_FLOAT)
         return; /* of an earlier round */
     v->overhead = near;
@@ -670,19 +678,6 @@ static void note_saturation(sb_qdq_sim *sim, const sb_qdq_group *grp)
         x.type == SB_DTYPE_U8 &&
         sb_weight_saturates(sim->g, sb_graph_node(sim->g, grp->node),
                             sb_graph_node(sim->g, grp->dq[1]));
-}
-
-/* A Relu or Clip that the Q behind it does not replace. */
-static const sb_qdq_reason *clip_reason(const sb_graph *g, const sb_node *node)
-{
-    bool relu = sb_node_is(node, "Relu");
-
-    if ((!relu && !sb_node_is(node, "Clip")) || sb_node_edges(g, node) == 0)
-        return NULL;
-    const sb_value *y = sb_graph_value(g, node->outputs[0]);
-    if (!sb_is_q(sb_graph_node(g, y->uses[0].node)))
-        return NULL;
-    return relu ? &r_relu : &r_clip;
 }
 
 /* Tries the rows of the node's operator in their order. */
@@ -707,7 +702,7 @@ static sb_status select_node(sb_qdq_sim *sim, sb_node_id id)
         if (!first || (rule->kind == SB_QDQ_WEIGHT && r != &r_no_dq))
             first = r;
     }
-    note_float(sim, id, first ? first : clip_reason(sim->g, node));
+    note_float(sim, id, first);
     return SB_OK;
 }
 
