@@ -1,13 +1,14 @@
 /* com.microsoft QLinearAdd and QLinearMul: elementwise with broadcasting on
- * bytes.  The arithmetic is the one of ONNX Runtime's x86 kernels, float32
- * without fused multiply-add, so that results agree to the last bit:
+ * bytes.  The arithmetic is the one of ONNX Runtime's kernels for AVX2, so that
+ * results agree to the last bit:
  *
- *     add  round((c0 + a * (sa/sc)) + b * (sb/sc)),
- *          c0 = zc - ((sa/sc) * za + (sb/sc) * zb)
+ *     add  round(fma(a, sa/sc, fma(b, sb/sc, c0))),
+ *          c0 = zc - fma(sa/sc, za, (sb/sc) * zb)
  *     mul  round((a - za)(b - zb) * (sa * sb / sc) + zc)
  *
- * rounded half to even and saturated.  Where b is one element for a whole row,
- * ONNX Runtime adds its part to c0 first; so do we. */
+ * in float32, rounded half to even and saturated.  A fused product and sum of a
+ * byte is exact in double precision, which every machine has.  Where b is one
+ * element for a whole row, ONNX Runtime adds its part to c0 first; so do we. */
 #include <string.h>
 
 #include "base/simd.h"
@@ -57,28 +58,46 @@ struct qbinary_job {
     int64_t a_step[SB_MAX_RANK], b_step[SB_MAX_RANK];
 };
 
-SB_HOT static void add_row(const qbinary_job *job, const int32_t *a,
-                           const int32_t *b, bool a_one, bool b_one, int64_t n,
+/* a * b + c, rounded once, for a byte a. */
+static inline float byte_fma(int32_t a, float b, float c)
+{
+    return (float)((double)a * (double)b + (double)c);
+}
+
+SB_HOT static void add_one(const int32_t *x, float ratio, float c, int64_t n,
                            float *y)
 {
-    float ra = job->a.scale / job->c.scale, rb = job->b.scale / job->c.scale;
-    float c0 = (float)job->c.zero -
-               (ra * (float)job->a.zero + rb * (float)job->b.zero);
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = byte_fma(x[i], ratio, c);
+}
 
-    if (a_one) { /* the runtime swaps operands so that b is the scalar */
-        c0 = c0 + (float)a[0] * ra;
-        for (int64_t i = 0; i < n; i++)
-            y[i] = c0 + (float)b[b_one ? 0 : i] * rb;
-    } else if (b_one) {
-        c0 = c0 + (float)b[0] * rb;
-        SB_SIMD
-        for (int64_t i = 0; i < n; i++)
-            y[i] = c0 + (float)a[i] * ra;
-    } else {
-        SB_SIMD
-        for (int64_t i = 0; i < n; i++)
-            y[i] = (c0 + (float)a[i] * ra) + (float)b[i] * rb;
+SB_HOT static void add_two(const int32_t *a, float ra, const int32_t *b,
+                           float rb, float c, int64_t n, float *y)
+{
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = byte_fma(a[i], ra, byte_fma(b[i], rb, c));
+}
+
+static void add_row(const qbinary_job *job, const int32_t *a, const int32_t *b,
+                    bool a_one, bool b_one, int64_t n, float *y)
+{
+    float ra = job->a.scale / job->c.scale, rb = job->b.scale / job->c.scale;
+    float zc = (float)job->c.zero;
+
+    if (a_one && !b_one) { /* the runtime swaps operands */
+        float c = zc - byte_fma(job->b.zero, rb, ra * (float)job->a.zero);
+        add_one(b, rb, byte_fma(a[0], ra, c), n, y);
+        return;
     }
+    float c = zc - byte_fma(job->a.zero, ra, rb * (float)job->b.zero);
+    if (b_one && a_one)
+        y[0] = byte_fma(a[0], ra, byte_fma(b[0], rb, c));
+    else if (b_one)
+        add_one(a, ra, byte_fma(b[0], rb, c), n, y);
+    else
+        add_two(a, ra, b, rb, c, n, y);
 }
 
 SB_HOT static void mul_row(const qbinary_job *job, const int32_t *a,
