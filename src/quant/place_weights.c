@@ -42,6 +42,27 @@ static const sb_tensor *weight_of(const placer *p)
     return &sb_graph_value(g, v)->constant;
 }
 
+/* Does a product read the value, perhaps after it was moved about?  ONNX
+ * Runtime would take the DQ of a table for that of a quantized activation, and
+ * with weights of 2 and 4 bit make nodes that it cannot run itself. */
+static bool product_reads(const sb_quant_model *qm, sb_value_id value,
+                          int depth)
+{
+    const sb_value *v = sb_graph_value(qm->graph, value);
+
+    for (uint32_t i = 0; i < v->n_uses && depth < 16; i++) {
+        const sb_node *node = sb_graph_node(qm->graph, v->uses[i].node);
+        const sb_op_def *op = sb_op_of(node);
+
+        if (op && op->quant == SB_ROLE_WEIGHTED)
+            return true;
+        if (op && op->quant == SB_ROLE_PASS && node->n_out > 0 &&
+            product_reads(qm, node->outputs[0], depth + 1))
+            return true;
+    }
+    return false;
+}
+
 /* Has the target a kernel for this weight?  One without rows takes all. */
 static bool has_kernel(const placer *p)
 {
@@ -49,9 +70,10 @@ static bool has_kernel(const placer *p)
     const sb_target_op *row = sb_target_op_find(target, p->node);
     bool matrix = weight_of(p)->rank == 2;
 
-    if (p->table)
-        return !target->ops || (row && row->weight_only && matrix);
-    if (p->mode == SB_QUANT_DYNAMIC)
+    if (p->table && target->ops && p->mode == SB_QUANT_WEIGHTS_ONLY &&
+        product_reads(p->qm, p->node->outputs[0], 0))
+        return false;
+    if (p->mode == SB_QUANT_DYNAMIC && !p->table)
         return sb_dynamic_kernel(p->qm->graph, p->node) &&
                (!target->ops || (row && row->dynamic));
     return !target->ops || (row && row->weight_only && matrix);
