@@ -64,7 +64,7 @@ size_t sb_hist_bytes(const sb_hist *h)
     size_t n = (size_t)h->channels * sizeof *h->exponent;
 
     for (int p = 0; p < SB_HIST_PARTS; p++)
-        n += h->tables[p] ? tables_size(h) * sizeof *h->tables[p] : 0;
+        n += h->tables[p] ? 2 * tables_size(h) * sizeof *h->tables[p] : 0;
     return n + (h->carry ? tables_size(h) * sizeof *h->carry : 0);
 }
 
@@ -75,17 +75,27 @@ static sb_status need_carry(sb_ctx *ctx, sb_hist *h)
     return h->carry ? SB_OK : SB_NO_MEMORY;
 }
 
+/* Counter i of all counters of a table. */
+static uint32_t table_get(const sb_hist *h, const uint16_t *table, size_t i)
+{
+    return (uint32_t)table[tables_size(h) + i] << 16 | table[i];
+}
+
+static void table_put(const sb_hist *h, uint16_t *table, size_t i, uint32_t n)
+{
+    table[i] = (uint16_t)n;
+    table[tables_size(h) + i] = (uint16_t)(n >> 16);
+}
+
 static void move_to_carry(sb_hist *h)
 {
     size_t n = tables_size(h);
 
-    for (int p = 0; p < SB_HIST_PARTS; p++) {
-        uint32_t *table = h->tables[p];
-        for (size_t i = 0; table && i < n; i++) {
-            h->carry[i] += table[i];
-            table[i] = 0;
+    for (int p = 0; p < SB_HIST_PARTS; p++)
+        for (size_t i = 0; h->tables[p] && i < n; i++) {
+            h->carry[i] += table_get(h, h->tables[p], i);
+            table_put(h, h->tables[p], i, 0);
         }
-    }
     h->room = UINT32_MAX;
 }
 
@@ -98,7 +108,7 @@ sb_status sb_hist_reserve(sb_ctx *ctx, sb_hist *h, int parts, uint64_t elements)
             (unsigned long long)elements, (unsigned long long)UINT32_MAX);
     for (int p = 0; p < parts; p++) {
         if (!h->tables[p])
-            h->tables[p] = sb_alloc(ctx, tables_size(h), sizeof(uint32_t));
+            h->tables[p] = sb_alloc(ctx, tables_size(h), 2 * sizeof(uint16_t));
         if (!h->tables[p])
             return SB_NO_MEMORY;
     }
@@ -124,18 +134,26 @@ static int exponent_of(sb_obs_keys keys)
 }
 
 /* Adds bins together: bin i goes to i >> by. */
-#define DEFINE_FOLD(name, type)                             \
-    static void name(type *table, uint32_t half, int by)    \
-    {                                                       \
-        for (int side = 0; side < 2; side++, table += half) \
-            for (uint32_t i = 1; i < half; i++) {           \
-                type n = table[i];                          \
-                table[i] = 0;                               \
-                table[by < 32 ? i >> by : 0] += n;          \
-            }                                               \
-    }
-DEFINE_FOLD(fold_u32, uint32_t)
-DEFINE_FOLD(fold_u64, uint64_t)
+static void fold_table(const sb_hist *h, uint16_t *table, size_t at, int by)
+{
+    for (int side = 0; side < 2; side++, at += h->half)
+        for (uint32_t i = 1; i < h->half; i++) {
+            size_t to = at + (by < 32 ? i >> by : 0);
+            uint32_t n = table_get(h, table, at + i);
+            table_put(h, table, at + i, 0);
+            table_put(h, table, to, table_get(h, table, to) + n);
+        }
+}
+
+static void fold_carry(const sb_hist *h, uint64_t *table, int by)
+{
+    for (int side = 0; side < 2; side++, table += h->half)
+        for (uint32_t i = 1; i < h->half; i++) {
+            uint64_t n = table[i];
+            table[i] = 0;
+            table[by < 32 ? i >> by : 0] += n;
+        }
+}
 
 static void widen(sb_hist *h, int64_t c, int e)
 {
@@ -150,9 +168,9 @@ static void widen(sb_hist *h, int64_t c, int e)
         return;
     for (int p = 0; p < SB_HIST_PARTS; p++)
         if (h->tables[p])
-            fold_u32(h->tables[p] + at, h->half, by);
+            fold_table(h, h->tables[p], at, by);
     if (h->carry)
-        fold_u64(h->carry + at, h->half, by);
+        fold_carry(h, h->carry + at, by);
     h->exponent[c] = e;
 }
 
@@ -203,7 +221,9 @@ static inline uint32_t hist_place(float x, float factor, uint32_t half,
     memcpy(&bits, &x, sizeof bits);
     magnitude = bits & INT32_MAX;
     memcpy(&size, &magnitude, sizeof size);
-    uint32_t place = (uint32_t)(int32_t)(size * factor) | (bits >> 31) * half;
+    size *= factor;
+    size = size < (float)half ? size : 0.0F; /* what does not fit, and NaN */
+    uint32_t place = (uint32_t)(int32_t)size | (bits >> 31) * half;
     return magnitude == 0 ? 2 * half + zero_slot : place;
 }
 
@@ -215,37 +235,63 @@ SB_HOT static void hist_places(const float *x, size_t n, float factor,
             hist_place(x[i], factor, half, (uint32_t)i & (SB_HIST_ZEROS - 1));
 }
 
-static void count_places(uint32_t *table, const uint32_t *place, size_t n,
-                         uint32_t by)
+/* The counters of one channel. */
+typedef struct hist_table {
+    uint16_t *low, *high;
+    float factor;
+    uint32_t half;
+} hist_table;
+
+static hist_table hist_table_of(const sb_hist *h, int part, int64_t c)
 {
-    for (size_t i = 0; i < n; i++)
-        table[place[i]] += by;
+    uint16_t *low = h->tables[part] + (size_t)c * table_size(h);
+
+    return (hist_table){low, low + tables_size(h), hist_factor(h, c), h->half};
 }
 
-static void count_run(uint32_t *table, float factor, uint32_t half,
-                      const float *x, size_t n, uint32_t by)
+static inline void count_places(const hist_table *t, const uint32_t *place,
+                                size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (++t->low[place[i]] == 0)
+            t->high[place[i]]++;
+}
+
+static void count_run(hist_table t, const float *x, size_t n)
 {
     uint32_t place[RUN];
 
     for (size_t at = 0; at < n; at += RUN) {
         size_t m = n - at < RUN ? n - at : RUN;
-        hist_places(x + at, m, factor, half, place);
-        count_places(table, place, m, by);
+        hist_places(x + at, m, t.factor, t.half, place);
+        count_places(&t, place, m);
     }
 }
 
 void sb_hist_add(sb_hist *h, int part, const float *x, size_t n)
 {
-    count_run(h->tables[part], hist_factor(h, 0), h->half, x, n, 1);
+    count_run(hist_table_of(h, part, 0), x, n);
+}
+
+void sb_hist_add_channel(sb_hist *h, int64_t c, const float *x, size_t n)
+{
+    count_run(hist_table_of(h, 0, c), x, n);
 }
 
 void sb_hist_remove(sb_hist *h, int part, const float *x, size_t n)
 {
-    count_run(h->tables[part], hist_factor(h, 0), h->half, x, n, UINT32_MAX);
+    hist_table t = hist_table_of(h, part, 0);
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t place = hist_place(x[i], t.factor, t.half,
+                                    (uint32_t)i & (SB_HIST_ZEROS - 1));
+        if (t.low[place]-- == 0)
+            t.high[place]--;
+    }
 }
 
-/* Places and keys at the same time, of whole blocks.  A place is only good if
- * the value fits. */
+/* Places and keys at the same time, of whole blocks.  A place only means
+ * something if the value fits. */
 SB_HOT static void look_blocks(const float *x, size_t n_block, float factor,
                                uint32_t half, uint32_t *place,
                                sb_obs_keys *keys)
@@ -272,31 +318,29 @@ SB_HOT static void look_blocks(const float *x, size_t n_block, float factor,
 #endif
 
 /* One run: at most RUN values; `next` is RUN values that come soon, or NULL. */
-static bool look_run(const sb_hist *h, uint32_t *table, const float *x,
+static bool look_run(const hist_table *t, int32_t limit, const float *x,
                      size_t n, const float *next, sb_obs_keys *keys)
 {
     uint32_t place[RUN];
-    float factor = hist_factor(h, 0);
     size_t n_block = n / SB_HIST_BLOCK, whole = n_block * SB_HIST_BLOCK;
-    int32_t limit = fit_limit(h, 0);
     bool fits = true;
 
-    look_blocks(x, n_block, factor, h->half, place, keys);
+    look_blocks(x, n_block, t->factor, t->half, place, keys);
     if (whole < n) {
         keys[n_block++] = sb_obs_scan(x + whole, n - whole);
-        hist_places(x + whole, n - whole, factor, h->half, place + whole);
+        hist_places(x + whole, n - whole, t->factor, t->half, place + whole);
     }
     for (size_t b = 0; b < n_block; b++)
         fits &= keys[b].hi < limit && ~keys[b].lo < limit;
     if (!fits)
         return false;
     if (n < RUN || !next) {
-        count_places(table, place, n, 1);
+        count_places(t, place, n);
         return true;
     }
     for (size_t i = 0; i < RUN; i += LINE) {
         PREFETCH(next + i);
-        count_places(table, place + i, LINE, 1);
+        count_places(t, place + i, LINE);
     }
     return true;
 }
@@ -319,10 +363,12 @@ bool sb_hist_look(sb_hist *h, int part, const float *x, size_t n, size_t ahead,
         scan_blocks(x, n, blocks);
         return false;
     }
+    hist_table t = hist_table_of(h, part, 0);
+    int32_t limit = fit_limit(h, 0);
     for (; at < n; at += RUN) {
         size_t m = n - at < RUN ? n - at : RUN;
         bool more = ahead - at >= 3 * (size_t)RUN;
-        if (!look_run(h, h->tables[part], x + at, m,
+        if (!look_run(&t, limit, x + at, m,
                       more ? x + at + 2 * (size_t)RUN : NULL,
                       blocks + at / SB_HIST_BLOCK)) {
             sb_hist_remove(h, part, x, at);
@@ -331,12 +377,6 @@ bool sb_hist_look(sb_hist *h, int part, const float *x, size_t n, size_t ahead,
         }
     }
     return true;
-}
-
-void sb_hist_add_channel(sb_hist *h, int64_t c, const float *x, size_t n)
-{
-    count_run(h->tables[0] + (size_t)c * table_size(h), hist_factor(h, c),
-              h->half, x, n, 1);
 }
 
 /* Places of whole rows: each channel has a factor of its own. */
@@ -357,13 +397,14 @@ SB_HOT static void block_places(const float *x, size_t n_row, size_t stride,
 void sb_hist_add_block(sb_hist *h, int64_t c, const float *x, size_t n_row,
                        size_t stride, size_t n_channel)
 {
-    size_t size = table_size(h);
-    uint32_t *table = h->tables[0] + (size_t)c * size;
     uint16_t place[RUN * SB_OBS_BLOCK];
-    float factor[SB_OBS_BLOCK] = {0};
+    hist_table t[SB_OBS_BLOCK];
+    float factor[SB_OBS_BLOCK];
 
-    for (size_t k = 0; k < n_channel; k++)
-        factor[k] = hist_factor(h, c + (int64_t)k);
+    for (size_t k = 0; k < n_channel; k++) {
+        t[k] = hist_table_of(h, 0, c + (int64_t)k);
+        factor[k] = t[k].factor;
+    }
     for (size_t at = 0; at < n_row; at += RUN) {
         size_t rows = n_row - at < RUN ? n_row - at : RUN;
         const float *row = x + at * stride;
@@ -376,8 +417,11 @@ void sb_hist_add_block(sb_hist *h, int64_t c, const float *x, size_t n_row,
                         row[i * stride + k], factor[k], h->half,
                         (uint32_t)i & (SB_HIST_ZEROS - 1));
         for (size_t k = 0; k < n_channel; k++)
-            for (size_t i = 0; i < rows; i++)
-                table[k * size + place[i * SB_OBS_BLOCK + k]]++;
+            for (size_t i = 0; i < rows; i++) {
+                size_t to = place[i * SB_OBS_BLOCK + k];
+                if (++t[k].low[to] == 0)
+                    t[k].high[to]++;
+            }
     }
 }
 
@@ -393,11 +437,11 @@ void sb_hist_counts(const sb_hist *h, int64_t c, uint64_t *out, uint64_t *zeros)
     for (size_t i = 0; h->carry && i < SB_HIST_ZEROS; i++)
         *zeros += h->carry[at + bins + i];
     for (int p = 0; p < SB_HIST_PARTS; p++) {
-        const uint32_t *table = h->tables[p] ? h->tables[p] + at : NULL;
+        const uint16_t *table = h->tables[p];
         for (size_t i = 0; table && i < bins; i++)
-            out[i] += table[i];
+            out[i] += table_get(h, table, at + i);
         for (size_t i = 0; table && i < SB_HIST_ZEROS; i++)
-            *zeros += table[bins + i];
+            *zeros += table_get(h, table, at + bins + i);
     }
 }
 
@@ -427,7 +471,7 @@ int32_t sb_hist_bar(const sb_hist *h, int64_t c, bool low, uint64_t keep)
     for (size_t i = h->half; i-- > 1;) {
         n += h->carry ? h->carry[at + i] : 0;
         for (int p = 0; p < SB_HIST_PARTS && h->tables[p]; p++)
-            n += h->tables[p][at + i];
+            n += table_get(h, h->tables[p], at + i);
         if (n >= keep)
             return sb_obs_key((float)((double)i * sb_hist_width(h, c))) - 1;
     }

@@ -29,10 +29,12 @@ typedef struct sb_hist {
     int64_t channels;
     uint32_t half; /* bins on each side of zero */
     int *exponent; /* [channels] e; SB_HIST_UNSET before the first value */
-    /* Tables of 2 * half + SB_HIST_ZEROS counters: one a part, made when
-     * needed, or one a channel.  Counts that would overflow are moved to
-     * `carry`, which has one table a channel, made when needed. */
-    uint32_t *tables[SB_HIST_PARTS];
+    /* Tables of 2 * half + SB_HIST_ZEROS counters for each channel, made when
+     * needed: one for each part that counts, of a single channel; one for
+     * all, of several.  The lower 16 bits of all counters lie together, the
+     * higher after them, so that what is touched at random is small.  Counts
+     * that would overflow are moved to `carry`, made when needed. */
+    uint16_t *tables[SB_HIST_PARTS];
     uint64_t *carry;
     uint64_t room; /* elements that surely still fit the tables */
 } sb_hist;

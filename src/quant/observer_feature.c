@@ -18,6 +18,7 @@ enum {
     CHUNK = 8192, /* elements: 32 KB */
     BLOCKS = CHUNK / SB_HIST_BLOCK,
     ITEM = 4,         /* chunks that a thread takes at a time */
+    GUESS = 32,       /* one in so many chunks is looked at first */
     ALONE = 8 * CHUNK /* elements that are not worth a second thread */
 };
 
@@ -26,12 +27,13 @@ enum {
 typedef struct tensor_job {
     sb_observer *obs;
     const float *data;
-    size_t per_sample;      /* elements */
-    size_t chunks;          /* of a sample */
-    size_t n;               /* chunks in all */
-    size_t elements;        /* in all */
-    size_t lanes;           /* threads at a time, each with its own table */
-    sb_obs_keys *keys;      /* [n] */
+    size_t per_sample; /* elements */
+    size_t chunks;     /* of a sample */
+    size_t n;          /* chunks in all */
+    size_t elements;   /* in all */
+    bool first;        /* there are no bars yet: lists are filled at the end */
+    size_t lanes;      /* threads at a time, each with its own table */
+    sb_obs_keys *keys; /* [n] */
     unsigned char *counted; /* [n] number of the table, from 1; 0: not yet */
     sb_obs_tails tails[SB_HIST_PARTS];
 } tensor_job;
@@ -71,7 +73,7 @@ static void look_at_chunk(tensor_job *job, size_t lane, size_t i)
     }
     if (sb_hist_look(&obs->hist, (int)lane, x, n, ahead, blocks)) {
         job->counted[i] = (unsigned char)(lane + 1);
-        if (obs->tails)
+        if (obs->tails && !job->first)
             pick(&job->tails[lane], x, n, blocks);
     }
     for (size_t b = 0; b * SB_HIST_BLOCK < n; b++)
@@ -104,7 +106,8 @@ static void take_chunk(tensor_job *job, size_t lane, size_t i)
     size_t n, ahead;
     const float *x = job_chunk(job, i, &n, &ahead);
 
-    if (!job->counted[i] && sb_obs_tails_want(&job->tails[lane], job->keys[i]))
+    if ((job->first || !job->counted[i]) &&
+        sb_obs_tails_want(&job->tails[lane], job->keys[i]))
         sb_obs_tails_take(&job->tails[lane], x, n);
 }
 
@@ -125,6 +128,17 @@ static void raise_bars(const sb_observer *obs, int64_t c, sb_obs_tails *t)
 {
     sb_obs_tails_raise(t, sb_hist_bar(&obs->hist, c, false, t->keep),
                        sb_hist_bar(&obs->hist, c, true, t->keep));
+}
+
+/* Is it worth while?  Asking costs a walk over the histogram. */
+static bool raise_now(sb_observer *obs, size_t more)
+{
+    int64_t elements = obs->elements + (int64_t)more;
+
+    if (elements < obs->raised + obs->raised / 4)
+        return false;
+    obs->raised = elements;
+    return true;
 }
 
 static sb_status job_prepare(tensor_job *job)
@@ -155,7 +169,8 @@ static void job_tails(tensor_job *job)
 {
     sb_observer *obs = job->obs;
 
-    raise_bars(obs, 0, obs->tails);
+    if (raise_now(obs, job->elements))
+        raise_bars(obs, 0, obs->tails);
     for (size_t p = 0; p < job->lanes; p++)
         sb_obs_tails_raise(&job->tails[p], obs->tails->high.bar,
                            obs->tails->low.bar);
@@ -165,6 +180,21 @@ static void job_tails(tensor_job *job)
         sb_obs_tails_merge(obs->tails, &job->tails[p]);
 }
 
+/* Before anything is known a few chunks say how large values are, so that most
+ * of the first view, too, is counted as it is looked at. */
+static void job_guess(tensor_job *job)
+{
+    sb_obs_keys keys = SB_OBS_KEYS_EMPTY;
+    size_t n, ahead;
+
+    for (size_t i = 0; i < job->n; i += GUESS) {
+        const float *x = job_chunk(job, i, &n, &ahead);
+        keys = sb_obs_keys_join(keys, sb_obs_scan(x, n));
+    }
+    if (sb_obs_keys_finite(keys))
+        sb_hist_fit(&job->obs->hist, 0, keys);
+}
+
 static void job_run(tensor_job *job, int64_t samples, sb_obs_keys *keys)
 {
     sb_observer *obs = job->obs;
@@ -172,6 +202,8 @@ static void job_run(tensor_job *job, int64_t samples, sb_obs_keys *keys)
     size_t items = (job->n - 1) / ITEM + 1;
     sb_obs_keys all = SB_OBS_KEYS_EMPTY;
 
+    if ((obs->needs & SB_OBS_HISTOGRAM) && job->first)
+        job_guess(job);
     sb_parallel_lanes(ctx, items, job->lanes, look_at_items, job);
     for (size_t s = 0; s < (size_t)samples; s++) {
         keys[s] = SB_OBS_KEYS_EMPTY;
@@ -181,6 +213,8 @@ static void job_run(tensor_job *job, int64_t samples, sb_obs_keys *keys)
     }
     if (!sb_obs_keys_finite(all)) {
         sb_parallel_lanes(ctx, items, 1, take_back_items, job);
+        if ((obs->needs & SB_OBS_HISTOGRAM) && job->first)
+            obs->hist.exponent[0] = SB_HIST_UNSET;
         return; /* the caller sees it in the keys */
     }
     if (!(obs->needs & SB_OBS_HISTOGRAM))
@@ -202,6 +236,7 @@ sb_status sb_observer_tensor(sb_observer *obs, const sb_obs_view *view,
         .per_sample = per_sample,
         .chunks = (per_sample + CHUNK - 1) / CHUNK,
         .elements = samples * per_sample,
+        .first = obs->elements == 0,
         .lanes = samples * per_sample / ALONE + 1,
     };
 
@@ -225,6 +260,7 @@ sb_status sb_observer_tensor(sb_observer *obs, const sb_obs_view *view,
 typedef struct channels_job {
     sb_observer *obs;
     const sb_obs_view *view;
+    bool raise; /* bars */
 } channels_job;
 
 /* Items are blocks of channels in channels-last order. */
@@ -243,7 +279,7 @@ static void count_last(void *arg, size_t begin, size_t end)
         sb_hist_add_block(&obs->hist, (int64_t)c, x, rows, channels, left);
         if (!obs->tails)
             continue;
-        for (size_t k = 0; k < left; k++)
+        for (size_t k = 0; job->raise && k < left; k++)
             raise_bars(obs, (int64_t)(c + k), &obs->tails[c + k]);
         sb_obs_tails_take_block(&obs->tails[c], x, rows, channels, left);
     }
@@ -264,7 +300,8 @@ static void count_first(void *arg, size_t begin, size_t end)
                                 n);
         if (!obs->tails)
             continue;
-        raise_bars(obs, (int64_t)c, &obs->tails[c]);
+        if (job->raise)
+            raise_bars(obs, (int64_t)c, &obs->tails[c]);
         for (size_t r = 0; r < runs; r++)
             sb_obs_tails_take(&obs->tails[c], x + r * channels * n, n);
     }
@@ -285,6 +322,7 @@ sb_status sb_observer_channels(sb_observer *obs, const sb_obs_view *view,
     SB_TRY(sb_hist_reserve(ctx, &obs->hist, 1, each));
     for (int64_t i = 0; i < view->samples * channels; i++)
         sb_hist_fit(&obs->hist, i % channels, keys[i]);
+    job.raise = obs->tails && raise_now(obs, each * (size_t)channels);
     if (view->inner == 1)
         sb_parallel_for(ctx, (size_t)(channels - 1) / SB_OBS_BLOCK + 1, 1,
                         count_last, &job);

@@ -17,6 +17,7 @@ struct sb_observer {
     sb_obs_keys *keys;   /* [channels] least and greatest so far */
     sb_hist hist;        /* features, if the row wants one */
     sb_obs_tails *tails; /* [channels], the same; else NULL */
+    int64_t raised;      /* elements when bars were raised last */
     char *own;           /* [channels] states of the row, or NULL */
     sb_range *done;      /* [channels] weights: the result; else NULL */
 };

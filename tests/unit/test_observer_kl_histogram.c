@@ -5,15 +5,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { BINS = 2048 };
+enum { BINS = 2048, LEVELS = 4096 };
 
 static double x[1 << 21];
 
 /* KL(P || Q) for h bins on either side, no shortcut taken. */
 static double divergence(const double *hist, int h, int levels)
 {
-    double p[BINS], q[BINS], total[BINS] = {0}, sum_p = 0, sum_q = 0, kl = 0;
-    int count[BINS] = {0}, first = BINS / 2 - h, n = 2 * h;
+    double p[BINS], q[BINS], total[LEVELS] = {0}, sum_p = 0, sum_q = 0, kl = 0;
+    int count[LEVELS] = {0}, first = BINS / 2 - h, n = 2 * h;
 
     for (int i = 0; i < n; i++)
         p[i] = hist[first + i];
