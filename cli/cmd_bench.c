@@ -1,6 +1,7 @@
 /* sparsebit bench - how fast a model runs here. */
 #define _DEFAULT_SOURCE
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "bench_profile.h"
@@ -153,6 +154,8 @@ static int save_report(cli_env *env, const bench_args *args,
                        const bench_peak *peak)
 {
     int n = sb_ctx_threads(env->ctx);
+    const char *slash = strrchr(args->model, '/');
+    const char *name = slash ? slash + 1 : args->model;
     char *subtitle =
         cli_printf("batch %lld, %d thread%s, sparsebit %s; peak "
                    "measured with %s",

@@ -132,12 +132,16 @@ static double bytes_of(const step *st)
         st->out[0]->version == st->in[0]->version &&
         st->out[0]->kind != SLOT_DYNAMIC)
         return 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (st->in[i])
-            bytes += (double)sb_tensor_bytes(&st->in[i]->t);
     for (uint32_t i = 0; i < st->k.n_out; i++)
         if (st->out[i])
             bytes += (double)sb_tensor_bytes(&st->out[i]->t);
+    double made = bytes;
+    for (uint32_t i = 0; i < n; i++) {
+        double read = st->in[i] ? (double)sb_tensor_bytes(&st->in[i]->t) : 0;
+        if (i == 0 && (st->k.op->flags & SB_OP_PICKS) && read > made)
+            read = made;
+        bytes += read;
+    }
     return bytes;
 }
 

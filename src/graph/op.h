@@ -139,6 +139,8 @@ enum {
     /* Output 0 may be written over input 3, an addend of the same size. */
     SB_OP_INPLACE_SUM = 1 << 8,
     SB_OP_COMMUTES = 1 << 7, /* inputs 0 and 1 may change places */
+    /* Reads no more of input 0 than it writes (Gather, Slice). */
+    SB_OP_PICKS = 1 << 9,
 };
 
 enum { SB_ARITY_ANY = 255 };

@@ -136,6 +136,7 @@ const sb_op_def sb_op_gather = {
     .in_max = 2,
     .out_min = 1,
     .out_max = 1,
+    .flags = SB_OP_PICKS,
     .attrs_size = sizeof(gather_attrs),
     .attrs = attrs,
     .infer = gather_infer,

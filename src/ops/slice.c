@@ -151,6 +151,7 @@ const sb_op_def sb_op_slice = {
     .in_max = 5,
     .out_min = 1,
     .out_max = 1,
+    .flags = SB_OP_PICKS,
     .infer = slice_infer,
     .layout = sb_move_layout,
     .prepare = sb_move_prepare,

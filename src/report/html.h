@@ -33,7 +33,7 @@ void sb_html_facts_end(sb_str *out);
 /* ---- tables: begin, cells row by row, end ------------------------------- */
 typedef struct sb_html_table {
     sb_str *out;
-    const char *align; /* a letter a column: l or r */
+    const char *align; /* a letter a column: l, r, or n: left, unbroken */
     size_t cell;
 } sb_html_table;
 

@@ -178,7 +178,7 @@ static void add_rows(const sb_profile_row *rows, size_t n, bool by_node,
                                  peak > 0 ? "of peak %" : "",
                                  "MB moved",
                                  "GB/s"};
-    sb_html_table t = sb_html_table_begin(out, "lllrrrrrrr", heads);
+    sb_html_table t = sb_html_table_begin(out, "lnnrrrrrrr", heads);
 
     for (size_t i = 0; i < n; i++) {
         const sb_profile_row *r = &rows[i];
