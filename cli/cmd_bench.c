@@ -160,7 +160,7 @@ static int save_report(cli_env *env, const bench_args *args,
         cli_printf("batch %lld, %d thread%s, sparsebit %s; peak "
                    "measured with %s",
                    t->batch, n, n == 1 ? "" : "s", sb_version(), peak->how);
-    sb_status status = sb_session_profile_save(session, args->model, subtitle,
+    sb_status status = sb_session_profile_save(session, name, subtitle,
                                                peak->gflops, args->report);
 
     free(subtitle);
