@@ -1,6 +1,6 @@
 # eval: accuracy, comparison, saved outputs, one line for whatever is wrong.
 # The last column is a speed, which no two runs share.
-speed='s/ *[0-9.]*$//; s/items$//'
+speed='s/ *[0-9.]*$//; s/ *items\/s$/  items\/s/'
 record() { # LABEL VALUE: an image of CIFAR-10 in one grey
     printf "\\$1"
     head -c 3072 /dev/zero | tr '\0' "\\$2"
