@@ -83,7 +83,7 @@ quantize $models/photo.onnx -d good.yaml -o dir
 quantize $models/photo.onnx -d good.yaml -o nowhere/o.onnx
 quantize $models/photo.onnx -d good.yaml -o o.onnx --save-calibration nowhere/s.json
 quantize $models/photo.onnx -d good.yaml -o o.onnx --save-calibration dir
-(ulimit -f 0; code $sparsebit quantize $models/photo.onnx -d good.yaml -o o.onnx 2>&1) | cat
+(ulimit -f 1; code $sparsebit quantize $models/photo.onnx -d good.yaml -o o.onnx 2>&1) | cat
 
 echo --- calibration files
 load() { # WHAT: from standard input
