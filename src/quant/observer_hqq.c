@@ -147,7 +147,7 @@ static sb_range hqq_range(const sb_obs_values *v)
     float qmin = (float)sb_qmin(spec->bits, spec->symmetric);
     float qmax = (float)sb_qmax(spec->bits, spec->symmetric);
     sb_range start = sb_observer_find("mse")->range(v);
-    double beta = first, least = INFINITY;
+    double beta = first, least = (double)INFINITY;
     line at, best;
     int idle = 0;
 
