@@ -265,6 +265,35 @@ static sb_status build_uncalibrated(exporter *e)
     return SB_OK;
 }
 
+/* Only ONNX Runtime has these operators. */
+static sb_status check_qoperator(const exporter *e)
+{
+    const sb_quant_model *qm = e->qm;
+    const sb_target_def *target = qm->target;
+
+    if (!target->rules || !(target->rules->flags & SB_QDQ_STEPS_ORT))
+        return sb_fail(qm->ctx, SB_BAD_ARG,
+                       "format qoperator is what ONNX Runtime runs: it needs "
+                       "target onnxruntime-x86 or onnxruntime-arm, not %s",
+                       target->name);
+    if (sb_quant_config_mode(qm->config) != SB_QUANT_STATIC)
+        return sb_fail(qm->ctx, SB_BAD_ARG,
+                       "format qoperator needs calibrated activations, not "
+                       "the `A: none` or `A: dynamic` of %s",
+                       sb_quant_config_file(qm->config));
+    return SB_OK;
+}
+
+/* What ONNX Runtime makes of the Q/DQ nodes when it loads them. */
+static sb_status use_integer_operators(exporter *e)
+{
+    size_t changes = 0;
+
+    SB_TRY(sb_qdq_to_integer(e->g, e->qm->target->rules, &changes));
+    (void)sb_graph_remove_dead(e->g);
+    return sb_graph_infer(e->g);
+}
+
 static sb_status build(exporter *e)
 {
     for (size_t i = 0; i < e->qm->n_sites; i++)
@@ -281,6 +310,8 @@ static sb_status build(exporter *e)
         SB_TRY(sb_passes_run(e->g, "expand", NULL, &results, &n));
         sb_free(e->qm->ctx, results);
     }
+    if (e->choice->format == SB_EXPORT_QOPERATOR)
+        SB_TRY(use_integer_operators(e));
     return add_metadata(e);
 }
 
@@ -291,8 +322,7 @@ sb_status sb_export_graph(const sb_quant_model *qm,
     exporter e = {.qm = qm, .choice = choice, .min_opset = qm->target->opset};
 
     if (choice->format == SB_EXPORT_QOPERATOR)
-        return sb_fail(qm->ctx, SB_UNSUPPORTED,
-                       "this version does not write the format qoperator");
+        SB_TRY(check_qoperator(&e));
     if (choice->format == SB_EXPORT_MATMULNBITS &&
         sb_quant_config_mode(qm->config) != SB_QUANT_WEIGHTS_ONLY)
         return sb_fail(qm->ctx, SB_BAD_ARG,

@@ -45,6 +45,11 @@ typedef struct linear {
     int bits; /* 0: as the type */
 } linear;
 
+static bool is_live(const sb_graph *g, sb_node_id id, const char *op)
+{
+    return !sb_graph_node(g, id)->dead && sb_node_is(sb_graph_node(g, id), op);
+}
+
 static const sb_tensor *constant_of(const sb_graph *g, sb_value_id v)
 {
     return sb_is_const(g, v) ? &sb_graph_value(g, v)->constant : NULL;
@@ -421,6 +426,60 @@ static bool contradicts(const sb_known *k, const linear *l)
                   (size_t)n * sizeof(float)) != 0;
 }
 
+/* ---- Relus that were left out ------------------------------------------- */
+
+/* Others take away a Relu that a zero point at the lowest number makes
+ * needless. It is needed again where a target does not quantize at this place;
+ * files of ours keep theirs. */
+static bool lacks_relu(const sb_graph *g, sb_value_id x, const linear *l,
+                       int32_t lo)
+{
+    static const char *const ops[] = {"Conv",   "ConvTranspose", "Gemm",
+                                      "MatMul", "Add",           "Sub"};
+    const sb_node *node = sb_graph_producer(g, x);
+
+    if (!node || !l->zero || sb_tensor_count(l->zero) != 1 ||
+        sb_tensor_get_f64(l->zero, 0) != (double)lo ||
+        sb_graph_value(g, x)->is_output)
+        return false;
+    for (uint32_t i = 0; i < sb_graph_value(g, x)->n_uses; i++) {
+        sb_use use = sb_graph_value(g, x)->uses[i];
+        linear other;
+        if (use.input != 0 || !is_live(g, use.node, "QuantizeLinear") ||
+            !read_linear(g, sb_graph_node(g, use.node), &other) ||
+            !same_linear(l, &other))
+            return false;
+    }
+    for (size_t i = 0; i < g->n_model_props; i++)
+        if (strcmp(g->model_props[i].key, "sparsebit.target") == 0)
+            return false;
+    for (size_t i = 0; i < SB_COUNT(ops); i++)
+        if (sb_node_is(node, ops[i]))
+            return true;
+    return false;
+}
+
+/* *x becomes the result of a Relu before all Q that read it. */
+static sb_status put_relu(sb_graph *g, sb_value_id *x)
+{
+    sb_type type = sb_graph_value(g, *x)->type;
+    sb_node_id producer = sb_graph_value(g, *x)->producer, relu = SB_NONE;
+
+    SB_TRY(sb_rewrite_add(g, producer, "Relu", x, 1, &type, &relu));
+    sb_value_id y = sb_graph_node(g, relu)->outputs[0];
+    for (uint32_t i = 0; i < sb_graph_value(g, *x)->n_uses;) {
+        sb_use use = sb_graph_value(g, *x)->uses[i];
+        if (use.node == relu) {
+            i++;
+            continue;
+        }
+        SB_TRY(sb_graph_set_input(g, use.node, use.input, y));
+        i = 0; /* the list is shorter now */
+    }
+    *x = y;
+    return SB_OK;
+}
+
 /* The readers of all DQ nodes behind a Q read x.  *done is false if a graph
  * output stands against it. */
 static sb_status bypass(sb_graph *g, sb_known_list *known, size_t at,
@@ -450,7 +509,11 @@ static sb_status import_pair(sb_graph *g, sb_known_list *known, sb_node_id id)
     if (!sb_node_is(node, "QuantizeLinear") || !read_linear(g, node, &l) ||
         !type_bounds(l.dtype, &lo, &hi) || !only_dequantized(g, q, &l))
         return SB_OK;
-    sb_value_id x = behind_clip(g, node->inputs[0], &l, &lo, &hi);
+    sb_value_id x = node->inputs[0];
+    if (lacks_relu(g, x, &l, lo))
+        SB_TRY(put_relu(g, &x));
+    else
+        x = behind_clip(g, x, &l, &lo, &hi);
     const char *name = sb_graph_value(g, x)->name;
     const sb_known *k = sb_known_find(known, name);
     if (k && contradicts(k, &l) && !only_joined(g, q))
@@ -463,11 +526,6 @@ static sb_status import_pair(sb_graph *g, sb_known_list *known, sb_node_id id)
         known->v[at].all = n_uses == 1;
     SB_TRY(bypass(g, known, at, q, x, &done));
     return done ? sb_rewrite_prune(g, id) : SB_OK;
-}
-
-static bool is_live(const sb_graph *g, sb_node_id id, const char *op)
-{
-    return !sb_graph_node(g, id)->dead && sb_node_is(sb_graph_node(g, id), op);
 }
 
 sb_status sb_quant_import(sb_graph *g, sb_known_list *known)

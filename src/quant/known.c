@@ -71,14 +71,15 @@ static bool scheme_allowed(const sb_quant_model *qm, const sb_quantizer *q,
            0;
 }
 
-/* Settings of a constant become those of the file. */
-static void adopt(const sb_quant_model *qm, const sb_known *k, sb_quantizer *q)
+/* Settings of a constant become those of the file; false if the target cannot
+ * take them, and the constant is quantized anew. */
+static bool adopt(const sb_quant_model *qm, const sb_known *k, sb_quantizer *q)
 {
     const sb_qparams *p = &k->qparams;
 
     if (!scheme_allowed(qm, q, p->symmetric) ||
         (qm->target->ops && (k->block > 0 || p->bits > 8)))
-        return;
+        return false;
     q->spec.bits = p->bits;
     q->spec.symmetric = p->symmetric;
     q->spec.granularity = k->block > 0   ? SB_QUANT_PER_GROUP
@@ -88,6 +89,7 @@ static void adopt(const sb_quant_model *qm, const sb_known *k, sb_quantizer *q)
     q->block = k->block;
     q->qmin = p->qmin;
     q->qmax = p->qmax;
+    return true;
 }
 
 void sb_quant_apply_known(sb_quant_model *qm)
@@ -99,9 +101,9 @@ void sb_quant_apply_known(sb_quant_model *qm)
 
         if (!k || k->constant != v->is_constant)
             continue;
-        if (k->constant)
-            adopt(qm, k, q);
-        else if (scheme_allowed(qm, q, k->qparams.symmetric)) {
+        if (k->constant && !adopt(qm, k, q))
+            continue;
+        if (!k->constant && scheme_allowed(qm, q, k->qparams.symmetric)) {
             q->spec.symmetric = k->qparams.symmetric;
             if (!qm->target->ops)
                 q->spec.bits = k->qparams.bits;

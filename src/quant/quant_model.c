@@ -211,7 +211,9 @@ static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
 
     SB_TRY(sb_graph_clone(graph, &work));
     qm->known.arena = &qm->arena;
-    sb_status status = sb_quant_import(work, &qm->known);
+    sb_status status = run_passes(work, "integer_to_qdq");
+    if (status == SB_OK)
+        status = sb_quant_import(work, &qm->known);
     if (status == SB_OK)
         status = check_float(qm, work);
     if (status == SB_OK)

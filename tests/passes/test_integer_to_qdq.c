@@ -1,0 +1,55 @@
+/* Pass integer_to_qdq: integer operators between Q and DQ. */
+#include "passtest.h"
+
+#define PARAMS                                 \
+    "s: f32 = 0.5\nz: u8 = 3\nt: f32 = 0.25\n" \
+    "o: u8 = 0\n"
+
+static const pass_case cases[] = {
+    {"a sigmoid",
+     TEST_GRAPH("x: u8[2,8]", "y: u8[2,8]",
+                PARAMS "y = com.microsoft::QLinearSigmoid(x, s, z, t, o)\n"),
+     "s: f32[] = 0.5\n"
+     "z: u8[] = 3\n"
+     "t: f32[] = 0.25\n"
+     "o: u8[] = 0\n"
+     "x_1 = DequantizeLinear(x, s, z) {axis=0}\n"
+     "y_0 = Sigmoid(x_1)\n"
+     "y = QuantizeLinear(y_0, t, o) {axis=0}\n",
+     false},
+    {"a sum with its Relu, and what moves it",
+     TEST_GRAPH("x: u8[2,8]", "y: u8[8,2]",
+                PARAMS
+                "a_quantized = com.microsoft::QLinearAdd(x, s, z, x, s, z, t, "
+                "o)\n"
+                "y = Transpose(a_quantized) {perm=[1,0]}\n"),
+     "s: f32[] = 0.5\n"
+     "z: u8[] = 3\n"
+     "t: f32[] = 0.25\n"
+     "o: u8[] = 0\n"
+     "x_2 = DequantizeLinear(x, s, z) {axis=0}\n"
+     "x_3 = DequantizeLinear(x, s, z) {axis=0}\n"
+     "a_1 = Add(x_2, x_3)\n"
+     "a = Relu(a_1)\n"
+     "a_quantized = QuantizeLinear(a, t, o) {axis=0}\n"
+     "a_quantized_4 = DequantizeLinear(a_quantized, t, o) {axis=0}\n"
+     "y_5 = Transpose(a_quantized_4) {perm=[1,0]}\n"
+     "y = QuantizeLinear(y_5, t, o) {axis=0}\n",
+     false},
+    {"float stays",
+     TEST_GRAPH("x: f32[2,8]", "y: f32[2,8]", "y = Sigmoid(x)\n"), NULL, false},
+};
+
+static void test_cases(void **state)
+{
+    (void)state;
+    test_passes("integer_to_qdq", cases, SB_COUNT(cases));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases),
+    };
+    return cmocka_run_group_tests_name("integer_to_qdq", tests, NULL, NULL);
+}
