@@ -4,6 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tensor/align.h"
+
+enum { FORGET_BYTES = 4 << 20 };
+
 static void drop_loaded(sb_source *s, sb_array_files *f)
 {
     for (size_t k = 0; f->loaded && k < s->n_inputs; k++)
@@ -162,12 +166,25 @@ const char *sb_array_files_name(const sb_source *s, size_t i, char *out,
     return out;
 }
 
+/* Mapped files count as memory of ours as far as they were read, although the
+ * system could take it back at any time: so that memory does not seem to grow
+ * with the number of samples, it is given back now and then. */
+static void forget_read(const sb_source *s, sb_array_files *f)
+{
+    if (f->touched < FORGET_BYTES)
+        return;
+    for (size_t k = 0; k < s->n_inputs; k++)
+        sb_tensor_forget(&f->loaded[k]);
+    f->touched = 0;
+}
+
 sb_status sb_array_files_arrays(sb_source *s, size_t i, sb_tensor *out)
 {
     sb_array_files *f = s->state;
     size_t p = part_of(f, i), row = i - f->parts[p].first;
 
     SB_TRY(load_part(s, p, NULL));
+    forget_read(s, f);
     for (size_t k = 0; k < s->n_inputs; k++) {
         const sb_tensor *t = &f->loaded[k];
 
@@ -177,6 +194,7 @@ sb_status sb_array_files_arrays(sb_source *s, size_t i, sb_tensor *out)
                            f->parts[p].paths[0]);
         out[k] = sb_tensor_make(t->dtype, t->rank - 1, t->dims + 1);
         out[k].data = (char *)t->data + row * sb_tensor_bytes(&out[k]);
+        f->touched += sb_tensor_bytes(&out[k]);
     }
     return SB_OK;
 }

@@ -3,7 +3,8 @@
  * A part is a file (or one file an input) whose arrays all have as many rows;
  * a row of each is a sample.  Parts may differ in all dimensions but the first,
  * so a folder of files holds texts of different lengths.  One part is in
- * memory at a time. */
+ * memory at a time, and of a mapped file little more than what is being read.
+ */
 #ifndef SB_DATA_ARRAY_FILES_H
 #define SB_DATA_ARRAY_FILES_H
 
@@ -24,6 +25,7 @@ struct sb_array_files {
                       sb_tensor *labels);
     sb_tensor *loaded; /* n_inputs; of part `at` */
     size_t at;         /* SIZE_MAX: none */
+    size_t touched;    /* bytes handed out since memory was given back */
     int64_t *labels;   /* gathered from the parts, or NULL */
     size_t n_labels, cap_labels;
 };

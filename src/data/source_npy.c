@@ -24,7 +24,7 @@ static sb_status load(sb_source *s, const sb_array_part *part, sb_tensor *out,
 {
     (void)labels;
     for (size_t k = 0; k < s->n_inputs; k++)
-        SB_TRY(sb_npy_load(s->ctx, part->paths[k], &out[k]));
+        SB_TRY(sb_npy_load_const(s->ctx, part->paths[k], &out[k]));
     return SB_OK;
 }
 

@@ -351,7 +351,8 @@ static sb_status use_mapping(sb_ctx *ctx, const sb_mapping *map, size_t offset,
     return status;
 }
 
-sb_status sb_npy_load(sb_ctx *ctx, const char *path, sb_tensor *out)
+static sb_status load(sb_ctx *ctx, const char *path, bool read_only,
+                      sb_tensor *out)
 {
     header h = {.ctx = ctx, .what = path};
     sb_mapping map = {0};
@@ -368,6 +369,8 @@ sb_status sb_npy_load(sb_ctx *ctx, const char *path, sb_tensor *out)
         if (as_is) {
             status = use_mapping(ctx, &map, offset, &t);
             if (status == SB_OK) {
+                if (read_only)
+                    sb_buf_set_mapped(t.buf);
                 *out = t;
                 return SB_OK;
             }
@@ -379,6 +382,16 @@ sb_status sb_npy_load(sb_ctx *ctx, const char *path, sb_tensor *out)
     if (status == SB_OK)
         *out = t;
     return status;
+}
+
+sb_status sb_npy_load(sb_ctx *ctx, const char *path, sb_tensor *out)
+{
+    return load(ctx, path, false, out);
+}
+
+sb_status sb_npy_load_const(sb_ctx *ctx, const char *path, sb_tensor *out)
+{
+    return load(ctx, path, true, out);
 }
 
 /* ---- writing ------------------------------------------------------------ */

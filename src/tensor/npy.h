@@ -9,6 +9,10 @@
  * byte order allow.  Fortran order and big-endian are converted. */
 SB_MUST_USE sb_status sb_npy_load(sb_ctx *ctx, const char *path,
                                   sb_tensor *out);
+/* The same for an array that nobody writes to: sb_tensor_forget() may give its
+ * memory back, since it can be read again. */
+SB_MUST_USE sb_status sb_npy_load_const(sb_ctx *ctx, const char *path,
+                                        sb_tensor *out);
 /* Parses an array from memory, copying the elements; `what` names it. */
 SB_MUST_USE sb_status sb_npy_parse(sb_ctx *ctx, const char *what,
                                    const void *data, size_t size,
