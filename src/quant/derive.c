@@ -1,5 +1,6 @@
 /* Copies of the float graph with one more node on the edges of quantizers. */
 #include <assert.h>
+#include <stdio.h>
 
 #include "quant/quant_model.h"
 
@@ -27,8 +28,11 @@ sb_status sb_quant_move_output_as(sb_graph *g, sb_value_id x, sb_value_id y,
 {
     const char *name = sb_graph_value(g, x)->name;
     const char *fresh = sb_graph_value(g, spare)->name;
+    char unused[48]; /* one for each output that moves */
 
-    SB_TRY(sb_graph_rename_value(g, spare, "sparsebit.unused"));
+    (void)snprintf(unused, sizeof unused, "sparsebit.unused%u",
+                   (unsigned)spare);
+    SB_TRY(sb_graph_rename_value(g, spare, unused));
     SB_TRY(sb_graph_rename_value(g, x, fresh));
     SB_TRY(sb_graph_rename_value(g, y, name));
     for (size_t i = 0; i < g->n_outputs; i++)

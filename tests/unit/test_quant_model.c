@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "graph/text.h"
+#include "quant/export.h"
 
 #define BASE           TEST_W8 TEST_A8
 #define A8_PER_CHANNEL "A: {QSCHEME: per-channel-affine, QUANTIZER: {BIT: 8}}\n"
@@ -392,6 +393,40 @@ static void test_asym_for_targets(void **state)
     }
 }
 
+/* Several outputs that are quantized keep their names and places. */
+static void test_quantized_outputs(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "graph net(x: f32[N,4,6,6]) -> (y, z) {\n"
+        "w: f32[4,4,3,3] = random(1)\nv: f32[4,4,1,1] = random(2)\n"
+        "a = Conv(x, w) \"c1\"\ny = Conv(a, v) \"c2\"\n"
+        "z = Conv(a, w) \"c3\"\n}";
+    static const char *const names[] = {"onnxruntime-x86", "onnxruntime-arm",
+                                        "qnn"};
+    const sb_tensor *data[] = {test_random(SB_DTYPE_F32, "2x4x6x6", 5), NULL};
+
+    for (size_t i = 0; i < SB_COUNT(names); i++) {
+        sb_quant_model *qm = test_quant(text, BASE, names[i]);
+        sb_export_choice choice = {0};
+        const sb_tensor *out[2];
+        sb_graph *g = NULL;
+        int64_t opset = 0;
+
+        test_calibrate(qm, NULL, data);
+        sb_quant_model_set_quant(qm, 1, 1);
+        assert_ok(sb_quant_model_forward(qm, data, out));
+        assert_int_equal(out[0]->dims[2], 4);
+        assert_int_equal(out[1]->dims[2], 2);
+        assert_ok(sb_export_graph(qm, &choice, &g, &opset));
+        assert_int_equal(g->n_outputs, 2);
+        assert_string_equal(sb_graph_value(g, g->outputs[0])->name, "y");
+        assert_string_equal(sb_graph_value(g, g->outputs[1])->name, "z");
+        sb_graph_free(g);
+        sb_quant_model_free(qm);
+    }
+}
+
 /* ---- kinds of quantizers ------------------------------------------------ */
 
 static void test_per_channel_activations(void **state)
@@ -659,6 +694,7 @@ int main(void)
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_any_batches_and_threads),
         cmocka_unit_test(test_asym_for_targets),
+        cmocka_unit_test(test_quantized_outputs),
         cmocka_unit_test(test_per_channel_activations),
         cmocka_unit_test(test_channels_that_change),
         cmocka_unit_test(test_groups),
