@@ -21,11 +21,13 @@ static sb_status add_rows(const table *t, int i, sb_value_id *out)
     const sb_value *v = sb_graph_value(t->g, t->in[i]);
     const sb_type type = {.dtype = v->type.dtype, .shape = {.rank = -1}};
     const sb_value_id in[] = {t->in[i], t->indices};
-    sb_node_id node = SB_NONE;
+    const sb_attr axis = {.name = "axis", .type = SB_ATTR_INT, .i = 0};
+    const sb_node_spec spec = {
+        .op = "Gather", .inputs = in, .n_in = 2, .attrs = &axis, .n_attrs = 1};
 
-    SB_TRY(sb_rewrite_add(t->g, t->id, "Gather", in, 2, &type, &node));
-    *out = sb_graph_node(t->g, node)->outputs[0];
-    return sb_graph_set_attr_int(t->g, node, "axis", 0);
+    SB_TRY(sb_export_node(t->g, t->id, &spec, t->in[i], v->name, "_rows", out));
+    sb_graph_value(t->g, *out)->type = type;
+    return SB_OK;
 }
 
 /* [n] scales of rows become [n, 1]. */

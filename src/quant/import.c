@@ -530,6 +530,7 @@ static sb_status import_pair(sb_graph *g, sb_known_list *known, sb_node_id id)
 
 sb_status sb_quant_import(sb_graph *g, sb_known_list *known)
 {
+    SB_TRY(sb_quant_import_tables(g));
     /* Constants first; nodes are only removed, so the numbers stay. */
     for (sb_node_id id = 0; id < g->n_nodes; id++)
         if (is_live(g, id, "DequantizeLinear"))

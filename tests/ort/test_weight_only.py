@@ -180,6 +180,21 @@ def test_forms(d, rng):
             check(what + " packed", ops.count("MatMulNBits") == 4, ops)
 
 
+def test_again(d, rng):
+    """A file that is read and written again stays the same."""
+    path = f"{d}/a.onnx"
+    onnx.save(products(rng), path)
+    for target, config in itertools.product(
+            ("virtual", "onnxruntime-x86"),
+            (yaml("per-tensor-affine", 8), yaml("per-channel-symmetric", 8),
+             yaml("per-group-affine", 4, 32), yaml("per-group-symmetric", 2, 16),
+             yaml("per-group-affine", 8, 32, "hqq"))):
+        once, _ = quantize(path, config, target)
+        twice, _ = quantize(once, config, target)
+        with open(once, "rb") as a, open(twice, "rb") as b:
+            check(f"again: {target} {config}", a.read() == b.read())
+
+
 def test_table_before_product(d, rng):
     """Rows that go into a product stay float: see place_weights.c."""
     path = f"{d}/t.onnx"
@@ -408,6 +423,7 @@ def test_minilm(d):
 with tempfile.TemporaryDirectory() as folder:
     random = np.random.default_rng(5)
     test_forms(folder, random)
+    test_again(folder, random)
     test_table_before_product(folder, random)
     test_other_targets(folder, random)
     test_packing(folder, random)
