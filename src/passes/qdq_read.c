@@ -106,6 +106,44 @@ bool sb_shared_constant(const sb_graph *g, sb_value_id a, sb_value_id b)
     return memcmp(x->data, y->data, sb_tensor_bytes(x)) == 0;
 }
 
+/* ---- weights quantized alone ---------------------------------------------- */
+
+bool sb_weight_blocks_fit(const sb_graph *g, const sb_node *dq)
+{
+    const sb_tensor *w = &sb_graph_value(g, dq->inputs[0])->constant;
+    const sb_tensor *s = &sb_graph_value(g, dq->inputs[1])->constant;
+    sb_value_id zero = sb_node_in(dq, 2);
+    const sb_tensor *z =
+        zero == SB_NONE ? NULL : &sb_graph_value(g, zero)->constant;
+    int64_t block = sb_node_int(dq, "block_size", 0);
+    int64_t axis = sb_node_int(dq, "axis", 1);
+
+    if (w->rank != 2)
+        return false;
+    if (block > 0)
+        return axis == 0 && block >= 16 && block <= 256 &&
+               (block & (block - 1)) == 0 && s->rank == 2 &&
+               (w->dims[0] + block - 1) / block == s->dims[0] &&
+               w->dims[1] == s->dims[1] &&
+               (!z || (z->rank == 2 && z->dims[0] == s->dims[0] &&
+                       z->dims[1] == s->dims[1]));
+    if (s->rank == 0)
+        return !z || z->rank == 0;
+    return s->rank == 1 && s->dims[0] == w->dims[1] && axis == 1 &&
+           (!z || (z->rank == 1 && z->dims[0] == w->dims[1]));
+}
+
+bool sb_const_elsewhere(const sb_graph *g, sb_value_id value)
+{
+    if (sb_graph_value(g, value)->n_uses > 1)
+        return true;
+    for (size_t i = 0; i < g->n_values; i++)
+        if (i != value && g->values[i].n_uses > 0 &&
+            sb_shared_constant(g, (sb_value_id)i, value))
+            return true;
+    return false;
+}
+
 /* ---- around a node ------------------------------------------------------ */
 
 sb_node *sb_dq_of(const sb_graph *g, const sb_node *node, uint32_t i)

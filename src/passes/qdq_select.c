@@ -420,31 +420,6 @@ static const sb_qdq_reason *check_gemm(const sb_qdq_sim *sim, sb_qdq_group *grp)
 
 /* ---- weights alone ------------------------------------------------------ */
 
-static bool blocks_fit(const sb_graph *g, const sb_node *dq)
-{
-    const sb_tensor *w = &sb_graph_value(g, dq->inputs[0])->constant;
-    const sb_tensor *s = &sb_graph_value(g, dq->inputs[1])->constant;
-    sb_value_id zero = sb_node_in(dq, 2);
-    const sb_tensor *z =
-        zero == SB_NONE ? NULL : &sb_graph_value(g, zero)->constant;
-    int64_t block = sb_node_int(dq, "block_size", 0);
-    int64_t axis = sb_node_int(dq, "axis", 1);
-
-    if (w->rank != 2)
-        return false;
-    if (block > 0)
-        return axis == 0 && block >= 16 && block <= 256 &&
-               (block & (block - 1)) == 0 && s->rank == 2 &&
-               (w->dims[0] + block - 1) / block == s->dims[0] &&
-               w->dims[1] == s->dims[1] &&
-               (!z || (z->rank == 2 && z->dims[0] == s->dims[0] &&
-                       z->dims[1] == s->dims[1]));
-    if (s->rank == 0)
-        return !z || z->rank == 0;
-    return s->rank == 1 && s->dims[0] == w->dims[1] && axis == 1 &&
-           (!z || (z->rank == 1 && z->dims[0] == w->dims[1]));
-}
-
 static bool gemm_is_plain(const sb_graph *g, const sb_node *node,
                           const sb_tensor *w)
 {
@@ -458,18 +433,6 @@ static bool gemm_is_plain(const sb_graph *g, const sb_node *node,
     const sb_shape *s = &sb_graph_value(g, bias)->type.shape;
     return fabsf(sb_node_float(node, "beta", 1) - 1) <= 1e-6f && s->rank == 1 &&
            w->rank == 2 && s->dim[0] == w->dims[1];
-}
-
-/* Does another node read the constant, or one equal to it? */
-static bool read_elsewhere(const sb_graph *g, sb_value_id value)
-{
-    if (sb_graph_value(g, value)->n_uses > 1)
-        return true;
-    for (size_t i = 0; i < g->n_values; i++)
-        if (i != value && g->values[i].n_uses > 0 &&
-            sb_shared_constant(g, (sb_value_id)i, value))
-            return true;
-    return false;
 }
 
 static const sb_qdq_reason *check_weight(const sb_qdq_sim *sim,
@@ -489,12 +452,12 @@ static const sb_qdq_reason *check_weight(const sb_qdq_sim *sim,
     sb_qdq p;
     sb_qdq_read(g, dq, &p);
     if (!p.is_constant || !sb_is_const(g, dq->inputs[0]) ||
-        read_elsewhere(g, dq->inputs[0]) || read_elsewhere(g, p.scale))
+        sb_const_elsewhere(g, dq->inputs[0]) || sb_const_elsewhere(g, p.scale))
         return &r_weight_const;
     sb_dtype s = sb_graph_value(g, p.scale)->constant.dtype;
     const sb_tensor *w = &sb_graph_value(g, dq->inputs[0])->constant;
     if (bits_of(w->dtype) > 8 || (s != SB_DTYPE_F32 && s != SB_DTYPE_F16) ||
-        !blocks_fit(g, dq))
+        !sb_weight_blocks_fit(g, dq))
         return &r_weight_shape;
     if (gemm && !gemm_is_plain(g, node, w))
         return &r_gemm_form;
@@ -620,93 +583,4 @@ const sb_qdq_reason *sb_group_find(const sb_qdq_sim *sim, sb_node_id node,
     if (!r)
         r = gather_outputs(sim, out);
     return r ? r : checks[rule->kind](sim, out);
-}
-
-/* ---- all groups of a graph ---------------------------------------------- */
-
-static bool reads_dq(const sb_graph *g, const sb_node *node)
-{
-    for (uint32_t i = 0; i < node->n_in; i++)
-        if (sb_dq_of(g, node, i))
-            return true;
-    return false;
-}
-
-bool sb_qdq_touches(const sb_graph *g, const sb_node *node)
-{
-    if (reads_dq(g, node))
-        return true;
-    for (uint32_t k = 0; k < node->n_out; k++) {
-        if (node->outputs[k] == SB_NONE)
-            continue;
-        const sb_value *y = sb_graph_value(g, node->outputs[k]);
-        for (uint32_t i = 0; i < y->n_uses; i++)
-            if (sb_is_q(sb_graph_node(g, y->uses[i].node)))
-                return true;
-    }
-    return false;
-}
-
-static void note_float(sb_qdq_sim *sim, sb_node_id id,
-                       const sb_qdq_reason *reason)
-{
-    sb_node_id origin = sb_sim_origin(sim, id);
-    const sb_node *node = sb_graph_node(sim->g, id);
-
-    if (origin == SB_NONE || !sim->verdicts)
-        return;
-    sb_qdq_verdict *v = &sim->verdicts[origin];
-    /* A Q behind an operator without kernel is where integers begin. */
-    bool near = reason ? sb_qdq_touches(sim->g, node) : reads_dq(sim->g, node);
-    if (v->fate != SB_QDQ_FLOAT)
-        return; /* of an earlier round */
-    v->overhead = near;
-    v->reason = !near ? NULL : reason ? reason : &sb_reason_no_kernel;
-}
-
-static void note_saturation(sb_qdq_sim *sim, const sb_qdq_group *grp)
-{
-    sb_node_id origin = sb_sim_origin(sim, grp->node);
-    sb_qdq x;
-
-    if (!sim->verdicts || origin == SB_NONE || grp->n_dq < 2 ||
-        !(grp->rule->flags & SB_QDQ_WEIGHTED) ||
-        !(sim->rules->flags & SB_QDQ_S8_TO_U8))
-        return;
-    read_dq(sim, grp, 0, &x);
-    sim->verdicts[origin].saturates =
-        x.type == SB_DTYPE_U8 &&
-        sb_weight_saturates(sim->g, sb_graph_node(sim->g, grp->node),
-                            sb_graph_node(sim->g, grp->dq[1]));
-}
-
-/* Tries the rows of the node's operator in their order. */
-static sb_status select_node(sb_qdq_sim *sim, sb_node_id id)
-{
-    const sb_node *node = sb_graph_node(sim->g, id);
-    const sb_qdq_reason *first = NULL;
-    sb_qdq_group group;
-
-    if (sb_is_qdq(node))
-        return SB_OK;
-    for (size_t i = 0; i < sim->rules->n_rows && !*node->domain; i++) {
-        const sb_qdq_rule *rule = &sim->rules->rows[i];
-        if (strcmp(rule->op, node->op) != 0 || rule->kind >= SB_QDQ_INPUTS)
-            continue;
-        const sb_qdq_reason *r = sb_group_find(sim, id, rule, &group);
-        if (!r) {
-            note_saturation(sim, &group);
-            return sb_group_fuse(sim, &group);
-        }
-        /* What only its weight was quantized for says more. */
-        if (!first || (rule->kind == SB_QDQ_WEIGHT && r != &r_no_dq))
-            first = r;
-    }
-    note_float(sim, id, first);
-    return SB_OK;
-}
-
-sb_status sb_sim_select(sb_qdq_sim *sim)
-{
-    return sb_sim_each(sim, select_node);
 }

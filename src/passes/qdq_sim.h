@@ -33,6 +33,12 @@ bool sb_qdq_same(const sb_qdq *a, const sb_qdq *b);
  * certain types. */
 bool sb_shared_constant(const sb_graph *g, sb_value_id a, sb_value_id b);
 
+/* Does another node read the constant, or one equal to it? */
+bool sb_const_elsewhere(const sb_graph *g, sb_value_id value);
+/* Has the matrix behind a DQ one scale, one a column, or blocks of rows that
+ * MatMulNBits takes? */
+bool sb_weight_blocks_fit(const sb_graph *g, const sb_node *dq);
+
 /* The DQ that makes input `i` of a node; NULL if it is made otherwise. */
 sb_node *sb_dq_of(const sb_graph *g, const sb_node *node, uint32_t i);
 /* Where a tensor comes from: is it a constant, perhaps quantized, transposed
