@@ -6,7 +6,7 @@
 
 typedef struct {
     const char *model, *config, *data, *output, *target, *weights;
-    const char *save, *load, *format, *asym;
+    const char *save, *load, *format, *asym, *reduce;
     unsigned samples, batch, memory;
     bool strict, exact, extra_info;
 } quantize_args;
@@ -26,6 +26,7 @@ static const cli_opt opts[] = {
     {CLI_STRING, 't', "target",  ARG(target),  "NAME",  "runtime to write for; see `sparsebit list targets` (default: BACKEND of the config)", false},
     {CLI_STRING, 0,   "format",  ARG(format),  "FORM",  "`qdq` (default); `qoperator`: QLinearConv and its like; `matmulnbits`: MatMulNBits, for `A: none`", false},
     {CLI_STRING, 0,   "weights", ARG(weights), "FORM",  "`int`: integers and DQ (default); `float-qdq`: floats, Q and DQ", false},
+    {CLI_STRING, 0,   "reduce-range", ARG(reduce), "WHAT", "8-bit weights within [-64, 64], where sums of two products could exceed 16 bits on processors without VNNI: `off` (default), `auto`: in layers that can, `all`", false},
     {CLI_FLAG,   0,   "extra-info", ARG(extra_info), NULL, "attribute `bits` on Q and DQ nodes, as Sparsebit wrote it", false},
     {CLI_FILE,   0,   "save-calibration", ARG(save), "FILE", "keep what was observed, as JSON", false},
     {CLI_FILE,   0,   "load-calibration", ARG(load), "FILE", "take what was observed from FILE, instead of --data or beside it", false},
@@ -48,6 +49,7 @@ extern const cli_cmd cmd_quantize;
 
 /* In the order of sb_export_format, and of float_weights. */
 static const char *const formats[] = {"qdq", "qoperator", "matmulnbits", NULL};
+static const char *const reductions[] = {"off", "auto", "all", NULL};
 static const char *const weight_forms[] = {"int", "float-qdq", NULL};
 
 static int word_in(const char *word, const char *const *names)
@@ -85,6 +87,8 @@ static int load(job *j)
     opt.config = a->config;
     opt.target = a->target;
     opt.exact = a->exact;
+    if (a->reduce)
+        opt.reduce_range = (sb_reduce_range)word_in(a->reduce, reductions);
     if (sb_model_load(ctx, a->model, &j->model) != SB_OK ||
         sb_quant_model_create(ctx, j->model, &opt, &j->qm) != SB_OK)
         return cli_fail(j->env, a->model);
@@ -370,6 +374,11 @@ static int quantize_run(cli_env *env, const void *parsed)
                          "--format: found '%s', allowed are qdq, qoperator, "
                          "matmulnbits",
                          args->format);
+    if (args->reduce && word_in(args->reduce, reductions) < 0)
+        return cli_usage(&cmd_quantize,
+                         "--reduce-range: found '%s', allowed are off, auto, "
+                         "all",
+                         args->reduce);
     if (args->weights && word_in(args->weights, weight_forms) < 0)
         return cli_usage(&cmd_quantize,
                          "--weights: found '%s', allowed are int, float-qdq",

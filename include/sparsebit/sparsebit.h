@@ -482,16 +482,25 @@ SB_API void sb_eval_output(const sb_eval *eval, size_t i, double *cosine,
 
 /* ---- quantization ------------------------------------------------------- */
 
+/** Which 8-bit weights keep within [-64, 64], so that sums of two products fit
+ *  16 bits: none, those of layers where they would not, all. */
+typedef enum sb_reduce_range {
+    SB_REDUCE_OFF,
+    SB_REDUCE_AUTO,
+    SB_REDUCE_ALL
+} sb_reduce_range;
+
 typedef struct sb_quant_options {
     size_t struct_size; /**< set by the INIT macro */
     const char *config; /**< a qconfig.yaml; NULL for the defaults */
     const char *target; /**< a runtime to write for; NULL: as BACKEND says */
     int exact; /**< no faster algorithms that round differently (Winograd) */
+    sb_reduce_range reduce_range;
 } sb_quant_options;
 
-#define SB_QUANT_OPTIONS_INIT                   \
-    {                                           \
-        sizeof(sb_quant_options), NULL, NULL, 0 \
+#define SB_QUANT_OPTIONS_INIT                                  \
+    {                                                          \
+        sizeof(sb_quant_options), NULL, NULL, 0, SB_REDUCE_OFF \
     }
 
 /** A model to quantize; `model` itself is not changed and not needed later.

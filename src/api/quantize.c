@@ -43,6 +43,12 @@ sb_status sb_quant_model_create(sb_ctx *ctx, const sb_model *model,
         SB_TRY(default_config(ctx, target, &config));
     SB_TRY(sb_quant_model_build(ctx, model->graph, config, target, &qm));
     qm->exact = opt && opt->exact;
+    qm->reduce_range = opt ? opt->reduce_range : SB_REDUCE_OFF;
+    if (qm->reduce_range != SB_REDUCE_OFF && !qm->target->pairs_saturate)
+        sb_warn(ctx,
+                "target %s adds products in more than 16 bits: --reduce-range "
+                "changes nothing",
+                qm->target->name);
     *out = qm;
     return SB_OK;
 }

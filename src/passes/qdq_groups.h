@@ -128,6 +128,10 @@ SB_MUST_USE sb_status sb_qdq_analyze(const sb_graph *g,
                                      sb_qdq_report *out);
 void sb_qdq_report_free(sb_qdq_report *report);
 
+/* Could neighbouring products of uint8 with these int8 weights of a node,
+ * summed along k, exceed int16? */
+bool sb_integers_saturate(const sb_node *node, const sb_tensor *w);
+
 /* Rewrites the graph as ONNX Runtime with these rules does, so that running it
  * computes what its integer kernels compute. */
 SB_MUST_USE sb_status sb_qdq_to_integer(sb_graph *g, const sb_qdq_rules *rules,

@@ -314,7 +314,11 @@ bool sb_weight_saturates(const sb_graph *g, const sb_node *node,
     sb_value_id value = sb_node_in(dq, 0);
     if (!sb_is_const(g, value))
         return false;
-    const sb_tensor *w = &sb_graph_value(g, value)->constant;
+    return sb_integers_saturate(node, &sb_graph_value(g, value)->constant);
+}
+
+bool sb_integers_saturate(const sb_node *node, const sb_tensor *w)
+{
     if (w->dtype != SB_DTYPE_I8 || w->rank < 2)
         return false;
     if (w->rank > 2 && sb_node_is(node, "Conv"))

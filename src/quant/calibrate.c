@@ -215,8 +215,14 @@ static sb_status set_qparams(sb_quant_model *qm, const sb_quant_site *site,
                                  q->spec.symmetric);
     }
     if (status == SB_OK) {
+        bool again = false;
+
+        sb_reduce_all(qm, q);
         sb_qparams_set(&q->qparams, ranges);
         narrow(q, ranges);
+        status = sb_reduce_auto(qm, q, &again);
+        if (again)
+            narrow(q, ranges);
     }
     sb_free(qm->ctx, ranges);
     return status;
@@ -229,8 +235,14 @@ static sb_status calc_quantizer(sb_quant_model *qm, sb_quantizer *q)
     if (q->fake_fused || q->spec.dynamic)
         return SB_OK;
     SB_TRY(sb_ctx_poll(qm->ctx));
-    if (site->known && !site->observer)
-        return sb_quant_use_known(qm, site->known, q);
+    if (site->known && !site->observer) {
+        bool again = false;
+
+        SB_TRY(sb_quant_use_known(qm, site->known, q));
+        SB_TRY(sb_reduce_known(qm, q, &again));
+        if (!again)
+            return SB_OK;
+    }
     if (!site->observer && is_constant(qm, site))
         SB_TRY(observe_weight(qm, site));
     if (!site->observer && !site->natural && qm->known.n > 0) {

@@ -75,7 +75,8 @@ struct sb_quant_model {
     bool calibrating;
     sb_calibration_options calibration;
     sb_blocks *blocks; /* while calibrating block by block, else NULL */
-    bool exact;        /* no faster algorithms that round differently */
+    sb_reduce_range reduce_range;
+    bool exact; /* no faster algorithms that round differently */
     bool weights_on, features_on;
 };
 
@@ -138,6 +139,15 @@ SB_MUST_USE sb_status sb_quant_straighten(sb_graph *g);
 /* The start of the names of a node's quantizers: its module, if no other node
  * that may be quantized shares it, else the node's own name. */
 const char *sb_quant_base_name(const sb_graph *g, const sb_node *node);
+
+/* reduce_range.c: bounds of a weight before its scale is computed, and after
+ * it: *again if it has to be computed once more, for narrower bounds. */
+void sb_reduce_all(const sb_quant_model *qm, sb_quantizer *q);
+/* The same for a weight whose scales came from a file. */
+SB_MUST_USE sb_status sb_reduce_known(const sb_quant_model *qm, sb_quantizer *q,
+                                      bool *again);
+SB_MUST_USE sb_status sb_reduce_auto(const sb_quant_model *qm, sb_quantizer *q,
+                                     bool *again);
 
 /* ---- derived graphs (derive.c) ------------------------------------------ */
 
