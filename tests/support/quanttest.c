@@ -1,6 +1,7 @@
 /* Quantized models for tests (quanttest.h). */
 #include "quanttest.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "graph/text.h"
@@ -86,4 +87,28 @@ sb_tensor *test_quant_forward(sb_quant_model *qm, const sb_tensor *x)
     sb_tensor *copy = test_tensor(out[0]->dtype, shape, NULL);
     memcpy(copy->data, out[0]->data, sb_tensor_bytes(copy));
     return copy;
+}
+
+test_scale test_affine8(double lo, double hi)
+{
+    test_scale q = {.qmin = 0, .qmax = 255};
+
+    lo = fmin(lo, 0);
+    hi = fmax(hi, 0);
+    q.scale = fmax((hi - lo) / 255, 1e-6);
+    q.zero = rint(-lo / q.scale);
+    return q;
+}
+
+test_scale test_symmetric8(double most)
+{
+    return (test_scale){fmax(most * 2 / 255, 1e-6), 0, -128, 127};
+}
+
+double test_fake(test_scale q, double x)
+{
+    /* In float, as runtimes divide: the largest weight is 127.5 steps. */
+    double v = (double)rintf((float)x / (float)q.scale) + q.zero;
+
+    return (fmin(fmax(v, q.qmin), q.qmax) - q.zero) * q.scale;
 }

@@ -29,4 +29,13 @@ void test_calibrate(sb_quant_model *qm, const sb_calibration_options *opt,
 /* A copy of the first output for the only input; freed at exit. */
 sb_tensor *test_quant_forward(sb_quant_model *qm, const sb_tensor *x);
 
+/* Scale and rounding by their definition, in double precision. */
+typedef struct test_scale {
+    double scale, zero, qmin, qmax;
+} test_scale;
+
+test_scale test_affine8(double lo, double hi);
+test_scale test_symmetric8(double most);
+double test_fake(test_scale q, double x);
+
 #endif

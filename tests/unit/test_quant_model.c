@@ -8,38 +8,9 @@
 #include "graph/text.h"
 #include "quant/export.h"
 
-#define BASE           TEST_W8 TEST_A8
-#define A8_PER_CHANNEL "A: {QSCHEME: per-channel-affine, QUANTIZER: {BIT: 8}}\n"
+#define BASE TEST_W8 TEST_A8
 
 /* ---- the reference ------------------------------------------------------ */
-
-typedef struct scale_of {
-    double scale, zero, qmin, qmax;
-} scale_of;
-
-static scale_of affine8(double lo, double hi)
-{
-    scale_of q = {.qmin = 0, .qmax = 255};
-
-    lo = fmin(lo, 0);
-    hi = fmax(hi, 0);
-    q.scale = fmax((hi - lo) / 255, 1e-6);
-    q.zero = rint(-lo / q.scale);
-    return q;
-}
-
-static scale_of symmetric8(double most)
-{
-    return (scale_of){fmax(most * 2 / 255, 1e-6), 0, -128, 127};
-}
-
-static double fake(scale_of q, double x)
-{
-    /* In float, as runtimes divide: the largest weight is 127.5 steps. */
-    double v = (double)rintf((float)x / (float)q.scale) + q.zero;
-
-    return (fmin(fmax(v, q.qmin), q.qmax) - q.zero) * q.scale;
-}
 
 /* Three layers: relu(x W0), relu(. W1), . W2; 6 x 5, 5 x 7, 7 x 3. */
 enum { LAYERS = 3, ROWS = 24, WIDEST = 7 };
@@ -57,8 +28,8 @@ typedef struct reference {
     double w[LAYERS][WIDEST * WIDEST];
     double x[ROWS * WIDEST];
     int rows;
-    scale_of act[LAYERS];
-    scale_of weight[LAYERS][WIDEST]; /* a column each */
+    test_scale act[LAYERS];
+    test_scale weight[LAYERS][WIDEST]; /* a column each */
 } reference;
 
 static void take_weights(reference *r, const char *text)
@@ -77,7 +48,7 @@ static void take_weights(reference *r, const char *text)
             double most = 0;
             for (int i = 0; i < width[l]; i++)
                 most = fmax(most, fabs(r->w[l][i * width[l + 1] + c]));
-            r->weight[l][c] = symmetric8(most);
+            r->weight[l][c] = test_symmetric8(most);
         }
     }
     sb_graph_free(g);
@@ -104,7 +75,8 @@ static void run_layer(const reference *r, int l, double *x, bool w_on)
             double sum = 0;
             for (int k = 0; k < n; k++) {
                 double w = r->w[l][k * m + c];
-                sum += x[i * n + k] * (w_on ? fake(r->weight[l][c], w) : w);
+                sum +=
+                    x[i * n + k] * (w_on ? test_fake(r->weight[l][c], w) : w);
             }
             y[i * m + c] = l + 1 < LAYERS ? fmax(sum, 0) : sum;
         }
@@ -121,14 +93,14 @@ static void observe_layers(reference *r, bool w_on, bool a_on)
         memcpy(x, r->x, sizeof x);
         for (int l = 0; l < layer; l++) {
             for (int i = 0; a_on && i < r->rows * width[l]; i++)
-                x[i] = fake(r->act[l], x[i]);
+                x[i] = test_fake(r->act[l], x[i]);
             run_layer(r, l, x, w_on);
         }
         for (int i = 0; i < r->rows * width[layer]; i++) {
             lo = fmin(lo, x[i]);
             hi = fmax(hi, x[i]);
         }
-        r->act[layer] = affine8(lo, hi);
+        r->act[layer] = test_affine8(lo, hi);
     }
 }
 
@@ -189,7 +161,7 @@ static void test_scales_and_simulation(void **state)
         memcpy(want, run.x, sizeof want);
         for (int l = 0; l < LAYERS; l++) {
             for (int i = 0; a_on && i < run.rows * width[l]; i++)
-                want[i] = fake(r.act[l], want[i]);
+                want[i] = test_fake(r.act[l], want[i]);
             run_layer(&run, l, want, w_on);
         }
         sb_quant_model_set_quant(qm, w_on, a_on);
@@ -427,165 +399,6 @@ static void test_quantized_outputs(void **state)
     }
 }
 
-/* ---- kinds of quantizers ------------------------------------------------ */
-
-static void test_per_channel_activations(void **state)
-{
-    (void)state;
-    sb_quant_model *qm = test_quant(
-        "graph main(x: f32[N,3,2]) -> (y) {\nw: f32[2,2] = random(1)\n"
-        "y = MatMul(x, w) \"fc\"\n}",
-        TEST_W8 A8_PER_CHANNEL, NULL);
-    const sb_tensor *data[] = {
-        test_f32("2x3x2", 1, 2, -3, 4, 0, 0, 5, 0, 1, 1, 0, -2),
-        test_f32("1x3x2", -1, 0, 9, 0, 0, 0), NULL};
-    /* channel 0: 1 2 5 0 -1 0; 1: -3 4 1 1 9 0; 2: 0 0 0 -2 0 0 */
-    static const double lo[] = {-1, -3, -2}, hi[] = {5, 9, 0};
-
-    test_calibrate(qm, NULL, data);
-    sb_quantizer_info q = test_quantizer(qm, "fc.input_quantizer");
-    assert_int_equal(q.n, 3);
-    assert_int_equal(q.axis, 1);
-    for (int c = 0; c < 3; c++) {
-        scale_of want = affine8(lo[c], hi[c]);
-        assert_close("scale", q.scale[c], want.scale, 1e-7);
-        assert_close("zero", q.zero_point[c], want.zero, 0);
-    }
-    sb_quant_model_set_quant(qm, 0, 1);
-    const sb_tensor *out[1];
-    assert_ok(sb_quant_model_forward(qm, data, out)); /* scales fit */
-    sb_quant_model_free(qm);
-}
-
-/* The number of channels may not change from batch to batch. */
-static void test_channels_that_change(void **state)
-{
-    (void)state;
-    sb_quant_model *qm =
-        test_quant("graph main(x: f32[N,C,2]) -> (y) {\n"
-                   "w: f32[2,2] = random(1)\ny = MatMul(x, w) \"fc\"\n}",
-                   TEST_W8 A8_PER_CHANNEL, NULL);
-    const sb_tensor *a = test_random(SB_DTYPE_F32, "1x3x2", 1);
-    const sb_tensor *b = test_random(SB_DTYPE_F32, "1x4x2", 2), *out[1];
-
-    assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
-    assert_ok(sb_quant_model_forward(qm, &a, out));
-    assert_status(sb_quant_model_forward(qm, &b, out), SB_BAD_ARG);
-    assert_error_has("'x': 4 channels, want 3");
-    sb_quant_model_free(qm);
-}
-
-/* Groups of 16 of 20 columns: the last of each row has 4. */
-static void test_groups(void **state)
-{
-    (void)state;
-    static const char text[] =
-        "graph main(x: f32[N,20]) -> (y) {\nw: f32[20,3] = random(5)\n"
-        "y = MatMul(x, w) \"fc\"\n}";
-    sb_quant_model *qm = test_quant(
-        text,
-        "W: {QSCHEME: per-group-symmetric, QUANTIZER: {BIT: 4, GROUP_SIZE: 16}}"
-        "\nA: none\n",
-        NULL);
-    const sb_tensor *x = test_random(SB_DTYPE_F32, "2x20", 1);
-    sb_graph *g = NULL;
-    double scale[2][3], want[2][3] = {{0}};
-
-    assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
-    assert_ok(sb_quant_model_calc_qparams(qm));
-    sb_quantizer_info q = test_quantizer(qm, "fc.weight_quantizer");
-    assert_int_equal(q.n, 6);
-    assert_int_equal(q.axis, 0);
-    assert_int_equal(q.group_size, 16);
-    assert_ok(sb_graph_parse(test_ctx(), text, &g));
-    const float *w = g->values[sb_graph_find_value(g, "w")].constant.data;
-    for (int b = 0; b < 2; b++)
-        for (int c = 0; c < 3; c++) {
-            double most = 0;
-            for (int k = 16 * b; k < (b ? 20 : 16); k++)
-                most = fmax(most, fabs((double)w[k * 3 + c]));
-            scale[b][c] = most * 2 / 15;
-            assert_close("scale", q.scale[b * 3 + c], scale[b][c],
-                         1e-6 * scale[b][c]);
-        }
-    sb_quant_model_set_quant(qm, 1, 0);
-    const sb_tensor *y = test_quant_forward(qm, x);
-    for (int i = 0; i < 2; i++)
-        for (int c = 0; c < 3; c++) {
-            for (int k = 0; k < 20; k++) {
-                scale_of s = {scale[k / 16][c], 0, -8, 7};
-                want[i][c] += fake(s, (double)w[k * 3 + c]) *
-                              (double)((const float *)x->data)[i * 20 + k];
-            }
-            assert_close("result", ((const float *)y->data)[i * 3 + c],
-                         want[i][c], 1e-5);
-        }
-    sb_graph_free(g);
-    sb_quant_model_free(qm);
-}
-
-/* tanh(w) / max|tanh(w)| is rounded with the scale of [-1, 1]. */
-static void test_dorefa(void **state)
-{
-    (void)state;
-    sb_quant_model *qm = test_quant(
-        "graph main(x: f32[N,2]) -> (y) {\nw: f32[2,2] = [0.5, -1, 2, 0]\n"
-        "y = MatMul(x, w) \"fc\"\n}",
-        "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {TYPE: DoReFa, BIT: 4}}"
-        "\nA: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: dorefa, BIT: 8}}"
-        "\n",
-        NULL);
-    const sb_tensor *data[] = {test_f32("2x2", 0.5, 1, 3, -0.25),
-                               test_f32("1x2", 0, 0.125), NULL};
-    const double w[] = {0.5, -1, 2, 0}, most = tanh(2.0);
-    scale_of sw = {2.0 / 15, 0, -8, 7};
-    /* the second batch alone has its own maximum: 0 and 1 */
-    scale_of sx = affine8(tanh(-0.25) / tanh(3), 1);
-    double x[] = {1, -0.5}, want[2] = {0, 0};
-
-    test_calibrate(qm, NULL, data);
-    sb_quantizer_info q = test_quantizer(qm, "fc.weight_quantizer");
-    assert_close("weight", q.scale[0], sw.scale, 1e-7);
-    q = test_quantizer(qm, "fc.input_quantizer");
-    assert_close("input", q.scale[0], sx.scale, 1e-7);
-    assert_close("input", q.zero_point[0], sx.zero, 0);
-    sb_quant_model_set_quant(qm, 1, 1);
-    const sb_tensor *y = test_quant_forward(qm, test_f32("1x2", 1, -0.5));
-    for (int c = 0; c < 2; c++)
-        for (int k = 0; k < 2; k++)
-            want[c] += fake(sx, tanh(x[k]) / tanh(1)) *
-                       fake(sw, tanh(w[k * 2 + c]) / most);
-    assert_close("y0", ((const float *)y->data)[0], want[0], 1e-6);
-    assert_close("y1", ((const float *)y->data)[1], want[1], 1e-6);
-    sb_quant_model_free(qm);
-}
-
-/* A value read by an activation that joined its layer, and by another layer:
- * that one is quantized all the same. */
-static void test_fused_beside_a_reader(void **state)
-{
-    (void)state;
-    sb_quant_model *qm = test_quant(
-        "graph main(x: f32[N,2]) -> (y, r) {\nw: f32[2,2] = [1, 0, 0, 1]\n"
-        "v: f32[2,2] = [0, 1, 1, 0]\n"
-        "c = MatMul(x, w) \"fc1\"\nr = Relu(c) \"act\"\n"
-        "y = MatMul(c, v) \"fc2\"\n}",
-        TEST_W8 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 2}, "
-                "SPECIFIC: [{\"fc1\": [QUANTIZER.DISABLE, True]}]}\n",
-        NULL);
-    const sb_tensor *data[] = {test_f32("1x2", 0, 3), NULL};
-
-    test_calibrate(qm, NULL, data);
-    assert_true(test_quantizer(qm, "act.input_quantizer").fused);
-    assert_close("scale", test_quantizer(qm, "fc2.input_quantizer").scale[0], 1,
-                 1e-6);
-    sb_quant_model_set_quant(qm, 0, 1);
-    const sb_tensor *y = test_quant_forward(qm, test_f32("1x2", 0.375, 2.75));
-    assert_close("y0", ((const float *)y->data)[0], 3, 1e-6);
-    assert_close("y1", ((const float *)y->data)[1], 0, 1e-6);
-    sb_quant_model_free(qm);
-}
-
 /* ---- life --------------------------------------------------------------- */
 
 static void test_wrong_order(void **state)
@@ -695,11 +508,6 @@ int main(void)
         cmocka_unit_test(test_any_batches_and_threads),
         cmocka_unit_test(test_asym_for_targets),
         cmocka_unit_test(test_quantized_outputs),
-        cmocka_unit_test(test_per_channel_activations),
-        cmocka_unit_test(test_channels_that_change),
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_dorefa),
-        cmocka_unit_test(test_fused_beside_a_reader),
         cmocka_unit_test(test_wrong_order),
         cmocka_unit_test(test_data_that_is_not_finite),
         cmocka_unit_test(test_asym_saved),
