@@ -130,11 +130,11 @@ void sb_dnn_gemm_free(sb_dnn_gemm *gemm);
 
 /* ---- a stack of matrix products -------------------------------------------
  * c[i] = a[i] b[i] for i in [0, depth), b constant and packed.  a is
- * [depth, rows, k], c [depth, rows, n]; the last block of rows has fewer, at
- * the same distances.  A call uses the calling thread only. */
+ * [depth, rows, k], c [depth, rows, n].  A call uses the calling thread only.
+ */
 typedef struct sb_dnn_stack_desc {
     const char *what;
-    int64_t depth, rows, last_rows, k, n; /* last_rows 0: all are whole */
+    int64_t depth, rows, k, n;
 } sb_dnn_stack_desc;
 
 typedef struct sb_dnn_stack sb_dnn_stack;
@@ -148,8 +148,8 @@ size_t sb_dnn_stack_lanes(const sb_dnn_stack *stack);
 /* Scratch bytes of one lane. */
 size_t sb_dnn_stack_scratch(const sb_dnn_stack *stack);
 /* False if oneDNN fails. */
-bool sb_dnn_stack_run(sb_dnn_stack *stack, size_t lane, bool last,
-                      const float *a, float *c, void *scratch);
+bool sb_dnn_stack_run(sb_dnn_stack *stack, size_t lane, const float *a,
+                      float *c, void *scratch);
 void sb_dnn_stack_free(sb_dnn_stack *stack);
 
 /* ---- pooling --------------------------------------------------------------

@@ -2,53 +2,39 @@
  *
  *     c[i] = a[i] b[i]      for i in [0, depth), all of one size
  *
- * The stack is one oneDNN primitive per number of rows (whole blocks, and the
- * rest), copied for each thread because a primitive's memory objects can point
- * at one place only.  Nothing is divided among threads: callers run different
- * blocks of rows on different threads. */
+ * The stack is one oneDNN primitive, copied for each thread because a
+ * primitive's memory objects can point at one place only.  Nothing is divided
+ * among threads: callers run different blocks of rows on different threads. */
 #include <string.h>
 
 #include "dnn/dnn_prim.h"
-
-enum { KINDS = 2 }; /* whole blocks of rows, and the last one */
-
-typedef struct stack_lane {
-    sb_dnn_prim block[KINDS];
-} stack_lane;
 
 struct sb_dnn_stack {
     sb_ctx *ctx;
     char what[SB_DNN_WHAT_MAX];
     sb_dnn_stack_desc desc;
     dnnl_engine_t engine;
-    stack_lane *lanes;
+    sb_dnn_prim *lanes;
     size_t n_lanes, lane_bytes;
     sb_buf *packed;
 };
 
-static dnnl_status_t stack_pd(const sb_dnn_stack *s, int64_t rows,
-                              const dnnl_memory_desc_t *b,
-                              dnnl_primitive_attr_t attr,
+static dnnl_status_t stack_pd(const sb_dnn_stack *s, dnnl_primitive_attr_t attr,
                               dnnl_primitive_desc_t *out)
 {
     const sb_dnn_stack_desc *d = &s->desc;
-    dnnl_dims_t a_dims = {d->depth, rows, d->k},
-                b_dims = {d->depth, d->k, d->n};
-    dnnl_dims_t c_dims = {d->depth, rows, d->n};
-    /* Blocks lie at the distance of whole ones, also where fewer rows are. */
-    dnnl_dims_t a_steps = {d->rows * d->k, d->k, 1};
-    dnnl_dims_t c_steps = {d->rows * d->n, d->n, 1};
+    dnnl_dims_t a_dims = {d->depth, d->rows, d->k};
+    dnnl_dims_t b_dims = {d->depth, d->k, d->n};
+    dnnl_dims_t c_dims = {d->depth, d->rows, d->n};
     dnnl_memory_desc_t a_md, b_md, c_md;
     dnnl_matmul_desc_t op;
     dnnl_status_t status =
-        dnnl_memory_desc_init_by_strides(&a_md, 3, a_dims, dnnl_f32, a_steps);
+        dnnl_memory_desc_init_by_tag(&a_md, 3, a_dims, dnnl_f32, dnnl_abc);
 
     if (status == dnnl_success)
-        status = dnnl_memory_desc_init_by_strides(&c_md, 3, c_dims, dnnl_f32,
-                                                  c_steps);
-    if (b)
-        b_md = *b;
-    else if (status == dnnl_success)
+        status =
+            dnnl_memory_desc_init_by_tag(&c_md, 3, c_dims, dnnl_f32, dnnl_abc);
+    if (status == dnnl_success)
         status = dnnl_memory_desc_init_by_tag(&b_md, 3, b_dims, dnnl_f32,
                                               dnnl_format_tag_any);
     if (status == dnnl_success)
@@ -111,31 +97,20 @@ static sb_status pack(sb_dnn_stack *s, const float *b,
 
 static sb_status make(sb_dnn_stack *s, const float *b)
 {
-    const sb_dnn_stack_desc *d = &s->desc;
-    int64_t rows[KINDS] = {d->rows, d->last_rows};
     dnnl_primitive_attr_t attr = NULL;
-    dnnl_memory_desc_t packed;
-    bool known = false;
+    dnnl_primitive_desc_t pd = NULL;
     sb_status status = sb_dnn_attr(s->ctx, s->what, NULL, 0, &attr);
 
-    for (int kind = 0; kind < KINDS && status == SB_OK; kind++) {
-        dnnl_primitive_desc_t pd = NULL;
-        if (rows[kind] == 0)
-            continue;
-        status = sb_dnn_check(
-            s->ctx, stack_pd(s, rows[kind], known ? &packed : NULL, attr, &pd),
-            s->what, "matrix product");
-        for (size_t i = 0; i < s->n_lanes && status == SB_OK; i++)
-            status = add_lane(s, pd, &s->lanes[i].block[kind]);
-        if (status == SB_OK && !known)
-            packed =
-                *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-        known = true;
-        if (pd)
-            (void)dnnl_primitive_desc_destroy(pd);
-    }
     if (status == SB_OK)
-        status = pack(s, b, &packed);
+        status = sb_dnn_check(s->ctx, stack_pd(s, attr, &pd), s->what,
+                              "matrix product");
+    for (size_t i = 0; i < s->n_lanes && status == SB_OK; i++)
+        status = add_lane(s, pd, &s->lanes[i]);
+    if (status == SB_OK)
+        status = pack(
+            s, b, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
+    if (pd)
+        (void)dnnl_primitive_desc_destroy(pd);
     if (attr)
         (void)dnnl_primitive_attr_destroy(attr);
     return status;
@@ -183,13 +158,12 @@ size_t sb_dnn_stack_scratch(const sb_dnn_stack *stack)
     return total;
 }
 
-bool sb_dnn_stack_run(sb_dnn_stack *stack, size_t lane, bool last,
-                      const float *a, float *c, void *scratch)
+bool sb_dnn_stack_run(sb_dnn_stack *stack, size_t lane, const float *a,
+                      float *c, void *scratch)
 {
     int width = sb_dnn_set_width(1);
     void *args[] = {sb_dnn_mutable(a), sb_buf_data(stack->packed), c, scratch};
-    dnnl_status_t status =
-        sb_dnn_prim_run(&stack->lanes[lane].block[last ? 1 : 0], args);
+    dnnl_status_t status = sb_dnn_prim_run(&stack->lanes[lane], args);
 
     (void)sb_dnn_set_width(width);
     return status == dnnl_success;
@@ -200,8 +174,7 @@ void sb_dnn_stack_free(sb_dnn_stack *stack)
     if (!stack)
         return;
     for (size_t i = 0; stack->lanes && i < stack->n_lanes; i++)
-        for (int kind = 0; kind < KINDS; kind++)
-            sb_dnn_prim_free(&stack->lanes[i].block[kind]);
+        sb_dnn_prim_free(&stack->lanes[i]);
     sb_free(stack->ctx, stack->lanes);
     sb_buf_unref(stack->packed);
     if (stack->engine)

@@ -350,7 +350,7 @@ static void run_block(void *arg, size_t lane, size_t block)
      * size would take longer to make than it saves. */
     if (n < w->block)
         fill_up(w, n, v);
-    if (!sb_dnn_stack_run(w->stack, lane, false, v, m, mine + w->at_stack))
+    if (!sb_dnn_stack_run(w->stack, lane, v, m, mine + w->at_stack))
         atomic_store(&job->failed, true);
     for (int64_t t = 0; t < n; t++)
         transform_output(w, m + t * w->conv.out_channels, first + t, w->block,
