@@ -78,13 +78,11 @@ static sb_status run_all(sb_ctx *ctx, const float *data, int64_t n)
                 .aciq_laplace = true,
                 .ema_ratio = 0.9,
             };
-            if (cases[k].kind == SB_QUANT_WEIGHT) {
-                sb_observer *probe;
-                spec.kind = SB_QUANT_WEIGHT;
-                if (sb_observer_create(ctx, &spec, 1, &probe) != SB_OK)
-                    continue; /* not for weights */
-                sb_observer_free(probe);
-            }
+            sb_observer *probe;
+            spec.kind = cases[k].kind;
+            if (sb_observer_create(ctx, &spec, 1, &probe) != SB_OK)
+                continue; /* not for this kind */
+            sb_observer_free(probe);
             SB_TRY(run(ctx, &cases[k], &spec, data, n));
         }
     return SB_OK;
