@@ -25,7 +25,6 @@ static const cli_opt opts[] = {
     {CLI_FILE, 0, "against-outputs", ARG(against_outputs), "FILE.npz",  "compare with outputs that were saved", false},
     {CLI_FILE, 0, "save-outputs",    ARG(save_outputs),    "FILE.npz",  "write the outputs for all samples", false},
     {CLI_FLAG, 0, "strict",          ARG(strict),          NULL,        "stop at a sample that cannot be read, instead of leaving it out", false},
-    {CLI_FLAG, 0, "integer",         ARG(integer),         NULL,        "run Q/DQ groups of MODEL as the integer kernels of ONNX Runtime", false},
     {CLI_FLAG, 0, "exact",           ARG(exact),           NULL,        "no faster algorithms that round differently", false},
     {CLI_FLAG, 0, "integer",         ARG(integer),         NULL,        "compute Q/DQ groups with the integer kernels that ONNX Runtime on x86 makes of them", false},
     {0},
