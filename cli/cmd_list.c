@@ -70,7 +70,8 @@ const cli_cmd cmd_list = {
     .name = "list",
     .summary = "operators, observers, targets ... that this version knows",
     .description =
-        "Lists the operators that can be run, the graph passes, the observers and "
+        "Lists the operators that can be run, the graph passes, the observers "
+        "and "
         "quantizers of a configuration, the sources of data sets, or the "
         "runtimes that quantized files can be written for.",
     .args_size = sizeof(list_args),

@@ -267,15 +267,14 @@ static void test_refusals(void **state)
                                  BASE, NULL, &qm),
                   SB_BAD_MODEL);
     assert_error_has("nothing to quantize");
-    assert_status(
-        test_quant_try(test_ctx(),
-                       "graph main(x: f32[N,4]) -> (y) {\n"
-                       "w: u8[4,4] = random(1)\n"
-                       "q, s, z = DynamicQuantizeLinear(x) \"q0\"\n"
-                       "d = MatMulInteger(q, w, z)\n"
-                       "y = Cast(d) {to=1}\n}",
-                       BASE, NULL, &qm),
-        SB_BAD_MODEL);
+    assert_status(test_quant_try(test_ctx(),
+                                 "graph main(x: f32[N,4]) -> (y) {\n"
+                                 "w: u8[4,4] = random(1)\n"
+                                 "q, s, z = DynamicQuantizeLinear(x) \"q0\"\n"
+                                 "d = MatMulInteger(q, w, z)\n"
+                                 "y = Cast(d) {to=1}\n}",
+                                 BASE, NULL, &qm),
+                  SB_BAD_MODEL);
     assert_error_has("quantized already");
     assert_error_has("'q0'");
     assert_null(qm);
