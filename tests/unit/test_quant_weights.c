@@ -142,7 +142,8 @@ static void run_file(const sb_quant_model *qm, sb_export_format format,
     assert_ok(sb_session_create(test_ctx(), m, &exact, &s));
     assert_ok(sb_session_run(s, in, got));
     for (size_t i = 0; i < n_out; i++) {
-        out[i] = test_tensor(SB_DTYPE_F32, "0", NULL);
+        out[i] = test_tensor(SB_DTYPE_F32, "0", NULL); /* freed at exit */
+        sb_tensor_drop(out[i]);
         *out[i] = sb_tensor_make(SB_DTYPE_F32, got[i]->rank, got[i]->dims);
         assert_ok(sb_tensor_alloc(test_ctx(), out[i]));
         memcpy(out[i]->data, got[i]->data, sb_tensor_bytes(got[i]));
