@@ -1,6 +1,7 @@
 /* sparsebit quantize - calibrate a model on data and write it quantized. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 
@@ -69,11 +70,19 @@ typedef struct {
     size_t samples;
     double load, calibrate, write; /* seconds */
     const char *subject;           /* of a failure: the file it is about */
+    double bytes;                  /* of the model file */
 } job;
 
 static bool asym_has(const job *j, char what)
 {
     return j->args->asym && strchr(j->args->asym, what);
+}
+
+static double file_bytes(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 ? (double)st.st_size : 0;
 }
 
 /* ---- work --------------------------------------------------------------- */
@@ -89,6 +98,7 @@ static int load(job *j)
     opt.exact = a->exact;
     if (a->reduce)
         opt.reduce_range = (sb_reduce_range)word_in(a->reduce, reductions);
+    j->bytes = file_bytes(a->model);
     if (sb_model_load(ctx, a->model, &j->model) != SB_OK ||
         sb_quant_model_create(ctx, j->model, &opt, &j->qm) != SB_OK)
         return cli_fail(j->env, a->model);
@@ -327,6 +337,16 @@ static void print_quantizers(const job *j)
     cli_table_print(t, "  ");
 }
 
+static void print_size(const job *j)
+{
+    const quantize_args *args = j->args;
+    char before[32], after[32];
+
+    (void)printf("written: %s, %s (%s: %s)\n", args->output,
+                 cli_bytes(file_bytes(args->output), after, sizeof after),
+                 args->model, cli_bytes(j->bytes, before, sizeof before));
+}
+
 static void print_text(const job *j)
 {
     size_t weights = 0, features = 0, fixed = 0; /* with scales in the file */
@@ -356,7 +376,7 @@ static void print_text(const job *j)
         (void)printf("%zu broken samples left out\n",
                      sb_data_broken_count(j->data));
     if (j->args->output)
-        (void)printf("written: %s\n", j->args->output);
+        print_size(j);
 }
 
 static int quantize_run(cli_env *env, const void *parsed)
