@@ -182,11 +182,10 @@ static sb_status add_weight(const layer *l, sb_value_id *out)
 static sb_status add_product(const layer *l, const sb_value_id *w,
                              sb_value_id *out)
 {
-    const sb_node *node = sb_graph_node(l->g, l->id);
     const sb_value_id in[] = {l->x[0], w[0], l->x[2], w[2]};
 
     SB_TRY(add(l, l->kernel, in, 4, SB_DTYPE_I32, out));
-    if (!sb_node_is(node, "Conv"))
+    if (!sb_node_is(sb_graph_node(l->g, l->id), "Conv"))
         return SB_OK;
     sb_node_id made = sb_graph_value(l->g, *out)->producer;
     for (uint32_t i = 0; i < sb_graph_node(l->g, l->id)->n_attrs; i++) {
