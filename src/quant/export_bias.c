@@ -71,13 +71,14 @@ void sb_quant_fit_biases(sb_quant_model *qm)
 
         if (!find_biased(qm, &qm->quantizers[k], &l))
             continue;
-        const float *b = sb_graph_value(qm->graph, l.bias)->constant.data;
+        const sb_tensor *b = &sb_graph_value(qm->graph, l.bias)->constant;
         for (int64_t i = 0; i < l.n; i++) {
-            double least = 1.0001 * 2 * fabs((double)b[i]) / (4294967296.0 - 2);
+            double most = fabs(sb_tensor_get_f64(b, i));
+            double least = 1.0001 * 2 * most / (4294967296.0 - 2);
             int64_t c = l.w->qparams.n == 1 ? 0 : i;
             /* Some room is made, not asked for: what was enlarged once, and
              * read from a file, is left alone. */
-            if ((double)product(&l, i) * 1.00005 < least)
+            if (isfinite(least) && (double)product(&l, i) * 1.00005 < least)
                 l.w->qparams.scale[c] =
                     (float)(least / (double)l.x->qparams.scale[0]);
         }
@@ -105,7 +106,6 @@ static sb_status add_bias(const sb_quant_model *qm, sb_graph *g,
                           const biased *l)
 {
     const sb_value *bias = sb_graph_value(qm->graph, l->bias);
-    const float *b = bias->constant.data;
     size_t n = (size_t)l->n, n_scale = (size_t)l->w->qparams.n;
     int64_t dims[] = {l->w->qparams.n}, full[] = {l->n};
     int32_t *q = sb_alloc(qm->ctx, n, sizeof *q);
@@ -116,7 +116,9 @@ static sb_status add_bias(const sb_quant_model *qm, sb_graph *g,
     sb_status status = q && zero && scale ? SB_OK : SB_NO_MEMORY;
 
     for (size_t i = 0; status == SB_OK && i < n; i++)
-        q[i] = bias_integer(b[i], product(l, (int64_t)i));
+        q[i] =
+            bias_integer((float)sb_tensor_get_f64(&bias->constant, (int64_t)i),
+                         product(l, (int64_t)i));
     for (size_t i = 0; status == SB_OK && i < n_scale; i++)
         scale[i] = product(l, (int64_t)i);
     const sb_tensor ints = sb_tensor_make(SB_DTYPE_I32, 1, full);

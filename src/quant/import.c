@@ -45,6 +45,22 @@ typedef struct linear {
     int bits; /* 0: as the type */
 } linear;
 
+/* Constants of a mapped file may lie anywhere, so nothing points into them. */
+static float scale_at(const linear *l, int64_t i)
+{
+    return (float)sb_tensor_get_f64(l->scale, i);
+}
+
+/* Can a quantizer have these scales?  A scale of 0, for a channel of zeros,
+ * is fine for what was quantized with it, but nothing else. */
+static bool is_usable(const linear *l)
+{
+    for (int64_t i = 0; i < sb_tensor_count(l->scale); i++)
+        if (!(scale_at(l, i) > 0))
+            return false;
+    return true;
+}
+
 static bool is_live(const sb_graph *g, sb_node_id id, const char *op)
 {
     return !sb_graph_node(g, id)->dead && sb_node_is(sb_graph_node(g, id), op);
@@ -68,6 +84,7 @@ static bool read_linear(const sb_graph *g, const sb_node *node, linear *out)
     sb_value_id ints = dq ? sb_node_in(node, 0) : node->outputs[0];
     const sb_value *x = sb_graph_value(g, sb_node_in(node, 0));
     int64_t axis = sb_node_int(node, "axis", 1);
+    int64_t bits = sb_node_int(node, "bits", 0);
 
     if (!dq && !sb_node_is(node, "QuantizeLinear"))
         return false;
@@ -77,7 +94,7 @@ static bool read_linear(const sb_graph *g, const sb_node *node, linear *out)
         .dtype = sb_graph_value(g, ints)->type.dtype,
         .axis = -1,
         .block = sb_node_int(node, "block_size", 0),
-        .bits = (int)sb_node_int(node, "bits", 0),
+        .bits = bits > 0 && bits <= 16 ? (int)bits : 0,
     };
     if (!out->scale || out->scale->dtype != SB_DTYPE_F32 ||
         (node->n_in > 2 && node->inputs[2] != SB_NONE && !out->zero))
@@ -157,16 +174,15 @@ static sb_status remember(sb_graph *g, sb_known_list *known, sb_value_id value,
     bool symmetric = is_symmetric(l, least);
     /* Affine integers of a signed type, as unsigned ones. */
     int32_t shift = symmetric ? 0 : -least;
-    int bits = l->bits > 0 && l->bits <= 16
-                   ? l->bits
-                   : width_of(lo + shift, hi + shift, symmetric);
+    int bits =
+        l->bits > 0 ? l->bits : width_of(lo + shift, hi + shift, symmetric);
     SB_TRY(sb_grow(ctx, &known->v, &known->cap, known->n + 1, sizeof k));
     SB_TRY(sb_qparams_init(ctx, &k.qparams, n, l->axis, bits, symmetric));
     k.qparams.qmin = lo + shift;
     k.qparams.qmax = hi + shift;
     for (int64_t i = 0; i < n; i++) {
         double z = l->zero ? sb_tensor_get_f64(l->zero, i) : 0;
-        k.qparams.scale[i] = ((const float *)l->scale->data)[i];
+        k.qparams.scale[i] = scale_at(l, i);
         k.qparams.zero_point[i] = (float)z + (float)shift;
     }
     known->v[known->n++] = k;
@@ -297,7 +313,7 @@ static sb_status import_integers(sb_graph *g, sb_known_list *known,
     SB_TRY(merge_twins(g, id));
     if (!read_linear(g, sb_graph_node(g, id), &l))
         return SB_OK;
-    bool keep = type_bounds(q->dtype, &lo, &hi);
+    bool keep = type_bounds(q->dtype, &lo, &hi) && is_usable(&l);
     if (keep)
         used_bounds(q, &lo, &hi);
     sb_tensor scale = *l.scale, zero = l.zero ? *l.zero : (sb_tensor){0};
@@ -329,7 +345,8 @@ static sb_status import_floats(sb_graph *g, sb_known_list *known, sb_node_id id)
 
     if (!read_linear(g, node, &l) ||
         !read_linear(g, sb_graph_node(g, q), &first) ||
-        !same_linear(&l, &first) || !type_bounds(l.dtype, &lo, &hi))
+        !same_linear(&l, &first) || !type_bounds(l.dtype, &lo, &hi) ||
+        !is_usable(&l))
         return SB_OK;
     SB_TRY(eval(g, q, &ints));
     used_bounds(&ints, &lo, &hi);
@@ -373,10 +390,13 @@ static sb_value_id behind_clip(const sb_graph *g, sb_value_id x,
         !sb_const_scalar(g, sb_node_in(clip, 1), &from) ||
         !sb_const_scalar(g, sb_node_in(clip, 2), &to))
         return x;
-    double scale = (double)((const float *)l->scale->data)[0];
+    double scale = sb_tensor_get_f64(l->scale, 0);
     double zero = l->zero ? sb_tensor_get_f64(l->zero, 0) : 0;
     double first = rint(from / scale) + zero, last = rint(to / scale) + zero;
-    if (first < *lo || last > *hi || (first == *lo && last == *hi) ||
+    /* NaN is within nothing, and the bounds must hold a number and zero. */
+    if (!(first >= *lo && last <= *hi && first <= zero && last >= zero &&
+          first < last) ||
+        (first == *lo && last == *hi) ||
         fabs((first - zero) * scale - from) > 1e-5 * scale ||
         fabs((last - zero) * scale - to) > 1e-5 * scale)
         return x;
@@ -507,7 +527,8 @@ static sb_status import_pair(sb_graph *g, sb_known_list *known, sb_node_id id)
     linear l;
 
     if (!sb_node_is(node, "QuantizeLinear") || !read_linear(g, node, &l) ||
-        !type_bounds(l.dtype, &lo, &hi) || !only_dequantized(g, q, &l))
+        !type_bounds(l.dtype, &lo, &hi) || !is_usable(&l) ||
+        !only_dequantized(g, q, &l))
         return SB_OK;
     sb_value_id x = node->inputs[0];
     if (lacks_relu(g, x, &l, lo))
@@ -531,6 +552,7 @@ static sb_status import_pair(sb_graph *g, sb_known_list *known, sb_node_id id)
 sb_status sb_quant_import(sb_graph *g, sb_known_list *known)
 {
     SB_TRY(sb_quant_import_tables(g));
+    SB_TRY(sb_quant_import_check(g));
     /* Constants first; nodes are only removed, so the numbers stay. */
     for (sb_node_id id = 0; id < g->n_nodes; id++)
         if (is_live(g, id, "DequantizeLinear"))

@@ -37,6 +37,9 @@ SB_MUST_USE sb_status sb_import_name(sb_graph *g, sb_value_id ints,
 /* import_table.c: tables whose rows are taken before they are dequantized, the
  * other way round; for sb_quant_import(). */
 SB_MUST_USE sb_status sb_quant_import_tables(sb_graph *g);
+/* import_check.c: SB_BAD_MODEL if a Q or DQ node contradicts itself; for
+ * sb_quant_import(). */
+SB_MUST_USE sb_status sb_quant_import_check(const sb_graph *g);
 void sb_known_free(sb_ctx *ctx, sb_known_list *known);
 /* NULL if the file said nothing about it. */
 const sb_known *sb_known_find(const sb_known_list *known, const char *value);

@@ -48,6 +48,11 @@ static bool find_table(const sb_graph *g, const sb_node *dq, table *t)
             sb_graph_value(g, t->in[i])->constant.rank != 2)
             return false;
     }
+    const sb_tensor *scale = &sb_graph_value(g, t->in[1])->constant;
+    const sb_tensor *zero = &sb_graph_value(g, t->in[2])->constant;
+    for (int i = 0; i < 2; i++)
+        if (scale->dims[i] != zero->dims[i])
+            return false;
     return t->block > 0;
 }
 

@@ -71,6 +71,26 @@ static bool scheme_allowed(const sb_quant_model *qm, const sb_quantizer *q,
            0;
 }
 
+/* Are there as many scales as the constant needs?  It may have been changed
+ * since. */
+static bool has_shape(const sb_known *k, const sb_tensor *w)
+{
+    const sb_qparams *p = &k->qparams;
+    int64_t n = 1;
+
+    if (p->axis < 0)
+        return p->n == 1;
+    if (p->axis >= w->rank)
+        return false;
+    n = w->dims[p->axis];
+    if (k->block > 0) {
+        n = n / k->block + (n % k->block != 0);
+        for (int d = 0; d < w->rank; d++)
+            n *= d == p->axis ? 1 : w->dims[d];
+    }
+    return p->n == n;
+}
+
 /* Settings of a constant become those of the file; false if the target cannot
  * take them, and the constant is quantized anew. */
 static bool adopt(const sb_quant_model *qm, const sb_known *k, sb_quantizer *q)
@@ -78,6 +98,7 @@ static bool adopt(const sb_quant_model *qm, const sb_known *k, sb_quantizer *q)
     const sb_qparams *p = &k->qparams;
 
     if (!scheme_allowed(qm, q, p->symmetric) ||
+        !has_shape(k, &sb_graph_value(qm->graph, q->value)->constant) ||
         (qm->target->ops && (k->block > 0 || p->bits > 8)))
         return false;
     q->spec.bits = p->bits;
@@ -144,7 +165,8 @@ sb_status sb_quant_use_known(sb_quant_model *qm, const sb_known *known,
     const sb_qparams *k = &known->qparams;
     sb_qparams *p = &q->qparams;
     bool same = fits(known, q);
-    int64_t n = same || q->axis >= 0 ? k->n : 1;
+    bool along = q->axis >= 0 && q->axis == k->axis && q->block == known->block;
+    int64_t n = same || along ? k->n : 1;
 
     sb_qparams_free(qm->ctx, p);
     SB_TRY(sb_qparams_init(qm->ctx, p, n, q->axis, q->spec.bits,
