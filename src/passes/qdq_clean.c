@@ -60,6 +60,16 @@ static sb_status drop_identity(sb_qdq_sim *sim, sb_node_id id)
     return SB_OK;
 }
 
+/* Has the type bounds that Q keeps to, and at least a byte?  A file can name
+ * any type. */
+static bool has_bounds(sb_dtype type)
+{
+    const sb_dtype_info *info = sb_dtype_get(type);
+
+    return info->bits >= 8 && info->bits <= 16 &&
+           (info->cls == SB_CLASS_INT || info->cls == SB_CLASS_UINT);
+}
+
 /* ---- double pairs ------------------------------------------------------- */
 
 /* The one node that reads a node's one result, which is no output. */
@@ -85,7 +95,8 @@ static void joint_range(const sb_qdq *a, const sb_qdq *b, float *scale,
 
     *scale = (hi - lo) / (highest - lowest);
     float z = roundf(lowest - lo / *scale);
-    *zero = (int64_t)(z < lowest ? lowest : z > highest ? highest : z);
+    /* NaN, of scales that are 0, becomes the lowest number. */
+    *zero = (int64_t)(!(z > lowest) ? lowest : z > highest ? highest : z);
 }
 
 static sb_status set_params(sb_qdq_sim *sim, sb_node_id id, float scale,
@@ -134,8 +145,8 @@ static sb_status drop_double(sb_qdq_sim *sim, sb_node_id q1)
     sb_qdq_read(g, q, &a);
     sb_qdq_read(g, dq, &b);
     sb_qdq_read(g, next, &c);
-    if (!sb_qdq_same(&a, &b) || c.type != a.type ||
-        sb_dtype_get(a.type)->bits < 8 || !readers_undo(g, next, &c))
+    if (!sb_qdq_same(&a, &b) || c.type != a.type || !has_bounds(a.type) ||
+        !readers_undo(g, next, &c))
         return SB_OK;
     sb_node_id q2 = sb_graph_value(g, dq->outputs[0])->uses[0].node;
     sb_value_id from = next->outputs[0], to = q->outputs[0];
@@ -296,7 +307,7 @@ static sb_status drop_clip(sb_qdq_sim *sim, sb_node_id id)
     sb_qdq p;
     sb_qdq_read(g, q, &p);
     if (!p.is_constant || !p.is_scalar || p.zero == SB_NONE ||
-        sb_dtype_get(p.type)->bits < 8)
+        !has_bounds(p.type))
         return SB_OK;
     if (relu ? p.z != sb_quant_min(p.type) : !clip_covered(g, node, &p))
         return SB_OK;
