@@ -1,0 +1,237 @@
+/* What an export writes: types, integers, scales, zero points, biases and
+ * names; all worked out by hand.  Ranges are such that scales come out even:
+ * the activation reaches from -32 to 95.5, which is 127.5. */
+#include "quanttest.h"
+
+#include <math.h>
+
+#include "graph/text.h"
+#include "quant/export.h"
+
+/* ---- helpers ------------------------------------------------------------ */
+
+static sb_graph *exported(const sb_quant_model *qm, int64_t *opset)
+{
+    const sb_export_choice choice = {.format = SB_EXPORT_QDQ};
+    sb_graph *g = NULL;
+
+    *opset = 0;
+    assert_ok(sb_export_graph(qm, &choice, &g, opset));
+    return g;
+}
+
+/* The constant of that name must have this type and these elements. */
+static void check(const sb_graph *g, const char *what, const char *name,
+                  sb_dtype dtype, const double *want, int64_t n)
+{
+    sb_value_id v = sb_graph_find_value(g, name);
+
+    if (v == SB_NONE)
+        fail_msg("%s: no '%s'", what, name);
+    const sb_tensor *t = &sb_graph_value(g, v)->constant;
+    if (t->dtype != dtype)
+        fail_msg("%s: %s is %s, want %s", what, name, sb_dtype_name(t->dtype),
+                 sb_dtype_name(dtype));
+    assert_int_equal(sb_tensor_count(t), n);
+    for (int64_t i = 0; i < n; i++)
+        assert_close(what, sb_tensor_get_f64(t, i), want[i],
+                     dtype == SB_DTYPE_F32 ? 1e-6 * (1 + fabs(want[i])) : 0);
+}
+
+#define CHECK(g, what, name, dtype, ...)                 \
+    check(g, what, name, dtype, (double[]){__VA_ARGS__}, \
+          sizeof((double[]){__VA_ARGS__}) / sizeof(double))
+
+static sb_quant_model *calibrated(const char *graph, const char *yaml,
+                                  const char *target, const sb_tensor *x)
+{
+    sb_quant_model *qm = test_quant(graph, yaml, target);
+
+    test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
+    return qm;
+}
+
+/* ---- widths ------------------------------------------------------------- */
+
+static const char product[] = "graph g(x: f32[N,2]) -> (y) {\n"
+                              "w: f32[2,2] = [127.5, -3, 2.4, 63.75]\n"
+                              "y = MatMul(x, w) \"fc\"\n}";
+
+static const struct {
+    int bits;
+    sb_dtype act, weight;
+    bool clip;
+    int64_t opset; /* the least that has these types */
+    double scale, zero;
+    double w_scale[2], w[4];
+} widths[] = {
+    /* clang-format off */
+    { 2, SB_DTYPE_U8,  SB_DTYPE_I8,  true,  13, 127.5 / 3,     1,
+     {85, 42.5},                     {1, 0, 0, 1}},
+    { 3, SB_DTYPE_U8,  SB_DTYPE_I8,  true,  13, 127.5 / 7,     2,
+     {255. / 7, 127.5 / 7},          {3, 0, 0, 3}},
+    { 4, SB_DTYPE_U4,  SB_DTYPE_I4,  false, 21, 127.5 / 15,    4,
+     {17, 8.5},                      {7, 0, 0, 7}},
+    { 8, SB_DTYPE_U8,  SB_DTYPE_I8,  false, 13, 0.5,           64,
+     {1, 0.5},                       {127, -6, 2, 127}},
+    {16, SB_DTYPE_U16, SB_DTYPE_I16, false, 21, 127.5 / 65535, 16448,
+     {255. / 65535, 127.5 / 65535},  {32767, -1542, 617, 32767}},
+    /* clang-format on */
+};
+
+static void test_widths(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        char yaml[256], what[32];
+        int bits = widths[i].bits;
+        int64_t opset = 0;
+
+        (void)snprintf(what, sizeof what, "%d bit", bits);
+        (void)snprintf(
+            yaml, sizeof yaml,
+            "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: %d}}\n"
+            "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: %d}}\n",
+            bits, bits);
+        sb_quant_model *qm =
+            calibrated(product, yaml, NULL, test_f32("2x2", -32, 95.5, 0, 1));
+        sb_graph *g = exported(qm, &opset);
+        double scale = widths[i].scale, zero = widths[i].zero;
+
+        CHECK(g, what, "x_scale", SB_DTYPE_F32, scale);
+        CHECK(g, what, "x_zero_point", widths[i].act, zero);
+        check(g, what, "w_scale", SB_DTYPE_F32, widths[i].w_scale, 2);
+        CHECK(g, what, "w_zero_point", widths[i].weight, 0, 0);
+        check(g, what, "w_quantized", widths[i].weight, widths[i].w, 4);
+        assert_int_equal(opset, widths[i].opset);
+        assert_int_equal(sb_graph_find_value(g, "x_clip_min") != SB_NONE,
+                         widths[i].clip);
+        if (widths[i].clip) {
+            CHECK(g, what, "x_clip_min", SB_DTYPE_F32, -zero * scale);
+            CHECK(g, what, "x_clip_max", SB_DTYPE_F32,
+                  ((1 << bits) - 1 - zero) * scale);
+        }
+        sb_graph_free(g);
+        sb_quant_model_free(qm);
+    }
+}
+
+/* Symmetric integers in a type without a sign: 0 is in the middle. */
+static void test_offset(void **state)
+{
+    (void)state;
+    sb_quant_model *qm = calibrated(
+        product,
+        TEST_W8 "A: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}\n",
+        NULL, test_f32("1x2", -127.5, 3));
+    const sb_target_def *target = qm->target;
+    sb_target_def narrow = *target;
+    int64_t opset = 0;
+
+    sb_graph *g = exported(qm, &opset);
+    CHECK(g, "signed", "x_scale", SB_DTYPE_F32, 1);
+    CHECK(g, "signed", "x_zero_point", SB_DTYPE_I8, 0);
+    sb_graph_free(g);
+    narrow.act_types = SB_TYPE(U8);
+    narrow.weight_types = SB_TYPE(U8);
+    qm->target = &narrow;
+    g = exported(qm, &opset);
+    CHECK(g, "unsigned", "x_scale", SB_DTYPE_F32, 1);
+    CHECK(g, "unsigned", "x_zero_point", SB_DTYPE_U8, 128);
+    CHECK(g, "unsigned", "w_zero_point", SB_DTYPE_U8, 128, 128);
+    CHECK(g, "unsigned", "w_quantized", SB_DTYPE_U8, 255, 122, 130, 255);
+    sb_graph_free(g);
+    qm->target = target;
+    sb_quant_model_free(qm);
+}
+
+/* ---- biases ------------------------------------------------------------- */
+
+/* The target leaves -128 out, so the scale is that of 127 steps. */
+#define CONV(bias)                                      \
+    "graph g(x: f32[N,1,1,2]) -> (y) {\n"               \
+    "w: f32[2,1,1,1] = [127, -63.5]\nb: f32[2] = " bias \
+    "\ny = Conv(x, w, b) \"conv\"\n}"
+
+static void test_bias(void **state)
+{
+    (void)state;
+    sb_quant_model *qm =
+        calibrated(CONV("[3, -2.3]"), TEST_W8 TEST_A8, "onnxruntime-arm",
+                   test_f32("1x1x1x2", -32, 95.5));
+    int64_t opset = 0;
+    sb_graph *g = exported(qm, &opset);
+
+    CHECK(g, "bias", "x_scale", SB_DTYPE_F32, 0.5);
+    CHECK(g, "bias", "w_scale", SB_DTYPE_F32, 1, 0.5);
+    CHECK(g, "bias", "w_quantized", SB_DTYPE_I8, 127, -127);
+    CHECK(g, "bias", "b_scale", SB_DTYPE_F32, 0.5, 0.25);
+    CHECK(g, "bias", "b_zero_point", SB_DTYPE_I32, 0, 0);
+    CHECK(g, "bias", "b_quantized", SB_DTYPE_I32, 6, -9);
+    sb_graph_free(g);
+    sb_quant_model_free(qm);
+}
+
+/* 2^32 is 2^33 steps of 0.5: the scale of that channel has to grow. */
+static void test_large_bias(void **state)
+{
+    (void)state;
+    sb_quant_model *qm =
+        calibrated(CONV("[4294967296, -2.3]"), TEST_W8 TEST_A8,
+                   "onnxruntime-arm", test_f32("1x1x1x2", -32, 95.5));
+    int64_t opset = 0;
+    sb_graph *g = exported(qm, &opset);
+    const sb_tensor *b =
+        &sb_graph_value(g, sb_graph_find_value(g, "b_quantized"))->constant;
+    const sb_tensor *s =
+        &sb_graph_value(g, sb_graph_find_value(g, "b_scale"))->constant;
+
+    assert_true(sb_tensor_get_f64(b, 0) > 2.147e9);
+    assert_true(sb_tensor_get_f64(b, 0) < 2147483647.0);
+    assert_close("as a float",
+                 sb_tensor_get_f64(b, 0) * sb_tensor_get_f64(s, 0),
+                 4294967296.0, 512);
+    assert_close("scale", sb_tensor_get_f64(s, 0), 2.0002, 1e-5);
+    CHECK(g, "the other", "w_quantized", SB_DTYPE_I8, 32, -127);
+    assert_close("the other", sb_tensor_get_f64(b, 1), -9, 0);
+    sb_graph_free(g);
+    sb_quant_model_free(qm);
+}
+
+/* ---- outputs ------------------------------------------------------------ */
+
+/* A pair at an output has its name; what is before it gets another. */
+static void test_output(void **state)
+{
+    (void)state;
+    sb_quant_model *qm =
+        calibrated("graph g(x: f32[N,2]) -> (y) {\n"
+                   "w: f32[2,2] = [127.5, -3, 2.4, 63.75]\n"
+                   "y = MatMul(x, w) \"fc\"\n}",
+                   TEST_W8 TEST_A8, "qnn", test_f32("1x2", 1, 0));
+    int64_t opset = 0;
+    sb_graph *g = exported(qm, &opset);
+    sb_value_id y = sb_graph_find_value(g, "y");
+
+    assert_int_equal(g->n_outputs, 1);
+    assert_int_equal(g->outputs[0], y);
+    const sb_node *dq = sb_graph_producer(g, y);
+    assert_string_equal(dq->op, "DequantizeLinear");
+    const sb_node *q = sb_graph_producer(g, dq->inputs[0]);
+    assert_string_equal(q->op, "QuantizeLinear");
+    assert_string_equal(sb_graph_value(g, q->inputs[0])->name, "y_float");
+    assert_string_equal(sb_graph_producer(g, q->inputs[0])->op, "MatMul");
+    sb_graph_free(g);
+    sb_quant_model_free(qm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_widths), cmocka_unit_test(test_offset),
+        cmocka_unit_test(test_bias),   cmocka_unit_test(test_large_bias),
+        cmocka_unit_test(test_output),
+    };
+
+    return cmocka_run_group_tests_name("quant_export", tests, NULL, NULL);
+}
