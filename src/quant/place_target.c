@@ -522,6 +522,12 @@ static sb_status place_all(targeter *t)
             if (node->outputs[k] != SB_NONE)
                 SB_TRY(place_value(t, node->outputs[k]));
     }
+    for (size_t i = t->n_order; i-- > 0;) {
+        sb_node_id id = t->order[i];
+        if (t->integer[id] && t->row[id]->join)
+            sb_quant_join_scales(t->qm, sb_graph_node(g, id), result_of(t, id),
+                                 t->site);
+    }
     for (size_t i = 0; i < t->n_order; i++)
         if (t->integer[t->order[i]])
             SB_TRY(place_inputs(t, t->order[i]));

@@ -130,6 +130,10 @@ SB_MUST_USE sb_status sb_quant_use_known(sb_quant_model *qm,
                                          sb_quantizer *q);
 /* place_target.c: quantizers where the target fuses them. */
 SB_MUST_USE sb_status sb_quant_place_target(sb_quant_model *qm);
+/* place_join.c: inputs of `node` that nobody else reads take the scale of its
+ * result; `site_of` by value. */
+void sb_quant_join_scales(sb_quant_model *qm, const sb_node *node,
+                          sb_value_id result, const uint32_t *site_of);
 /* place_weights.c: weights, and activations that are quantized at each run:
  * for configurations that calibrate nothing. */
 SB_MUST_USE sb_status sb_quant_place_weights(sb_quant_model *qm);

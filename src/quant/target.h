@@ -69,6 +69,9 @@ typedef struct sb_target_op {
     /* A Q/DQ pair on the result may be left out, and the operator then gives
      * float from integers (MatMul without Q in ONNX Runtime). */
     bool result_optional;
+    /* Inputs that nobody else reads take the scale of the result
+     * (place_join.c). */
+    bool join;
     /* `A: none`: the weight (of a table input 0) may be integers behind a DQ
      * while the rest stays float, and that is worth it. */
     bool weight_only;

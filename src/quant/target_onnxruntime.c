@@ -18,7 +18,7 @@ static const sb_target_op ops[] = {
      .result_optional = true, .weight_only = true, .dynamic = true},
     {"Add",     .place = SB_PLACE_BOTH},
     {"Mul",     .place = SB_PLACE_BOTH},
-    {"Concat",  .place = SB_PLACE_BOTH},
+    {"Concat",  .place = SB_PLACE_BOTH, .join = true},
     {"Where",   .place = SB_PLACE_BOTH, .data = 6},
     {"AveragePool",       .place = SB_PLACE_BOTH},
     {"GlobalAveragePool", .place = SB_PLACE_BOTH},

@@ -365,6 +365,50 @@ static void test_asym_for_targets(void **state)
     }
 }
 
+/* What is joined has the scale of the result, if nobody else reads it and if a
+ * Relu before it stays redundant. */
+static void test_joined_scales(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "graph net(x: f32[N,4,6,6]) -> (y, z) {\n"
+        "w: f32[4,4,1,1] = random(1)\nv: f32[4,4,1,1] = random(2)\n"
+        "u: f32[4,8,1,1] = random(3)\n"
+        "a = Conv(x, w) \"c1\"\nb = Relu(a) \"r1\"\n"
+        "c = Conv(x, v) \"c2\"\nd = Relu(c) \"r2\"\n"
+        "k = Concat(b, d) {axis=1} \"cat1\"\no = Conv(k, u) \"c3\"\n"
+        "e = Conv(o, w) \"c4\"\nf = Relu(e) \"r4\"\n"
+        "h = Conv(o, v) \"c5\"\n"
+        "m = Concat(f, h) {axis=1} \"cat2\"\np = Conv(m, u) \"c6\"\n"
+        "n = Concat(p, o) {axis=1} \"cat3\"\ny = Conv(n, u) \"c7\"\n"
+        "z = Conv(p, w) \"c8\"\n}";
+    static const struct {
+        const char *input, *result;
+        bool same;
+    } cases[] = {{"r1", "cat1", true},
+                 {"r2", "cat1", true},
+                 {"r4", "cat2", false},
+                 {"c5", "cat2", true},
+                 {"c3", "cat3", false}};
+    const sb_tensor *data[] = {test_random(SB_DTYPE_F32, "2x4x6x6", 5), NULL};
+    sb_quant_model *qm = test_quant(text, BASE, "onnxruntime-x86");
+    char name[64];
+
+    test_calibrate(qm, NULL, data);
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        snprintf(name, sizeof name, "%s.output_quantizer", cases[i].input);
+        sb_quantizer_info a = test_quantizer(qm, name);
+        snprintf(name, sizeof name, "%s.output_quantizer", cases[i].result);
+        sb_quantizer_info b = test_quantizer(qm, name);
+        bool same =
+            a.scale[0] == b.scale[0] && a.zero_point[0] == b.zero_point[0];
+        if (same != cases[i].same)
+            fail_msg("%s in %s", cases[i].input, cases[i].result);
+    }
+    assert_true(test_quantizer(qm, "r4.output_quantizer").zero_point[0] == 0);
+    sb_quant_model_free(qm);
+}
+
 /* Several outputs that are quantized keep their names and places. */
 static void test_quantized_outputs(void **state)
 {
@@ -507,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_any_batches_and_threads),
         cmocka_unit_test(test_asym_for_targets),
+        cmocka_unit_test(test_joined_scales),
         cmocka_unit_test(test_quantized_outputs),
         cmocka_unit_test(test_wrong_order),
         cmocka_unit_test(test_data_that_is_not_finite),
