@@ -53,6 +53,49 @@ static void print_head(const char *path, const sb_model_info *info)
     cli_table_print(t, "  ");
 }
 
+static bool is_quantized(const sb_model_info *info)
+{
+    return info->quantize_nodes + info->dequantize_nodes + info->integer_nodes >
+           0;
+}
+
+/* "22 int8, per channel"; biases are the rows of 32 bit. */
+static void add_kinds(cli_table *t, const char *what,
+                      const sb_quant_count *rows, size_t n, bool biases)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *per = rows[i].granularity;
+
+        if ((rows[i].dtype == SB_DTYPE_I32) != biases)
+            continue;
+        cli_table_add(t, "%s", what);
+        cli_table_add(t, "%zu %s%s%s", rows[i].values,
+                      sb_dtype_name(rows[i].dtype), *per ? ", " : "", per);
+        what = "";
+    }
+}
+
+static void print_quantization(const sb_model_info *info)
+{
+    cli_table *t = cli_table_new("ll");
+
+    printf("\nquantization\n");
+    if (*info->target)
+        cli_table_add(t, "target"), cli_table_add(t, "%s", info->target);
+    cli_table_add(t, "nodes");
+    cli_table_add(t, "%zu QuantizeLinear, %zu DequantizeLinear",
+                  info->quantize_nodes, info->dequantize_nodes);
+    if (info->integer_nodes) {
+        cli_table_add(t, "%s", "");
+        cli_table_add(t, "%zu integer operator%s", info->integer_nodes,
+                      info->integer_nodes == 1 ? "" : "s");
+    }
+    add_kinds(t, "weights", info->quant_weights, info->n_quant_weights, false);
+    add_kinds(t, "biases", info->quant_weights, info->n_quant_weights, true);
+    add_kinds(t, "activations", info->quant_acts, info->n_quant_acts, false);
+    cli_table_print(t, "  ");
+}
+
 static void print_values(const sb_model *model)
 {
     cli_table *t = cli_table_new("ll");
@@ -190,6 +233,34 @@ static void json_counts(cli_json *j, const char *key, const sb_count *rows,
     cli_json_close(j, ']');
 }
 
+static void json_kinds(cli_json *j, const char *key, const sb_quant_count *rows,
+                       size_t n, bool elements)
+{
+    cli_json_open(j, key, '[');
+    for (size_t i = 0; i < n; i++) {
+        cli_json_open(j, NULL, '{');
+        cli_json_str(j, "dtype", sb_dtype_name(rows[i].dtype));
+        cli_json_str(j, "granularity", rows[i].granularity);
+        cli_json_int(j, "values", (long long)rows[i].values);
+        if (elements)
+            cli_json_int(j, "elements", rows[i].elements);
+        cli_json_close(j, '}');
+    }
+    cli_json_close(j, ']');
+}
+
+static void json_quantization(cli_json *j, const sb_model_info *info)
+{
+    cli_json_open(j, "quantization", '{');
+    cli_json_str(j, "target", info->target);
+    cli_json_int(j, "quantize_nodes", (long long)info->quantize_nodes);
+    cli_json_int(j, "dequantize_nodes", (long long)info->dequantize_nodes);
+    cli_json_int(j, "integer_nodes", (long long)info->integer_nodes);
+    json_kinds(j, "weights", info->quant_weights, info->n_quant_weights, true);
+    json_kinds(j, "activations", info->quant_acts, info->n_quant_acts, false);
+    cli_json_close(j, '}');
+}
+
 static void print_json(const char *path, const sb_model *model,
                        const sb_model_info *info)
 {
@@ -211,6 +282,8 @@ static void print_json(const char *path, const sb_model *model,
     json_values(&j, model, false);
     json_counts(&j, "operators", info->ops, info->n_ops, true);
     json_counts(&j, "modules", info->modules, info->n_modules, false);
+    if (is_quantized(info))
+        json_quantization(&j, info);
     cli_json_close(&j, '}');
 }
 
@@ -228,6 +301,8 @@ static int info_run(cli_env *env, const void *parsed)
         print_json(args->model, model, &info);
     } else {
         print_head(args->model, &info);
+        if (is_quantized(&info))
+            print_quantization(&info);
         print_values(model);
         print_counts(&info, args->modules);
     }
@@ -240,8 +315,9 @@ const cli_cmd cmd_info = {
     .summary = "what is in a model",
     .description =
         "Prints inputs, outputs, operators, modules, parameters, "
-        "multiply-accumulates (MACs), sizes and opset of an ONNX model, and "
-        "which of its operators this version cannot run.",
+        "multiply-accumulates (MACs), sizes and opset of an ONNX model, what "
+        "is quantized in it, and which of its operators this version cannot "
+        "run.",
     .args_size = sizeof(info_args),
     .opts = opts,
     .examples = examples,

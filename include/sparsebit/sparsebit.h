@@ -231,6 +231,16 @@ typedef struct sb_count {
     int runnable; /**< of an operator: can this version run it? */
 } sb_count;
 
+/** Quantized weights or activations of one kind. */
+typedef struct sb_quant_count {
+    sb_dtype dtype; /**< of the integers; SB_DTYPE_I32: biases */
+    /** "per tensor", "per channel", "per group", "at run time", or "" if the
+     * file does not say at that place. */
+    const char *granularity;
+    size_t values;
+    int64_t elements; /**< of weights */
+} sb_quant_count;
+
 typedef struct sb_model_info {
     const char *name, *producer, *doc;
     int64_t ir_version;
@@ -244,6 +254,13 @@ typedef struct sb_model_info {
     size_t n_ops, n_modules;
     const sb_count *ops;     /**< sorted by name */
     const sb_count *modules; /**< in order of appearance */
+    /* Of a quantized file; all 0 in others. */
+    size_t quantize_nodes, dequantize_nodes;
+    size_t integer_nodes; /**< QLinearConv and its like */
+    const char *target;   /**< "sparsebit.target" in its metadata, or "" */
+    size_t n_quant_weights, n_quant_acts;
+    const sb_quant_count *quant_weights; /**< in order of appearance */
+    const sb_quant_count *quant_acts;
 } sb_model_info;
 
 /** Borrowed; valid until the model is changed or freed. */

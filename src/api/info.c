@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/model.h"
+#include "api/info_quant.h"
 #include "ops/op_registry.h"
 
 /* One list of rows with a map from key to row. */
@@ -21,6 +21,7 @@ typedef struct {
     sb_model *model;
     sb_model_info *info;
     counts ops, modules;
+    sb_info_quant quant;
 } counting;
 
 static void counts_init(counts *c, sb_model *model)
@@ -183,7 +184,7 @@ static sb_status count_node(counting *c, const sb_graph *g, sb_node_id id)
     }
     c->info->nodes++;
     c->info->macs += macs;
-    return SB_OK;
+    return sb_info_quant_node(&c->quant, g, id);
 }
 
 static sb_status count_graph(counting *c, const sb_graph *g);
@@ -252,7 +253,7 @@ sb_status sb_model_info_get(sb_ctx *ctx, sb_model *model, sb_model_info *out)
         .opset = g->file_opset,
         .file_bytes = model->file_bytes,
     };
-    counting c = {.model = model, .info = &info};
+    counting c = {.model = model, .info = &info, .quant = {.ctx = ctx}};
 
     sb_arena_free(&model->info_arena);
     sb_arena_init(&model->info_arena, ctx);
@@ -265,6 +266,9 @@ sb_status sb_model_info_get(sb_ctx *ctx, sb_model *model, sb_model_info *out)
         status = counts_keep(&c.ops, &info.ops, &info.n_ops);
     if (status == SB_OK)
         status = counts_keep(&c.modules, &info.modules, &info.n_modules);
+    if (status == SB_OK)
+        status = sb_info_quant_keep(&c.quant, g, &model->info_arena, &info);
+    sb_info_quant_free(&c.quant);
     counts_free(&c.ops);
     counts_free(&c.modules);
     if (status == SB_OK)

@@ -4,3 +4,15 @@ echo ---
 code $sparsebit info $models/custom.onnx
 echo ---
 code $sparsebit info $models/two.onnx --json
+echo --- quantized
+code $sparsebit info $models/qdq.onnx | sed -n '/^quantization/,/^inputs/p'
+printf 'W: {QSCHEME: per-group-symmetric, QUANTIZER: {BIT: 4}}\nA: none\n' >w4.yaml
+printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: dynamic\n' >dynamic.yaml
+$sparsebit quantize -q $models/cnn.onnx -c w4.yaml -o w4.onnx
+$sparsebit quantize -q $models/cnn.onnx -c w4.yaml --format matmulnbits -o nbits.onnx
+$sparsebit quantize -q $models/cnn.onnx -c dynamic.yaml -o dynamic.onnx
+for f in w4 nbits dynamic; do
+    echo $f.onnx
+    code $sparsebit info $f.onnx | sed -n '/^quantization/,/^inputs/p' | grep '^  '
+done
+code $sparsebit info w4.onnx --json | sed -n '/"quantization"/,$p'

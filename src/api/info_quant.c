@@ -1,0 +1,235 @@
+/* What is quantized in a model, as its nodes say:
+ *
+ *     constant -> DequantizeLinear                    a weight (int32: a bias)
+ *     constant -> Gather -> DequantizeLinear          a table
+ *     constant -> QuantizeLinear                      a weight, still in float
+ *     value -> QuantizeLinear, DynamicQuantize...     an activation
+ *     QLinearConv and its like                        its result and weights
+ *
+ * A constant with several readers counts once. */
+#include "api/info_quant.h"
+
+#include <string.h>
+
+#include "passes/rewrite.h"
+
+static bool starts_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* Operators that compute with integers, in either domain. */
+static bool is_integer_op(const char *op)
+{
+    static const char *const starts[] = {
+        "QLinear",         "ConvInteger", "MatMulInteger",
+        "DynamicQuantize", "MatMulNBits", "QGemm",
+        "QAttention",      "QEmbed",      "GatherBlockQuantized",
+    };
+
+    for (size_t i = 0; i < SB_COUNT(starts); i++)
+        if (starts_with(op, starts[i]))
+            return true;
+    return false;
+}
+
+static bool is_integer(sb_dtype dtype)
+{
+    const sb_dtype_info *info = sb_dtype_get(dtype);
+
+    return info->cls == SB_CLASS_INT || info->cls == SB_CLASS_UINT;
+}
+
+static const sb_value *value_in(const sb_graph *g, const sb_node *node,
+                                uint32_t i)
+{
+    sb_value_id v = sb_node_in(node, i);
+
+    return v == SB_NONE ? NULL : sb_graph_value(g, v);
+}
+
+/* Is this edge the first that reads the constant? */
+static bool is_first(const sb_value *v, sb_node_id id, uint32_t input)
+{
+    return v->n_uses > 0 && v->uses[0].node == id && v->uses[0].input == input;
+}
+
+/* How many elements share a scale; "" if that cannot be seen. */
+static const char *granularity(const sb_value *scale, bool blocks)
+{
+    if (blocks)
+        return "per group";
+    if (!scale)
+        return "";
+    if (!scale->is_constant)
+        return scale->type.shape.rank == 0 ? "per tensor" : "per channel";
+    return sb_tensor_count(&scale->constant) > 1 ? "per channel" : "per tensor";
+}
+
+enum { WEIGHTS, ACTIVATIONS };
+
+static sb_status add(sb_info_quant *q, int kind, sb_dtype dtype,
+                     const char *granularity_of, int64_t elements)
+{
+    sb_quant_count *rows = q->rows[kind];
+    size_t i = 0;
+
+    while (i < q->n[kind] && (rows[i].dtype != dtype ||
+                              strcmp(rows[i].granularity, granularity_of) != 0))
+        i++;
+    if (i == q->n[kind]) {
+        SB_TRY(sb_grow(q->ctx, &q->rows[kind], &q->cap[kind], i + 1,
+                       sizeof *rows));
+        rows = q->rows[kind];
+        rows[i] =
+            (sb_quant_count){.dtype = dtype, .granularity = granularity_of};
+        q->n[kind]++;
+    }
+    rows[i].values++;
+    rows[i].elements += elements;
+    return SB_OK;
+}
+
+/* ---- nodes -------------------------------------------------------------- */
+
+static sb_status count_quantize(sb_info_quant *q, const sb_graph *g,
+                                sb_node_id id)
+{
+    const sb_node *node = sb_graph_node(g, id);
+    const sb_value *x = value_in(g, node, 0), *zero = value_in(g, node, 2);
+    const char *per = granularity(value_in(g, node, 1),
+                                  sb_node_int(node, "block_size", 0) > 0);
+    sb_dtype dtype = zero ? zero->type.dtype
+                     : node->n_out > 0 && node->outputs[0] != SB_NONE
+                         ? sb_graph_value(g, node->outputs[0])->type.dtype
+                         : SB_DTYPE_U8;
+
+    q->n_quantize++;
+    if (!x)
+        return SB_OK;
+    if (!x->is_constant)
+        return add(q, ACTIVATIONS, dtype, per, 0);
+    if (!is_first(x, id, 0))
+        return SB_OK;
+    return add(q, WEIGHTS, dtype, per, sb_tensor_count(&x->constant));
+}
+
+static sb_status count_dequantize(sb_info_quant *q, const sb_graph *g,
+                                  sb_node_id id)
+{
+    const sb_node *node = sb_graph_node(g, id);
+    const sb_value *x = value_in(g, node, 0), *scale = value_in(g, node, 1);
+    bool blocks = sb_node_int(node, "block_size", 0) > 0, table = false;
+    sb_node_id reader = id;
+
+    q->n_dequantize++;
+    if (x && !x->is_constant && x->producer != SB_NONE) {
+        const sb_node *rows = sb_graph_node(g, x->producer);
+        table = sb_node_is(rows, "Gather");
+        reader = x->producer;
+        x = table ? value_in(g, rows, 0) : NULL;
+    }
+    if (!x || !x->is_constant || !is_integer(x->constant.dtype) ||
+        !is_first(x, reader, 0))
+        return SB_OK;
+    /* A row is one block of its own. */
+    if (table && scale && !scale->is_constant)
+        blocks =
+            sb_node_int(node, "block_size", 0) <
+            x->constant.dims[x->constant.rank > 0 ? x->constant.rank - 1 : 0];
+    return add(q, WEIGHTS, x->constant.dtype, granularity(scale, blocks),
+               sb_tensor_count(&x->constant));
+}
+
+/* Packed integers: the attribute says how wide they are. */
+static sb_status count_packed(sb_info_quant *q, const sb_graph *g,
+                              const sb_node *node)
+{
+    int64_t bits = sb_node_int(node, "bits", 4);
+    int64_t k = sb_node_int(node, "K", 0), n = sb_node_int(node, "N", 0);
+    sb_dtype dtype = bits == 2   ? SB_DTYPE_U2
+                     : bits == 4 ? SB_DTYPE_U4
+                                 : SB_DTYPE_U8;
+    const sb_value *w = value_in(g, node, 1);
+
+    if (!w || !w->is_constant || k <= 0 || n <= 0 || n > INT64_MAX / k)
+        return SB_OK;
+    return add(q, WEIGHTS, dtype, "per group", k * n);
+}
+
+static sb_status count_integer(sb_info_quant *q, const sb_graph *g,
+                               sb_node_id id)
+{
+    const sb_node *node = sb_graph_node(g, id);
+    bool dynamic = starts_with(node->op, "DynamicQuantize");
+    /* These multiply by their scales later. */
+    bool raw = starts_with(node->op, "ConvInteger") ||
+               starts_with(node->op, "MatMulInteger");
+
+    q->n_integer++;
+    if (strcmp(node->op, "MatMulNBits") == 0)
+        return count_packed(q, g, node);
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        const sb_value *v = value_in(g, node, i);
+        const sb_value *scale = raw ? NULL : value_in(g, node, i + 1);
+
+        if (!v || !v->is_constant || v->constant.rank < 2 ||
+            !is_integer(v->constant.dtype) || !is_first(v, id, i))
+            continue;
+        SB_TRY(add(q, WEIGHTS, v->constant.dtype, granularity(scale, false),
+                   sb_tensor_count(&v->constant)));
+    }
+    if (dynamic)
+        return add(q, ACTIVATIONS, SB_DTYPE_U8, "at run time", 0);
+    if (raw || node->n_out == 0 || node->outputs[0] == SB_NONE)
+        return SB_OK;
+    sb_dtype dtype = sb_graph_value(g, node->outputs[0])->type.dtype;
+    return is_integer(dtype) ? add(q, ACTIVATIONS, dtype, "per tensor", 0)
+                             : SB_OK;
+}
+
+sb_status sb_info_quant_node(sb_info_quant *q, const sb_graph *g, sb_node_id id)
+{
+    const sb_node *node = sb_graph_node(g, id);
+
+    if (*node->domain && strcmp(node->domain, "com.microsoft") != 0)
+        return SB_OK;
+    if (strcmp(node->op, "QuantizeLinear") == 0)
+        return count_quantize(q, g, id);
+    if (strcmp(node->op, "DequantizeLinear") == 0)
+        return count_dequantize(q, g, id);
+    return is_integer_op(node->op) ? count_integer(q, g, id) : SB_OK;
+}
+
+/* ---- the result --------------------------------------------------------- */
+
+static sb_status keep(const sb_info_quant *q, int kind, sb_arena *arena,
+                      const sb_quant_count **rows, size_t *n)
+{
+    *n = q->n[kind];
+    *rows = NULL;
+    if (*n == 0)
+        return SB_OK;
+    *rows = sb_arena_copy(arena, q->rows[kind], *n * sizeof **rows);
+    return *rows ? SB_OK : SB_NO_MEMORY;
+}
+
+sb_status sb_info_quant_keep(const sb_info_quant *q, const sb_graph *g,
+                             sb_arena *arena, sb_model_info *out)
+{
+    out->quantize_nodes = q->n_quantize;
+    out->dequantize_nodes = q->n_dequantize;
+    out->integer_nodes = q->n_integer;
+    out->target = "";
+    for (size_t i = 0; i < g->n_model_props; i++)
+        if (strcmp(g->model_props[i].key, "sparsebit.target") == 0)
+            out->target = g->model_props[i].value;
+    SB_TRY(keep(q, WEIGHTS, arena, &out->quant_weights, &out->n_quant_weights));
+    return keep(q, ACTIVATIONS, arena, &out->quant_acts, &out->n_quant_acts);
+}
+
+void sb_info_quant_free(sb_info_quant *q)
+{
+    sb_free(q->ctx, q->rows[WEIGHTS]);
+    sb_free(q->ctx, q->rows[ACTIVATIONS]);
+}
