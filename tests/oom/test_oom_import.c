@@ -68,11 +68,27 @@ static sb_status a_table(sb_ctx *ctx)
                  SB_EXPORT_QDQ);
 }
 
+/* What the file that was written last tells of itself: weights with a scale a
+ * channel, and with one for all. */
+static sb_status tell(sb_ctx *ctx)
+{
+    sb_model *m = NULL;
+    sb_model_info info;
+
+    SB_TRY(sb_model_load(ctx, path, &m));
+    sb_status status = sb_model_info_get(ctx, m, &info);
+    if (status == SB_OK)
+        assert_int_equal(info.n_quant_weights, 2);
+    sb_model_free(m);
+    return status;
+}
+
 static void test_scenarios(void **state)
 {
     (void)state;
     test_every_allocation("as it was", as_it_was);
     test_every_allocation("integer operators", integer_operators);
+    test_every_allocation("told", tell);
     test_every_allocation("a table", a_table);
 }
 
