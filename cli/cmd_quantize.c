@@ -203,7 +203,7 @@ static int calibrate(job *j)
         return cli_usage(&cmd_quantize, "activations need samples to be "
                                         "calibrated on: give --data or "
                                         "--load-calibration");
-    if (needs && a->data) {
+    if (sb_quant_model_takes_data(j->qm) && a->data) {
         int rc = open_data(j);
         if (rc != CLI_OK)
             return rc;

@@ -579,6 +579,9 @@ SB_API void sb_quant_model_set_quant(sb_quant_model *qm, int weights,
 /** Has it activations whose ranges come from calibration samples?  If not (`A:
  *  none`, `A: dynamic`), calc_qparams() may follow create(). */
 SB_API int sb_quant_model_needs_data(const sb_quant_model *qm);
+/** Is there a quantizer that calibration data would give its scale?  Of a file
+ *  that is quantized already, one for which the file has none. */
+SB_API int sb_quant_model_takes_data(const sb_quant_model *qm);
 /** How many samples a run must have, if the network is made for just one
  *  number; 0: any. */
 SB_API int64_t sb_quant_model_batch(const sb_quant_model *qm);

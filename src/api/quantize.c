@@ -58,6 +58,14 @@ int64_t sb_quant_model_batch(const sb_quant_model *qm)
     return qm->fixed_batch;
 }
 
+int sb_quant_model_takes_data(const sb_quant_model *qm)
+{
+    for (uint32_t i = 0; i < qm->n_sites; i++)
+        if (sb_calibrate_observes(qm, i))
+            return 1;
+    return 0;
+}
+
 int sb_quant_model_needs_data(const sb_quant_model *qm)
 {
     return sb_quant_config_mode(qm->config) == SB_QUANT_STATIC &&

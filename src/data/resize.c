@@ -196,9 +196,11 @@ static int *centres(sb_ctx *ctx, int from, int to, int at, int n)
     int *out = sb_alloc(ctx, (size_t)n, sizeof *out);
     double step = (double)from / to, x = step * 0.5;
 
-    for (int i = 0; out && i < at + n; i++, x += step)
+    for (int i = 0; out && i < at + n; i++) {
         if (i >= at)
             out[i - at] = (int)x < from ? (int)x : from - 1;
+        x += step;
+    }
     return out;
 }
 

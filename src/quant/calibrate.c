@@ -73,7 +73,7 @@ bool sb_calibrate_observes(const sb_quant_model *qm, uint32_t site)
     const sb_quantizer *q = &qm->quantizers[s->first];
 
     return !sb_quantizer_is_constant(qm, q) && !q->fake_fused &&
-           !q->spec.dynamic && !s->natural && s->same_as == site;
+           !q->spec.dynamic && !s->natural && !s->known && s->same_as == site;
 }
 
 sb_status sb_calibrate_put(const sb_quant_model *qm, sb_graph *g, uint32_t site,

@@ -64,6 +64,17 @@ static float product(const biased *l, int64_t i)
            l->w->qparams.scale[l->w->qparams.n == 1 ? 0 : i];
 }
 
+/* Layers that share the weight share its scale. */
+static void enlarge(sb_quant_model *qm, const sb_quantizer *w, int64_t c,
+                    float scale)
+{
+    for (size_t i = 0; i < qm->n_quantizers; i++) {
+        sb_quantizer *q = &qm->quantizers[i];
+        if (q->site == w->site && q->qparams.n == w->qparams.n)
+            q->qparams.scale[c] = scale;
+    }
+}
+
 void sb_quant_fit_biases(sb_quant_model *qm)
 {
     for (size_t k = 0; k < qm->n_quantizers; k++) {
@@ -79,8 +90,8 @@ void sb_quant_fit_biases(sb_quant_model *qm)
             /* Some room is made, not asked for: what was enlarged once, and
              * read from a file, is left alone. */
             if (isfinite(least) && (double)product(&l, i) * 1.00005 < least)
-                l.w->qparams.scale[c] =
-                    (float)(least / (double)l.x->qparams.scale[0]);
+                enlarge(qm, l.w, c,
+                        (float)(least / (double)l.x->qparams.scale[0]));
         }
     }
 }

@@ -330,6 +330,26 @@ static sb_status import_integers(sb_graph *g, sb_known_list *known,
     return note_readers(g, known, &known->v[mine], y);
 }
 
+/* Has the file other scales for the same value? */
+static bool contradicts(const sb_known *k, const linear *l)
+{
+    int64_t n = sb_tensor_count(l->scale);
+
+    int32_t least = 0, most = 0;
+
+    if (!type_bounds(l->dtype, &least, &most) || k->qparams.n != n ||
+        k->qparams.axis != l->axis ||
+        memcmp(k->qparams.scale, l->scale->data, (size_t)n * sizeof(float)))
+        return true;
+    for (int64_t i = 0; i < n; i++) {
+        double z = l->zero ? sb_tensor_get_f64(l->zero, i) : 0;
+        double shift = k->qparams.symmetric ? 0 : -(double)least;
+        if ((double)k->qparams.zero_point[i] != z + shift)
+            return true;
+    }
+    return false;
+}
+
 /* floats -> Q -> DQ -> reader: the floats stay, since rounding them again is
  * what the quantizer does. */
 static sb_status import_floats(sb_graph *g, sb_known_list *known, sb_node_id id)
@@ -351,6 +371,11 @@ static sb_status import_floats(sb_graph *g, sb_known_list *known, sb_node_id id)
     SB_TRY(eval(g, q, &ints));
     used_bounds(&ints, &lo, &hi);
     sb_tensor_drop(&ints);
+    const sb_known *told = sb_known_find(known, sb_graph_value(g, w)->name);
+    if (told && contradicts(told, &l)) { /* a second, other rounding of w */
+        SB_TRY(fold(g, q));
+        return fold(g, id);
+    }
     SB_TRY(remember(g, known, w, &l, lo, hi));
     if (known->n > mine)
         SB_TRY(note_readers(g, known, &known->v[mine], node->outputs[0]));
@@ -377,8 +402,24 @@ static sb_status import_constant(sb_graph *g, sb_known_list *known,
 
 /* ---- activations -------------------------------------------------------- */
 
-/* A Clip to fewer levels than the type has says the width; it was put there
- * for that, so it goes away with the Q. */
+/* Are [first, last] all the numbers of a width below that of the type? */
+static bool is_width(double first, double last, sb_dtype dtype, bool is_signed)
+{
+    int most = (int)sb_dtype_get(dtype)->bits;
+    double middle = is_signed ? 0 : ldexp(1, most - 1);
+
+    for (int bits = 1; bits < most; bits++) {
+        double half = ldexp(1, bits - 1);
+        if (!is_signed && first == 0 && last == 2 * half - 1)
+            return true;
+        if (first == middle - half && last == middle + half - 1)
+            return true;
+    }
+    return false;
+}
+
+/* A Clip to the numbers of a smaller width than the type has says the width;
+ * it was put there for that, so it goes away with the Q. */
 static sb_value_id behind_clip(const sb_graph *g, sb_value_id x,
                                const linear *l, int32_t *lo, int32_t *hi)
 {
@@ -396,7 +437,7 @@ static sb_value_id behind_clip(const sb_graph *g, sb_value_id x,
     /* NaN is within nothing, and the bounds must hold a number and zero. */
     if (!(first >= *lo && last <= *hi && first <= zero && last >= zero &&
           first < last) ||
-        (first == *lo && last == *hi) ||
+        !is_width(first, last, l->dtype, *lo < 0) ||
         fabs((first - zero) * scale - from) > 1e-5 * scale ||
         fabs((last - zero) * scale - to) > 1e-5 * scale)
         return x;
@@ -434,16 +475,6 @@ static bool only_joined(const sb_graph *g, sb_value_id q)
                 return false;
     }
     return true;
-}
-
-/* Has the file other scales for the same value? */
-static bool contradicts(const sb_known *k, const linear *l)
-{
-    int64_t n = sb_tensor_count(l->scale);
-
-    return k->qparams.n != n || k->qparams.axis != l->axis ||
-           memcmp(k->qparams.scale, l->scale->data,
-                  (size_t)n * sizeof(float)) != 0;
 }
 
 /* ---- Relus that were left out ------------------------------------------- */

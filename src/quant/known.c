@@ -99,7 +99,9 @@ static bool adopt(const sb_quant_model *qm, const sb_known *k, sb_quantizer *q)
 
     if (!scheme_allowed(qm, q, p->symmetric) ||
         !has_shape(k, &sb_graph_value(qm->graph, q->value)->constant) ||
-        (qm->target->ops && (k->block > 0 || p->bits > 8)))
+        (qm->target->ops && (k->block > 0 || p->bits > 8)) ||
+        (q->spec.kind == SB_QUANT_FEATURE && p->axis >= 0 &&
+         !qm->target->act_per_channel))
         return false;
     q->spec.bits = p->bits;
     q->spec.symmetric = p->symmetric;
@@ -120,7 +122,8 @@ void sb_quant_apply_known(sb_quant_model *qm)
         const sb_value *v = sb_graph_value(qm->graph, q->value);
         const sb_known *k = sb_known_find(&qm->known, v->name);
 
-        if (!k || k->constant != v->is_constant)
+        if (!k || k->constant != v->is_constant ||
+            qm->sites[q->site].same_as != q->site) /* has another's scales */
             continue;
         if (k->constant && !adopt(qm, k, q))
             continue;

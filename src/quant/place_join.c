@@ -50,7 +50,7 @@ static bool may_join(const sb_quant_model *qm, sb_value_id value, uint32_t site,
     const sb_value *v = sb_graph_value(qm->graph, value);
     const sb_node *node = sb_graph_producer(qm->graph, value);
 
-    if (!node || v->n_uses != 1 || v->is_output ||
+    if (!node || v->n_uses != 1 || v->is_output || qm->known.n > 0 ||
         qm->sites[site].same_as != site || qm->sites[site].natural ||
         !same_settings(qm, site, into))
         return false;

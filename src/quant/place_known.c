@@ -38,7 +38,9 @@ static sb_status add(sb_quant_model *qm, const sb_known *k,
                      sb_quantizer_spec *spec)
 {
     const sb_qparams *p = &k->qparams;
-    const sb_node *reader = sb_graph_node(qm->graph, spec->uses[0].node);
+    const sb_node *reader = spec->n_uses > 0
+                                ? sb_graph_node(qm->graph, spec->uses[0].node)
+                                : sb_graph_producer(qm->graph, spec->value);
     sb_quant_kind kind = k->constant ? SB_QUANT_WEIGHT : SB_QUANT_FEATURE;
     sb_quant_spec settings;
     sb_quantizer *q = NULL;
@@ -70,10 +72,11 @@ static sb_status place_value(sb_quant_model *qm, sb_value_id value)
     const sb_value *v = sb_graph_value(qm->graph, value);
     const sb_known *k = sb_known_find(&qm->known, v->name);
 
-    if (!k || k->constant != v->is_constant || v->n_uses == 0 ||
-        k->qparams.axis >= v->type.shape.rank)
+    if (!k || k->constant != v->is_constant ||
+        (v->n_uses == 0 && !(k->at_output && v->is_output)) ||
+        (k->qparams.axis >= 0 && k->qparams.axis >= v->type.shape.rank))
         return SB_OK;
-    sb_use *uses = sb_alloc(qm->ctx, v->n_uses, sizeof *uses);
+    sb_use *uses = sb_alloc(qm->ctx, (size_t)v->n_uses + 1, sizeof *uses);
     if (!uses)
         return SB_NO_MEMORY;
     sb_quantizer_spec spec = {.value = value,
@@ -100,6 +103,12 @@ static sb_status place_all(sb_quant_model *qm, const sb_node_id *order,
             done[v] = true;
             SB_TRY(place_value(qm, v));
         }
+    }
+    for (size_t i = 0; i < qm->graph->n_outputs; i++) {
+        sb_value_id v = qm->graph->outputs[i];
+        if (!done[v] && sb_graph_producer(qm->graph, v))
+            SB_TRY(place_value(qm, v));
+        done[v] = true;
     }
     return SB_OK;
 }

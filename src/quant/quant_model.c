@@ -92,6 +92,8 @@ sb_status sb_quantizer_axis(const sb_quant_model *qm,
             *axis = rank - 1;
         return SB_OK;
     }
+    if (rank == 1) /* a vector that is summed over */
+        return SB_OK;
     *axis = op && op->weight_axis ? op->weight_axis(node) : 0;
     if (*axis < 0)
         *axis += rank;
@@ -118,6 +120,16 @@ sb_status sb_quant_model_add(sb_quant_model *qm, const sb_quantizer_spec *spec,
         .block = spec->block,
     };
 
+    const sb_value *v = sb_graph_value(qm->graph, spec->value);
+    if (v->type.dtype != SB_DTYPE_F32)
+        return sb_fail(qm->ctx, SB_UNSUPPORTED,
+                       "'%s' is of type %s: only float32 networks can be "
+                       "quantized; export the model in float32",
+                       v->name, sb_dtype_name(v->type.dtype));
+    if (v->is_constant && sb_tensor_count(&v->constant) == 0)
+        return sb_fail(qm->ctx, SB_UNSUPPORTED,
+                       "the weight '%s' has no elements, so it has no scale",
+                       v->name);
     if (!q.name || (!q.uses && q.n_uses > 0))
         return SB_NO_MEMORY;
     if (!q.def || !(weight ? q.def->for_weights : q.def->for_features))
@@ -203,6 +215,20 @@ static sb_status check_float(const sb_quant_model *qm, const sb_graph *g)
     return SB_OK;
 }
 
+/* The first dimension of each input, as the file has it. */
+static sb_status keep_batches(sb_quant_model *qm, const sb_graph *g)
+{
+    qm->batches = sb_arena_alloc(&qm->arena, g->n_inputs, sizeof *qm->batches);
+    if (!qm->batches)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        const sb_shape *s = &sb_graph_value(g, g->inputs[i])->type.shape;
+        qm->batches[i] =
+            s->rank > 0 && sb_dim_known(s->dim[0]) ? s->dim[0] : -1;
+    }
+    return SB_OK;
+}
+
 /* Simplified, for any batch if it can be, and copied once more: nothing dead
  * is left then, so that later copies have the same numbers. */
 static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
@@ -224,6 +250,9 @@ static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
         status = run_passes(relaxed, "cse");
     if (status == SB_OK) {
         qm->file_batch = batch_of(work);
+        status = keep_batches(qm, work);
+    }
+    if (status == SB_OK) {
         qm->fixed_batch = relaxed ? 0 : qm->file_batch;
         status = sb_graph_clone_sorted(relaxed ? relaxed : work, &qm->graph);
     }

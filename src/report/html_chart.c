@@ -182,9 +182,12 @@ static void linear_ticks(scale *s)
 
     s->lo = floor(s->lo / step + 1e-9) * step;
     s->hi = ceil(s->hi / step - 1e-9) * step;
-    for (double v = s->lo; v < s->hi + step / 2 && s->n_ticks < TICKS_MOST;
-         v += step)
+    for (int i = 0; s->n_ticks < TICKS_MOST; i++) {
+        double v = s->lo + i * step;
+        if (v >= s->hi + step / 2)
+            break;
         s->tick[s->n_ticks++] = fabs(v) < step * 1e-9 ? 0 : v;
+    }
 }
 
 /* Powers of two if few, else powers of ten. */
@@ -193,8 +196,8 @@ static void log_ticks(scale *s)
     double base = log2(s->hi / s->lo) <= 10 ? 2 : 10;
     double first = floor(log(s->lo) / log(base) + 1e-9);
 
-    for (double e = first; s->n_ticks < TICKS_MOST; e += 1) {
-        double v = pow(base, e);
+    for (int i = 0; s->n_ticks < TICKS_MOST; i++) {
+        double v = pow(base, first + i);
         if (v > s->hi * 1.0001)
             break;
         if (v >= s->lo * 0.9999)
