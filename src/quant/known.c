@@ -115,23 +115,36 @@ static bool adopt(const sb_quant_model *qm, const sb_known *k, sb_quantizer *q)
     return true;
 }
 
+/* What an activation is quantized like follows the file, where the target
+ * allows it. */
+static void follow(const sb_quant_model *qm, const sb_known *k, sb_quantizer *q)
+{
+    if (!scheme_allowed(qm, q, k->qparams.symmetric))
+        return;
+    q->spec.symmetric = k->qparams.symmetric;
+    if (!qm->target->ops)
+        q->spec.bits = k->qparams.bits;
+}
+
 void sb_quant_apply_known(sb_quant_model *qm)
 {
     for (size_t i = 0; i < qm->n_quantizers && qm->known.n > 0; i++) {
         sb_quantizer *q = &qm->quantizers[i];
-        const sb_value *v = sb_graph_value(qm->graph, q->value);
+        uint32_t of = qm->sites[q->site].same_as;
+        const sb_value *v = sb_graph_value(qm->graph, qm->sites[of].value);
         const sb_known *k = sb_known_find(&qm->known, v->name);
 
-        if (!k || k->constant != v->is_constant ||
-            qm->sites[q->site].same_as != q->site) /* has another's scales */
+        if (!k || k->constant != v->is_constant)
             continue;
+        if (of != q->site) { /* has the scales of another */
+            if (!k->constant)
+                follow(qm, k, q);
+            continue;
+        }
         if (k->constant && !adopt(qm, k, q))
             continue;
-        if (!k->constant && scheme_allowed(qm, q, k->qparams.symmetric)) {
-            q->spec.symmetric = k->qparams.symmetric;
-            if (!qm->target->ops)
-                q->spec.bits = k->qparams.bits;
-        }
+        if (!k->constant)
+            follow(qm, k, q);
         qm->sites[q->site].known = k;
     }
 }
