@@ -97,11 +97,15 @@ static bool adopt(const sb_quant_model *qm, const sb_known *k, sb_quantizer *q)
 {
     const sb_qparams *p = &k->qparams;
 
-    if (!scheme_allowed(qm, q, p->symmetric) ||
-        !has_shape(k, &sb_graph_value(qm->graph, q->value)->constant) ||
-        (qm->target->ops && (k->block > 0 || p->bits > 8)) ||
-        (q->spec.kind == SB_QUANT_FEATURE && p->axis >= 0 &&
-         !qm->target->act_per_channel))
+    bool kernels = qm->target->ops != NULL &&
+                   sb_quant_config_mode(qm->config) == SB_QUANT_STATIC;
+
+    if (!has_shape(k, &sb_graph_value(qm->graph, q->value)->constant))
+        return false;
+    if (kernels &&
+        (!scheme_allowed(qm, q, p->symmetric) || k->block > 0 || p->bits > 8 ||
+         (q->spec.kind == SB_QUANT_FEATURE && p->axis >= 0 &&
+          !qm->target->act_per_channel)))
         return false;
     q->spec.bits = p->bits;
     q->spec.symmetric = p->symmetric;
