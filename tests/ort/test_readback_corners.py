@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Small graphs on which reading a quantized file, or writing one, went wrong
+once: results before and after in ONNX Runtime, without its optimizer where the
+Q/DQ nodes themselves are in question.
+
+    test_readback_corners.py SPARSEBIT
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import qdq_common  # noqa: F401  exits with 77 if something is missing
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+command = os.path.abspath(sys.argv[1])
+rng = np.random.default_rng(5)
+node = helper.make_node
+failed = checks = 0
+
+
+def check(what, ok, *more):
+    global failed, checks
+    checks += 1
+    if not ok:
+        failed += 1
+        print("FAILED:", what, *more)
+
+
+def f(*v):
+    return np.array(v[0] if len(v) == 1 else v, np.float32)
+
+
+def save(name, nodes, inputs, outputs, constants, elem=TensorProto.FLOAT):
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "corner", [info(n, elem, s) for n, s in inputs.items()],
+        [info(n, elem, s) for n, s in outputs.items()],
+        [numpy_helper.from_array(v, k) for k, v in constants.items()])
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[
+        helper.make_opsetid("", 17)]), name)
+
+
+def run(path, feed, plain=True):
+    opt = ort.SessionOptions()
+    opt.log_severity_level = 3
+    if plain:
+        opt.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(path, opt, ["CPUExecutionProvider"])
+    return session.run(None, feed)
+
+
+def quantize(*args):
+    return subprocess.run([command, "quantize", *args, "-o", "out.onnx", "-q"],
+                          capture_output=True, text=True)
+
+
+def same_after(name, feed, target, most=0.0):
+    """Read and written again, the file computes the same."""
+    done = quantize(name, "-t", target)
+    check(f"{name} {target}", done.returncode == 0, done.stderr)
+    if done.returncode:
+        return
+    off = max(float(np.abs(a - b).max())
+              for a, b in zip(run(name, feed), run("out.onnx", feed)))
+    check(f"{name} {target}", off <= most, "off by", off)
+
+
+def qdq(x, y, scale, zero):
+    return [node("QuantizeLinear", [x, scale, zero], [y + "_q"]),
+            node("DequantizeLinear", [y + "_q", scale, zero], [y])]
+
+
+def main():
+    image = {"x": [1, 3, 8, 8]}
+    result = {"y": [1, 4, 8, 8]}
+    same = dict(pads=[1, 1, 1, 1])
+    w = f(rng.normal(size=(4, 3, 3, 3)) * 0.2)
+    point = f(rng.normal(size=(4, 4, 1, 1)))
+    mid, zero = np.array(128, np.uint8), np.array(0, np.uint8)
+    feed = {"x": f(rng.normal(size=(1, 3, 8, 8)))}
+    np.save("x.npy", f(rng.normal(size=(4, 3, 8, 8))))
+    with open("data.yaml", "w") as out:
+        out.write("SOURCE: npy\nPATH: x.npy\n")
+
+    # A Clip that means what it says is not a width.
+    for name, lo, hi, z in (("clip.onnx", -0.2, 0.2, mid),
+                            ("relu6.onnx", 0, 6, zero)):
+        save(name, [node("Conv", ["x", "w"], ["c"], **same),
+                    node("Clip", ["c", "lo", "hi"], ["k"])] +
+             qdq("k", "d", "s", "z") + [node("Conv", ["d", "w1"], ["y"])],
+             image, result, dict(w=w * 20, w1=point, lo=f(lo), hi=f(hi),
+                                 s=f(0.05), z=z))
+        same_after(name, feed, "virtual")
+
+    # One value, two zero points; one constant, two scales.
+    save("two_zeros.onnx", qdq("x", "a", "s", "z") + qdq("x", "b", "s", "m") +
+         [node("Conv", ["a", "w"], ["y"], **same),
+          node("Conv", ["b", "w"], ["y2"], **same)],
+         image, {**result, "y2": [1, 4, 8, 8]},
+         dict(w=w, s=f(0.02), z=zero, m=mid))
+    same_after("two_zeros.onnx", feed, "virtual")
+    i = np.array(0, np.int8)
+    save("two_scales.onnx", qdq("w", "a", "s", "i") + qdq("w", "b", "t", "i") +
+         [node("Conv", ["x", "a"], ["y"], **same),
+          node("Conv", ["x", "b"], ["y2"], **same)],
+         image, {**result, "y2": [1, 4, 8, 8]},
+         dict(w=w, s=f(0.03), t=f(0.001), i=i))
+    same_after("two_scales.onnx", feed, "virtual")
+
+    # A Q before an output of the graph stays.
+    save("result.onnx", qdq("x", "a", "s", "m") +
+         [node("Conv", ["a", "w"], ["c"], **same)] + qdq("c", "y", "t", "m"),
+         image, result, dict(w=w, s=f(0.05), t=f(0.3), m=mid))
+    same_after("result.onnx", feed, "virtual")
+
+    # A constant with a scale a channel, joined where one scale must do.
+    save("joined.onnx", [node("Conv", ["x", "w"], ["c"], **same)] +
+         qdq("c", "d", "s", "i") +
+         [node("DequantizeLinear", ["k", "ks", "kz"], ["kd"], axis=1),
+          node("Concat", ["d", "kd"], ["j"], axis=1)] +
+         qdq("j", "jd", "t", "i") + [node("Conv", ["jd", "w2"], ["y"], **same)],
+         image, result,
+         dict(w=w, w2=f(rng.normal(size=(4, 8, 3, 3)) * 0.2), s=f(0.1),
+              t=f(0.3), i=i, k=rng.integers(-99, 99, (1, 4, 8, 8), np.int8),
+              ks=f(0.1, 0.2, 0.3, 0.4), kz=np.zeros(4, np.int8)))
+    for target in ("openvino", "tensorrt", "onnxruntime-x86"):
+        done = quantize("joined.onnx", "-t", target)
+        check("joined " + target, done.returncode == 0, done.stderr)
+
+    # Layers that share a weight, one of them with a large bias.
+    silent = w.copy()
+    silent[1] = 0
+    save("tied.onnx", [node("Conv", ["x", "w", "b"], ["p"], **same),
+                       node("Conv", ["x", "w", "c"], ["q"], **same),
+                       node("Concat", ["p", "q"], ["y"], axis=1)],
+         image, {"y": [1, 8, 8, 8]},
+         dict(w=silent, b=f(0, 0, 0, 0), c=f(0, 5000, 0, 0)))
+    done = quantize("tied.onnx", "-d", "data.yaml", "-t", "onnxruntime-x86")
+    check("tied", done.returncode == 0, done.stderr)
+    y = run("out.onnx", feed, plain=False)[0]
+    check("tied", abs(float(y[0, 5].mean()) - 5000) < 50, y[0, 5].mean())
+
+    # An input whose batch is open stays so beside one that is fixed.
+    save("batch.onnx", [node("Conv", ["x", "w"], ["c"], **same),
+                        node("Add", ["c", "e"], ["y"])],
+         {"x": ["N", 3, 8, 8], "e": [1, 4, 8, 8]}, {"y": ["N", 4, 8, 8]},
+         dict(w=w))
+    np.savez("two.npz", x=f(np.ones((4, 3, 8, 8))), e=f(np.ones((4, 4, 8, 8))))
+    with open("two.yaml", "w") as out:
+        out.write("SOURCE: npz\nPATH: two.npz\nBATCH: 1\n")
+    done = quantize("batch.onnx", "-d", "two.yaml")
+    check("batch", done.returncode == 0, done.stderr)
+    if done.returncode == 0:
+        shape = onnx.load("out.onnx").graph.input[0].type.tensor_type.shape
+        check("batch", shape.dim[0].dim_param == "N", shape.dim[0])
+
+    # Refused by name.
+    save("half.onnx", [node("Conv", ["x", "w"], ["y"], **same)], image, result,
+         dict(w=w.astype(np.float16)), TensorProto.FLOAT16)
+    done = quantize("half.onnx", "-d", "data.yaml")
+    check("half", done.returncode == 1 and "float16" in done.stderr,
+          done.stderr)
+
+    # Data that is given is read where the file has no scale.
+    save("weights.onnx", [node("DequantizeLinear", ["k", "s", "i"], ["kd"]),
+                          node("Conv", ["x", "kd"], ["y"], **same)], image,
+         result, dict(k=rng.integers(-99, 99, w.shape, np.int8), s=f(0.01),
+                      i=i))
+    done = quantize("weights.onnx", "-d", "data.yaml", "-t", "onnxruntime-x86")
+    check("weights", done.returncode == 0 and not done.stderr, done.stderr)
+    kinds = [n.op_type for n in onnx.load("out.onnx").graph.node]
+    check("weights", kinds.count("QuantizeLinear") == 2, kinds)
+    print(f"{checks} checks, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        code = main()
+        os.chdir("/")
+    sys.exit(code)
