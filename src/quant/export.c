@@ -187,7 +187,7 @@ static void restore_batch(const exporter *e)
         return;
     for (size_t i = 0; i < e->g->n_inputs; i++) {
         sb_value *v = sb_graph_value(e->g, e->g->inputs[i]);
-        if (!v->is_constant && v->type.shape.rank > 0 && qm->batches[i] >= 0)
+        if (!v->is_constant && v->type.shape.rank > 0)
             v->type.shape.dim[0] = qm->batches[i];
     }
 }

@@ -223,8 +223,7 @@ static sb_status keep_batches(sb_quant_model *qm, const sb_graph *g)
         return SB_NO_MEMORY;
     for (size_t i = 0; i < g->n_inputs; i++) {
         const sb_shape *s = &sb_graph_value(g, g->inputs[i])->type.shape;
-        qm->batches[i] =
-            s->rank > 0 && sb_dim_known(s->dim[0]) ? s->dim[0] : -1;
+        qm->batches[i] = s->rank > 0 ? s->dim[0] : SB_DIM_UNKNOWN;
     }
     return SB_OK;
 }

@@ -71,7 +71,7 @@ struct sb_quant_model {
     /* Samples in a run if the network takes no other number; 0: any. */
     int64_t fixed_batch;
     int64_t file_batch; /* the number that the file had; 0: none */
-    int64_t *batches;   /* the same for each input; -1: none */
+    sb_dim *batches;    /* first dimension of each input in the file */
     sb_quant_run run;   /* of the present state; made at the first forward */
     bool calibrating;
     sb_calibration_options calibration;
