@@ -141,6 +141,9 @@ enum {
     SB_OP_COMMUTES = 1 << 7, /* inputs 0 and 1 may change places */
     /* Reads no more of input 0 than it writes (Gather, Slice). */
     SB_OP_PICKS = 1 << 9,
+    /* `aux` is an sb_ew_def (ops/elementwise.h) whose f32 function does all
+     * the work for f32 inputs; of any number of inputs, for two. */
+    SB_OP_STRIPS = 1 << 10,
 };
 
 enum { SB_ARITY_ANY = 255 };

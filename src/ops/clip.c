@@ -25,6 +25,20 @@ CLIP(u64, uint64_t)
 static const sb_ew_def clip_def = {
     .f32 = clip_f32, .f64 = clip_f64, .i64 = clip_i64, .u64 = clip_u64};
 
+/* The same with the limits as further inputs, for chains. */
+static void clip_inputs_f32(const sb_strip *s)
+{
+    const float *lo = s->x[1], *hi = s->x[2];
+    const clip_limits limits = {
+        .f32 = {lo ? *lo : -INFINITY, hi ? *hi : INFINITY}};
+    sb_strip inner = *s;
+
+    inner.param = &limits;
+    clip_f32(&inner);
+}
+
+static const sb_ew_def clip_inputs_def = {.f32 = clip_inputs_f32};
+
 static sb_status clip_prepare(sb_kernel *k)
 {
     sb_dtype as, dtype = k->in[0]->dtype;
@@ -92,7 +106,8 @@ const sb_op_def sb_op_clip = {
     .in_max = 3,
     .out_min = 1,
     .out_max = 1,
-    .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
+    .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE | SB_OP_STRIPS,
+    .aux = &clip_inputs_def,
     .infer = sb_infer_same,
     .prepare = clip_prepare,
     .forward = clip_forward,

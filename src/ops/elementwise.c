@@ -245,6 +245,26 @@ sb_strip_fn sb_ew_pick(const sb_ew_def *def, sb_dtype dtype, sb_dtype *as)
     return fn;
 }
 
+sb_strip_fn sb_ew_chain_fn(const sb_op_def *op, uint32_t n_in)
+{
+    const sb_ew_def *def = op->aux;
+    bool any = op->in_max == SB_ARITY_ANY;
+
+    if (!(op->flags & SB_OP_STRIPS) || def->predicate ||
+        op->attrs_size > SB_CHAIN_PARAM || n_in > SB_EW_INPUTS ||
+        n_in < (any ? 2 : op->in_min) || n_in > (any ? 2 : op->in_max))
+        return NULL;
+    for (const sb_attr_def *a = op->attrs; a && a->name; a++)
+        if (a->type != SB_ATTR_FLOAT)
+            return NULL;
+    return def->f32;
+}
+
+bool sb_ew_chain_single(const sb_op_def *op, uint32_t i)
+{
+    return op->in_max != SB_ARITY_ANY && i >= op->in_min;
+}
+
 sb_status sb_ew_prepare(sb_kernel *k)
 {
     sb_dtype as, dtype = k->in[0]->dtype;

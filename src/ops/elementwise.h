@@ -51,6 +51,19 @@ sb_status sb_ew_forward(sb_kernel *k);
  * the table has none. */
 sb_strip_fn sb_ew_pick(const sb_ew_def *def, sb_dtype dtype, sb_dtype *as);
 
+/* ---- chains -------------------------------------------------------------
+ * What the operator ElementwiseChain and the pass that makes it agree on. */
+enum {
+    SB_CHAIN_STEPS = 16, /* at most */
+    SB_CHAIN_PARAM = 16, /* bytes of the attributes of one step, at most */
+};
+
+/* The function for a step of `n_in` float32 inputs, all attributes of which
+ * are floats; NULL if the row cannot be one.  Absent inputs are NULL. */
+sb_strip_fn sb_ew_chain_fn(const sb_op_def *op, uint32_t n_in);
+/* Is input `i` of such a step one element, whatever the others are? */
+bool sb_ew_chain_single(const sb_op_def *op, uint32_t i);
+
 /* ---- one call of the engine ----------------------------------------------
  * For operators with mixed types or more inputs. */
 typedef struct sb_ew_call {
@@ -146,13 +159,13 @@ static inline int64_t sb_wrap_mul(int64_t a, int64_t b)
     SB_EW_UNARY_Q(name_, since_, def_, SB_ROLE_UNKNOWN)
 
 /* The same with what quantization has to know. */
-#define SB_EW_UNARY_Q(name_, since_, def_, quant_)                \
-    {                                                             \
-        .name = name_, .since = since_, .in_min = 1, .in_max = 1, \
-        .out_min = 1, .out_max = 1, .quant = quant_,              \
-        .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE, .aux = def_,  \
-        .infer = sb_infer_same, .prepare = sb_ew_prepare,         \
-        .forward = sb_ew_forward,                                 \
+#define SB_EW_UNARY_Q(name_, since_, def_, quant_)                     \
+    {                                                                  \
+        .name = name_, .since = since_, .in_min = 1, .in_max = 1,      \
+        .out_min = 1, .out_max = 1, .quant = quant_,                   \
+        .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE | SB_OP_STRIPS,     \
+        .aux = def_, .infer = sb_infer_same, .prepare = sb_ew_prepare, \
+        .forward = sb_ew_forward,                                      \
     }
 
 #define SB_EW_UNARY_ATTRS(name_, since_, def_, type_, table_) \
@@ -162,7 +175,7 @@ static inline int64_t sb_wrap_mul(int64_t a, int64_t b)
     {                                                                   \
         .name = name_, .since = since_, .in_min = 1, .in_max = 1,       \
         .out_min = 1, .out_max = 1, .quant = quant_,                    \
-        .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,                     \
+        .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE | SB_OP_STRIPS,      \
         .attrs_size = sizeof(type_), .attrs = table_, .aux = def_,      \
         .infer = sb_infer_same, .prepare = sb_ew_prepare,               \
         .forward = sb_ew_forward,                                       \
@@ -175,8 +188,8 @@ static inline int64_t sb_wrap_mul(int64_t a, int64_t b)
     {                                                                        \
         .name = name_, .since = since_, .in_min = 2, .in_max = 2,            \
         .quant = quant_, .out_min = 1, .out_max = 1,                         \
-        .flags = SB_OP_ELEMENTWISE | (flags_), .aux = def_, .infer = infer_, \
-        .prepare = sb_ew_prepare, .forward = sb_ew_forward,                  \
+        .flags = SB_OP_ELEMENTWISE | SB_OP_STRIPS | (flags_), .aux = def_,   \
+        .infer = infer_, .prepare = sb_ew_prepare, .forward = sb_ew_forward, \
     }
 
 #endif

@@ -41,6 +41,9 @@ static void pow_f32(const sb_strip *s)
         pow_any_f32(s);
 }
 
+/* For chains. */
+static const sb_ew_def pow_def = {.f32 = pow_f32};
+
 static sb_status pow_prepare(sb_kernel *k)
 {
     for (uint32_t i = 0; i < 2; i++) {
@@ -83,7 +86,8 @@ const sb_op_def sb_op_pow = {
     .in_max = 2,
     .out_min = 1,
     .out_max = 1,
-    .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE,
+    .flags = SB_OP_INPLACE | SB_OP_ELEMENTWISE | SB_OP_STRIPS,
+    .aux = &pow_def,
     .infer = sb_infer_broadcast,
     .prepare = pow_prepare,
     .forward = pow_forward,

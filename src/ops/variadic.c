@@ -116,17 +116,17 @@ static sb_status min_infer(sb_infer *in)
 
 /* ---- rows --------------------------------------------------------------- */
 
-#define VARIADIC(name_, since_, def_, infer_, forward_, quant_)       \
-    {                                                                 \
-        .quant = quant_, .name = name_, .since = since_, .in_min = 1, \
-        .in_max = SB_ARITY_ANY, .out_min = 1, .out_max = 1,           \
-        .flags = SB_OP_ELEMENTWISE, .aux = def_, .infer = infer_,     \
-        .prepare = variadic_prepare, .forward = forward_,             \
+#define VARIADIC(name_, since_, def_, flags_, infer_, forward_, quant_)      \
+    {                                                                        \
+        .quant = quant_, .name = name_, .since = since_, .in_min = 1,        \
+        .in_max = SB_ARITY_ANY, .out_min = 1, .out_max = 1,                  \
+        .flags = SB_OP_ELEMENTWISE | (flags_), .aux = def_, .infer = infer_, \
+        .prepare = variadic_prepare, .forward = forward_,                    \
     }
 
 /* clang-format off */
-const sb_op_def sb_op_max = VARIADIC("Max", 8, &max_def, max_infer, variadic_forward, SB_ROLE_MULTI);
-const sb_op_def sb_op_mean = VARIADIC("Mean", 8, &sum_def, sb_infer_broadcast, mean_forward, SB_ROLE_MULTI);
-const sb_op_def sb_op_min = VARIADIC("Min", 8, &min_def, min_infer, variadic_forward, SB_ROLE_MULTI);
-const sb_op_def sb_op_sum = VARIADIC("Sum", 8, &sum_def, sb_infer_broadcast, variadic_forward, SB_ROLE_SUM);
+const sb_op_def sb_op_max = VARIADIC("Max", 8, &max_def, SB_OP_STRIPS, max_infer, variadic_forward, SB_ROLE_MULTI);
+const sb_op_def sb_op_mean = VARIADIC("Mean", 8, &sum_def, 0, sb_infer_broadcast, mean_forward, SB_ROLE_MULTI);
+const sb_op_def sb_op_min = VARIADIC("Min", 8, &min_def, SB_OP_STRIPS, min_infer, variadic_forward, SB_ROLE_MULTI);
+const sb_op_def sb_op_sum = VARIADIC("Sum", 8, &sum_def, SB_OP_STRIPS, sb_infer_broadcast, variadic_forward, SB_ROLE_SUM);
 /* clang-format on */

@@ -12,6 +12,9 @@ typedef struct sb_pass_def {
     sb_status (*run)(sb_graph *graph, size_t *changes);
     /* Runs in the first round only: it must see the graph as it was. */
     bool once;
+    /* Runs when the others have nothing left to change, and once: it takes
+     * apart what they look for. */
+    bool last;
 } sb_pass_def;
 
 const sb_pass_def *sb_pass_find(const char *name);

@@ -55,10 +55,9 @@ static const char *const simplify_passes[] = {
 
 /* What makes a graph faster to run but unreadable for other programs. */
 static const char *const lower_passes[] = {
-    "simplify",       "fuse_bn",      "fuse_attention",
-    "pad_pointwise",  "fuse_conv",    "fuse_linear",
-    "fuse_groupnorm", "fuse_shuffle", "channels_last",
-    "remove_dead",    NULL,
+    "simplify",      "fuse_bn",     "fuse_attention",   "pad_pointwise",
+    "fuse_conv",     "fuse_linear", "fuse_groupnorm",   "fuse_shuffle",
+    "channels_last", "remove_dead", "fuse_elementwise", NULL,
 };
 
 /* The same, but what ONNX Runtime computes with integers is so computed; first
@@ -294,7 +293,7 @@ static sb_status run_list(pass_run *run, const pass_list *list,
         bool changed = false;
         for (size_t i = 0; i < list->n; i++) {
             size_t before = results[i].changes;
-            if (round > 0 && list->pass[i]->once)
+            if ((round > 0 && list->pass[i]->once) || list->pass[i]->last)
                 continue;
             SB_TRY(run_pass(run, list->pass[i], &results[i]));
             changed = changed || results[i].changes != before;
@@ -302,6 +301,9 @@ static sb_status run_list(pass_run *run, const pass_list *list,
         if (!changed)
             break;
     }
+    for (size_t i = 0; i < list->n; i++)
+        if (list->pass[i]->last)
+            SB_TRY(run_pass(run, list->pass[i], &results[i]));
     return SB_OK;
 }
 

@@ -174,10 +174,10 @@ static sb_status run_nn(sb_ctx *ctx)
 }
 
 /* What sessions put together: batch norm, sum and activation in a Winograd
- * convolution, a padded 1x1 one, attention, a linear layer. */
+ * convolution, a padded 1x1 one, attention, a linear layer, a chain. */
 static const char fused_text[] =
     "graph fused(x: f32[1,32,28,28], q: f32[1,2,9,8]) -> (y: f32[*], "
-    "o: f32[*]) {\n"
+    "o: f32[*], e: f32[*]) {\n"
     "  w: f32[32,32,3,3] = random(1)\n"
     "  a: f32[32] = random(2)\n"
     "  v: f32[32] = zeros()\n"
@@ -196,6 +196,9 @@ static const char fused_text[] =
     "  l = MatMul(h, w2)\n"
     "  d = Add(l, b2)\n"
     "  o = Gelu(d)\n"
+    "  t = Mul(q, q)\n"
+    "  f = LeakyRelu(t)\n"
+    "  e = Sub(f, q)\n"
     "}\n";
 
 static sb_status run_fused(sb_ctx *ctx)
