@@ -18,11 +18,12 @@
 #include "ops/elementwise.h"
 
 enum {
-    STRIP = 1024,         /* elements */
-    GRAIN = 16 * 1024,    /* elements times steps that are worth a thread */
-    MAX_NAME = 32,        /* of an operator */
-    NOTHING = UINT32_MAX, /* an operand that is absent */
+    STRIP = 1024,      /* elements */
+    GRAIN = 16 * 1024, /* elements times steps that are worth a thread */
+    MAX_NAME = 32,     /* of an operator */
 };
+
+#define NOTHING UINT32_MAX /* an operand that is absent */
 
 typedef struct {
     sb_strings ops;

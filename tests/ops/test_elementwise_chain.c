@@ -107,6 +107,23 @@ static void test_layouts(void **state)
     }
 }
 
+/* A shape that is known only while running; an empty one too. */
+static void test_dynamic(void **state)
+{
+    static const char text[] = "graph g(x: f32[4], s: f32[]) -> (y: f32[*]) {\n"
+                               "  n = NonZero(x)\n"
+                               "  f = Cast(n) {to=1}\n"
+                               "  y = " CHAIN "(f, s) {ops=[\"Mul\",\"Neg\"], "
+                               "operands=[0,1,-1, 2,-1,-1]}\n}\n";
+
+    (void)state;
+    const sb_tensor *s = test_f32("", 3);
+    assert_tensor("two", test_run1(text, INPUTS(test_f32("4", 0, 1, 0, 2), s)),
+                  test_f32("1x2", -3, -9), 0);
+    assert_tensor("none", test_run1(text, INPUTS(test_f32("4", 0, 0, 0, 0), s)),
+                  test_tensor(SB_DTYPE_F32, "1x0", NULL), 0);
+}
+
 /* Files may hold anything. */
 static void test_refused(void **state)
 {
@@ -156,7 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),   cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_in_place), cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_dynamic),  cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("elementwise_chain", tests, NULL, NULL);
 }
