@@ -66,16 +66,46 @@ void sb_str_addf(sb_str *s, const char *fmt, ...)
     s->len += (size_t)n;
 }
 
+/* By the table of well-formed sequences: no long forms, no surrogates, nothing
+ * above U+10FFFF. */
+size_t sb_utf8_length(const char *text, size_t size)
+{
+    const unsigned char *s = (const unsigned char *)text;
+
+    if (size == 0)
+        return 0;
+    if (s[0] < 0x80)
+        return 1;
+    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4 || size < n)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    unsigned second = s[1];
+    if ((s[0] == 0xe0 && second < 0xa0) || (s[0] == 0xed && second > 0x9f) ||
+        (s[0] == 0xf0 && second < 0x90) || (s[0] == 0xf4 && second > 0x8f))
+        return 0;
+    return n;
+}
+
 void sb_str_add_json(sb_str *s, const char *text)
 {
+    size_t size = strlen(text);
+
     sb_str_add(s, "\"");
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        if (*p == '"' || *p == '\\')
-            sb_str_addf(s, "\\%c", *p);
-        else if (*p < 0x20 || *p == 0x7f)
-            sb_str_addf(s, "\\u%04x", *p);
+    for (size_t i = 0; i < size;) {
+        unsigned char c = (unsigned char)text[i];
+        size_t n = sb_utf8_length(text + i, size - i);
+        if (n == 0)
+            sb_str_addf(s, "\\udc%02x", c);
+        else if (c == '"' || c == '\\')
+            sb_str_addf(s, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f)
+            sb_str_addf(s, "\\u%04x", c);
         else
-            sb_str_addn(s, (const char *)p, 1);
+            sb_str_addn(s, text + i, n);
+        i += n ? n : 1;
     }
     sb_str_add(s, "\"");
 }

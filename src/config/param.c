@@ -6,13 +6,14 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_MOST = 256, NUMBER_MOST = 64 };
+#include "base/number.h"
+
+enum { PATH_MOST = 256 };
 
 /* Where values come from; `doc` is NULL for defaults, which are ours and thus
  * right. */
@@ -166,24 +167,11 @@ static bool to_int(const char *text, int64_t *out)
     return errno == 0;
 }
 
-/* strtod follows the locale, files never do. */
 static bool to_double(const char *text, double *out)
 {
-    const char *point = localeconv()->decimal_point;
-    const char *dot = strchr(text, '.');
-    char local[NUMBER_MOST + 16];
-    char *end = NULL;
-
-    if (strlen(text) >= NUMBER_MOST || !strpbrk(text, "0123456789") ||
-        text[strspn(text, "+-.0123456789eE")])
-        return false;
-    if (dot)
-        (void)snprintf(local, sizeof local, "%.*s%s%s", (int)(dot - text), text,
-                       point, dot + 1);
-    else
-        (void)snprintf(local, sizeof local, "%s", text);
-    *out = strtod(local, &end);
-    return *end == '\0' && isfinite(*out);
+    return strpbrk(text, "0123456789") &&
+           text[strspn(text, "+-.0123456789eE")] == '\0' &&
+           sb_number_read(text, out) && isfinite(*out);
 }
 
 static bool to_enum(const char *text, const char *const *names, int *out)

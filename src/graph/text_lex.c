@@ -3,13 +3,13 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "graph/text_common.h"
 
 enum { NUMBER_MOST = 64 };
@@ -171,23 +171,6 @@ static size_t number_text(sb_lex *lex, char *text)
     return n;
 }
 
-/* strtod follows the locale, the text never does. */
-static bool read_double(const char *text, double *out)
-{
-    const char *point = localeconv()->decimal_point;
-    const char *dot = strchr(text, '.');
-    char local[NUMBER_MOST + 16];
-    char *end = NULL;
-
-    if (dot)
-        (void)snprintf(local, sizeof local, "%.*s%s%s", (int)(dot - text), text,
-                       point, dot + 1);
-    else
-        (void)snprintf(local, sizeof local, "%s", text);
-    *out = strtod(local, &end);
-    return end != local && *end == '\0';
-}
-
 sb_status sb_lex_number_read(sb_lex *lex, sb_lex_number *out)
 {
     char text[NUMBER_MOST];
@@ -204,7 +187,7 @@ sb_status sb_lex_number_read(sb_lex *lex, sb_lex_number *out)
         const char *word = text + strspn(text, "+-");
         bool known = strcmp(word, "inf") == 0 || strcmp(word, "nan") == 0 ||
                      text[strspn(text, "+-.eE0123456789")] == '\0';
-        if (!known || !read_double(text, &out->f))
+        if (!known || !sb_number_read(text, &out->f))
             return sb_lex_fail(lex, "found '%s', want a number", text);
         return SB_OK;
     }

@@ -1,11 +1,11 @@
 /* The graph as text: constants in the order of their IDs, then nodes in
  * execution order.  The grammar is in text.h; text_parse.c reads it back. */
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "graph/text.h"
 #include "graph/text_common.h"
 
@@ -56,30 +56,15 @@ static void add_name(sb_str *out, const char *name)
         add_escaped(out, name, strlen(name), '`');
 }
 
-/* The shortest of the usual precisions that reads back as the same number.
- * Printing and reading both follow the program's locale, which may want a
- * comma; the text never does. */
 static void add_float(sb_str *out, double x, bool is_double, bool mark)
 {
-    char text[64];
-    int most = is_double ? 17 : 9;
+    char text[SB_NUMBER_MOST];
 
     if (isnan(x) || isinf(x)) {
         sb_str_add(out, isnan(x) ? "nan" : x < 0 ? "-inf" : "inf");
         return;
     }
-    for (int digits = is_double ? 15 : 6; digits <= most; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, x);
-        double back = strtod(text, NULL);
-        if (is_double ? back == x : (float)back == (float)x)
-            break;
-    }
-    const char *point = localeconv()->decimal_point;
-    char *at = strstr(text, point);
-    if (at && strcmp(point, ".") != 0) {
-        *at = '.';
-        memmove(at + 1, at + strlen(point), strlen(at + strlen(point)) + 1);
-    }
+    sb_number_write(text, x, is_double ? 15 : 6, is_double ? 17 : 9);
     sb_str_add(out, text);
     /* In attributes the point tells a float from an integer. */
     if (mark && !strpbrk(text, ".e"))

@@ -8,9 +8,9 @@
  * the search into a hang. */
 #include "passes/matcher.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "passes/rewrite.h"
 
 enum { STEP_BUDGET = 20000, MAX_ORDERED_INPUTS = 64 };
@@ -76,12 +76,9 @@ static bool compile_entry(sb_matcher *m, const char *text, entry *out)
     case '_':
         out->kind = ENTRY_ABSENT;
         return text[1] == '\0';
-    case '=': {
-        char *end;
+    case '=':
         out->kind = ENTRY_NUMBER;
-        out->number = strtod(text + 1, &end);
-        return end != text + 1 && *end == '\0';
-    }
+        return sb_number_read(text + 1, &out->number);
     case '$':
         out->kind = ENTRY_CONSTANT;
         out->slot = make_slot(m, text + 1);

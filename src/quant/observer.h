@@ -18,10 +18,9 @@
 #ifndef SB_QUANT_OBSERVER_H
 #define SB_QUANT_OBSERVER_H
 
+#include "base/json.h"
 #include "quant/qparams.h"
 #include "quant/quant_config.h"
-
-typedef struct cJSON cJSON;
 
 /* Float data in memory order, [samples, outer, channels, inner]; channels is 1
  * if there is one range for all.  Plain NCHW has outer 1 and inner H*W,
@@ -62,12 +61,12 @@ int64_t sb_observer_elements(const sb_observer *obs);
 /* Bytes of state held now. */
 size_t sb_observer_bytes(const sb_observer *obs);
 
-/* The state as a JSON object, which the caller frees with cJSON_Delete(). */
-SB_MUST_USE sb_status sb_observer_save(const sb_observer *obs, cJSON **out);
-/* Takes in a saved state like sb_observer_merge().  SB_BAD_DATA if it is not
- * the state of such an observer; `what` names it in the message. */
-SB_MUST_USE sb_status sb_observer_load(sb_observer *obs, const cJSON *json,
-                                       const char *what);
+/* Appends the state as a JSON object. */
+SB_MUST_USE sb_status sb_observer_save(const sb_observer *obs, sb_str *out);
+/* Takes in a saved state, part of `doc`, like sb_observer_merge().  SB_BAD_DATA
+ * if it is not the state of such an observer. */
+SB_MUST_USE sb_status sb_observer_load(sb_observer *obs, const sb_json_doc *doc,
+                                       const sb_json *json);
 
 void sb_observer_free(sb_observer *obs); /* NULL is allowed */
 

@@ -10,13 +10,10 @@
  * that are empty, and so are those after the last number; tails are the bits of
  * floats, eight hexadecimal digits each.  Weights have no more than their
  * settings and results, `range_lo` and `range_hi`. */
-#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "base/str.h"
 #include "quant/observer_state.h"
 
 /* Whole numbers up to this survive as doubles. */
@@ -26,76 +23,85 @@ enum { EXPONENT_LEAST = -100, EXPONENT_MOST = 128 };
 
 /* ---- saving -------------------------------------------------------------- */
 
-/* cJSON allocates on its own; all that can go wrong there is memory. */
-static sb_status made(sb_ctx *ctx, const void *item)
+/* Members of the same object follow each other with commas. */
+static void add_key(sb_str *out, const char *key)
 {
-    return item ? SB_OK
-                : sb_fail(ctx, SB_NO_MEMORY, "out of memory writing JSON");
+    char last = out->len ? out->data[out->len - 1] : '{';
+
+    sb_str_addf(out, "%s\"%s\":", last == '{' ? "" : ",", key);
 }
 
-static sb_status add_text(sb_ctx *ctx, cJSON *list, sb_str *text)
+static void add_number(sb_str *out, const char *key, double number)
 {
-    SB_TRY(sb_str_status(text));
-    cJSON *item = cJSON_CreateString(sb_str_text(text));
-
-    SB_TRY(made(ctx, item));
-    cJSON_AddItemToArray(list, item);
-    return SB_OK;
+    add_key(out, key);
+    sb_json_add_number(out, number);
 }
 
-static sb_status add_number(sb_ctx *ctx, cJSON *list, double number)
+static void add_text(sb_str *out, const char *key, const char *text)
 {
-    cJSON *item = cJSON_CreateNumber(number);
-
-    SB_TRY(made(ctx, item));
-    cJSON_AddItemToArray(list, item);
-    return SB_OK;
+    add_key(out, key);
+    sb_str_add_json(out, text);
 }
 
-static void counts_text(const uint64_t *counts, size_t n, sb_str *out)
+static void add_bool(sb_str *out, const char *key, bool truth)
+{
+    add_key(out, key);
+    sb_str_add(out, truth ? "true" : "false");
+}
+
+static void add_counts(sb_str *out, const uint64_t *counts, size_t n)
 {
     size_t empty = 0;
+    const char *space = "";
 
+    sb_str_add(out, "\"");
     for (size_t i = 0; i < n; i++) {
         if (counts[i] == 0) {
             empty++;
             continue;
         }
-        if (empty)
-            sb_str_addf(out, "%s-%zu", out->len ? " " : "", empty);
-        sb_str_addf(out, "%s%" PRIu64, out->len ? " " : "", counts[i]);
+        if (empty) {
+            sb_str_addf(out, "%s-%zu", space, empty);
+            space = " ";
+        }
+        sb_str_addf(out, "%s%" PRIu64, space, counts[i]);
+        space = " ";
         empty = 0;
     }
+    sb_str_add(out, "\"");
 }
 
-static sb_status save_hist(const sb_observer *obs, cJSON *to)
+static sb_status save_hist(const sb_observer *obs, sb_str *out)
 {
-    sb_ctx *ctx = obs->ctx;
     const sb_hist *h = &obs->hist;
     size_t bins = 2 * (size_t)h->half;
-    cJSON *hist = cJSON_AddObjectToObject(to, "histogram");
-    SB_TRY(made(ctx, hist));
-    SB_TRY(made(ctx, cJSON_AddNumberToObject(hist, "bins", (double)bins)));
-    cJSON *exponent = cJSON_AddArrayToObject(hist, "exponent");
-    cJSON *zeros = cJSON_AddArrayToObject(hist, "zeros");
-    cJSON *counts = cJSON_AddArrayToObject(hist, "counts");
-    SB_TRY(made(ctx, exponent && zeros ? counts : NULL));
+    uint64_t *work = sb_alloc_raw(obs->ctx, bins, sizeof *work), n_zero;
+    sb_str counts;
 
-    uint64_t *work = sb_alloc_raw(ctx, bins, sizeof *work), n_zero;
-    sb_status status = work ? SB_OK : SB_NO_MEMORY;
-    for (int64_t c = 0; c < obs->channels && status == SB_OK; c++) {
-        sb_str text;
-        sb_str_init(&text, ctx);
+    if (!work)
+        return SB_NO_MEMORY;
+    sb_str_init(&counts, obs->ctx);
+    add_key(out, "histogram");
+    sb_str_add(out, "{");
+    add_number(out, "bins", (double)bins);
+    add_key(out, "exponent");
+    for (int64_t c = 0; c < obs->channels; c++)
+        sb_str_addf(out, "%c%d", c ? ',' : '[', (int)h->exponent[c]);
+    sb_str_add(out, "]");
+    add_key(out, "zeros");
+    for (int64_t c = 0; c < obs->channels; c++) {
         sb_hist_counts(h, c, work, &n_zero);
-        counts_text(work, bins, &text);
-        status = add_text(ctx, counts, &text);
-        sb_str_free(&text);
-        if (status == SB_OK)
-            status = add_number(ctx, exponent, (double)h->exponent[c]);
-        if (status == SB_OK)
-            status = add_number(ctx, zeros, (double)n_zero);
+        sb_str_addf(out, "%c%" PRIu64, c ? ',' : '[', n_zero);
+        sb_str_add(&counts, c ? "," : "[");
+        add_counts(&counts, work, bins);
     }
-    sb_free(ctx, work);
+    sb_str_add(out, "]");
+    add_key(out, "counts");
+    sb_str_addn(out, sb_str_text(&counts), counts.len);
+    sb_str_add(out, "]}");
+    sb_status status = sb_str_status(&counts);
+    sb_str_free(&counts);
+    sb_free(obs->ctx, work);
     return status;
 }
 
@@ -109,10 +115,9 @@ static int greater_first(const void *a, const void *b)
 }
 
 /* Sorted and cut, so that the text does not depend on how things went. */
-static sb_status save_tail(sb_ctx *ctx, const sb_obs_tail *t, size_t keep,
-                           cJSON *list)
+static sb_status add_tail(sb_ctx *ctx, const sb_obs_tail *t, size_t keep,
+                          sb_str *out)
 {
-    sb_str text;
     uint32_t *v = sb_alloc_raw(ctx, t->n, sizeof *v);
 
     if (!v)
@@ -120,182 +125,187 @@ static sb_status save_tail(sb_ctx *ctx, const sb_obs_tail *t, size_t keep,
     if (t->n)
         memcpy(v, t->v, t->n * sizeof *v);
     qsort(v, t->n, sizeof *v, greater_first);
-    sb_str_init(&text, ctx);
+    sb_str_add(out, "\"");
     for (size_t i = 0; i < t->n && i < keep; i++)
-        sb_str_addf(&text, "%08" PRIx32, v[i]);
-    sb_status status = add_text(ctx, list, &text);
-    sb_str_free(&text);
+        sb_str_addf(out, "%08" PRIx32, v[i]);
+    sb_str_add(out, "\"");
     sb_free(ctx, v);
-    return status;
+    return SB_OK;
 }
 
-static sb_status save_tails(const sb_observer *obs, cJSON *to)
+static sb_status save_tails(const sb_observer *obs, sb_str *out)
 {
-    cJSON *tails = cJSON_AddObjectToObject(to, "tails");
-    SB_TRY(made(obs->ctx, tails));
-    cJSON *high = cJSON_AddArrayToObject(tails, "high");
-    cJSON *low = cJSON_AddArrayToObject(tails, "low");
-    SB_TRY(made(obs->ctx, high ? low : NULL));
-    for (int64_t c = 0; c < obs->channels; c++) {
-        const sb_obs_tails *t = &obs->tails[c];
-        SB_TRY(save_tail(obs->ctx, &t->high, t->keep, high));
-        SB_TRY(save_tail(obs->ctx, &t->low, t->keep, low));
+    add_key(out, "tails");
+    for (int high = 1; high >= 0; high--) {
+        sb_str_add(out, high ? "{\"high\":" : ",\"low\":");
+        for (int64_t c = 0; c < obs->channels; c++) {
+            const sb_obs_tails *t = &obs->tails[c];
+            sb_str_add(out, c ? "," : "[");
+            SB_TRY(add_tail(obs->ctx, high ? &t->high : &t->low, t->keep, out));
+        }
+        sb_str_add(out, "]");
     }
+    sb_str_add(out, "}");
     return SB_OK;
 }
 
 enum { OWN_MOST = 16 };
 
-static sb_status save_own(const sb_observer *obs, cJSON *to)
+static void save_own(const sb_observer *obs, sb_str *out)
 {
     double numbers[OWN_MOST];
-    cJSON *own = cJSON_AddArrayToObject(to, "own");
 
-    SB_TRY(made(obs->ctx, own));
+    add_key(out, "own");
     for (int64_t c = 0; c < obs->channels; c++) {
         obs->def->own_save(sb_observer_own(obs, c), numbers);
-        cJSON *item = cJSON_CreateDoubleArray(numbers, obs->def->own_numbers);
-        SB_TRY(made(obs->ctx, item));
-        cJSON_AddItemToArray(own, item);
+        sb_str_add(out, c ? "," : "[");
+        for (int i = 0; i < obs->def->own_numbers; i++) {
+            sb_str_add(out, i ? "," : "[");
+            sb_json_add_number(out, numbers[i]);
+        }
+        sb_str_add(out, "]");
     }
-    return SB_OK;
+    sb_str_add(out, "]");
 }
 
-static sb_status save_ranges(const sb_observer *obs, cJSON *to)
+/* Two lists, of lower and of upper ends; empty if nothing was seen. */
+static void save_ranges(const sb_observer *obs, bool done, sb_str *out)
 {
-    cJSON *lo = cJSON_AddArrayToObject(to, "lo");
-    cJSON *hi = cJSON_AddArrayToObject(to, "hi");
-
-    SB_TRY(made(obs->ctx, lo ? hi : NULL));
-    for (int64_t c = 0; obs->elements && c < obs->channels; c++) {
-        sb_range r = sb_obs_keys_range(obs->keys[c]);
-        SB_TRY(add_number(obs->ctx, lo, (double)r.lo));
-        SB_TRY(add_number(obs->ctx, hi, (double)r.hi));
+    for (int upper = 0; upper < 2; upper++) {
+        add_key(out, done ? (upper ? "range_hi" : "range_lo")
+                          : (upper ? "hi" : "lo"));
+        sb_str_add(out, "[");
+        for (int64_t c = 0; obs->elements && c < obs->channels; c++) {
+            sb_range r = done ? obs->done[c] : sb_obs_keys_range(obs->keys[c]);
+            sb_str_add(out, c ? "," : "");
+            sb_json_add_number(out, (double)(upper ? r.hi : r.lo));
+        }
+        sb_str_add(out, "]");
     }
-    return SB_OK;
 }
 
-static sb_status save_weight(const sb_observer *obs, cJSON *to)
+static void save_weight(const sb_observer *obs, sb_str *out)
 {
     const sb_quant_spec *s = &obs->spec;
-    sb_ctx *ctx = obs->ctx;
 
-    SB_TRY(made(ctx, cJSON_AddNumberToObject(to, "bits", s->bits)));
-    SB_TRY(made(ctx, cJSON_AddBoolToObject(to, "symmetric", s->symmetric)));
-    SB_TRY(
-        made(ctx, cJSON_AddNumberToObject(to, "alpha", s->percentile_alpha)));
-    SB_TRY(made(ctx, cJSON_AddBoolToObject(to, "laplace", s->aciq_laplace)));
-    cJSON *lo = cJSON_AddArrayToObject(to, "range_lo");
-    cJSON *hi = cJSON_AddArrayToObject(to, "range_hi");
-    SB_TRY(made(ctx, lo ? hi : NULL));
-    for (int64_t c = 0; obs->elements && c < obs->channels; c++) {
-        SB_TRY(add_number(ctx, lo, (double)obs->done[c].lo));
-        SB_TRY(add_number(ctx, hi, (double)obs->done[c].hi));
-    }
-    return SB_OK;
+    add_number(out, "bits", s->bits);
+    add_bool(out, "symmetric", s->symmetric);
+    add_number(out, "alpha", s->percentile_alpha);
+    add_bool(out, "laplace", s->aciq_laplace);
+    save_ranges(obs, true, out);
 }
 
-static sb_status save_all(const sb_observer *obs, cJSON *to)
+static sb_status save_feature(const sb_observer *obs, sb_str *out)
 {
-    sb_ctx *ctx = obs->ctx;
-    const char *target = obs->done ? "weight" : "feature";
-
-    SB_TRY(made(ctx, cJSON_AddStringToObject(to, "observer", obs->def->name)));
-    SB_TRY(made(ctx, cJSON_AddStringToObject(to, "target", target)));
-    SB_TRY(made(
-        ctx, cJSON_AddNumberToObject(to, "channels", (double)obs->channels)));
-    SB_TRY(made(ctx,
-                cJSON_AddNumberToObject(to, "samples", (double)obs->samples)));
-    SB_TRY(made(
-        ctx, cJSON_AddNumberToObject(to, "elements", (double)obs->elements)));
-    SB_TRY(save_ranges(obs, to));
-    if (obs->done)
-        return save_weight(obs, to);
     if (obs->elements == 0)
         return SB_OK;
     if (obs->needs & SB_OBS_HISTOGRAM)
-        SB_TRY(save_hist(obs, to));
+        SB_TRY(save_hist(obs, out));
     if (obs->tails)
-        SB_TRY(save_tails(obs, to));
+        SB_TRY(save_tails(obs, out));
     if (obs->own)
-        SB_TRY(save_own(obs, to));
+        save_own(obs, out);
     return SB_OK;
 }
 
-sb_status sb_observer_save(const sb_observer *obs, cJSON **out)
+sb_status sb_observer_save(const sb_observer *obs, sb_str *out)
 {
-    cJSON *json = cJSON_CreateObject();
-
-    SB_TRY(made(obs->ctx, json));
-    sb_status status = save_all(obs, json);
-    if (status == SB_OK)
-        *out = json;
+    sb_str_add(out, "{");
+    add_text(out, "observer", obs->def->name);
+    add_text(out, "target", obs->done ? "weight" : "feature");
+    add_number(out, "channels", (double)obs->channels);
+    add_number(out, "samples", (double)obs->samples);
+    add_number(out, "elements", (double)obs->elements);
+    save_ranges(obs, false, out);
+    if (obs->done)
+        save_weight(obs, out);
     else
-        cJSON_Delete(json);
-    return status;
+        SB_TRY(save_feature(obs, out));
+    sb_str_add(out, "}");
+    return sb_str_status(out);
 }
 
 /* ---- loading ------------------------------------------------------------- */
 
 typedef struct load_job {
     sb_observer *obs; /* empty at first */
-    const char *what;
+    const sb_json_doc *doc;
 } load_job;
 
-static sb_status bad(const load_job *job, const char *key, const char *why)
+static sb_status bad(const load_job *job, const sb_json *at, const char *key,
+                     const char *why)
 {
-    return sb_fail(job->obs->ctx, SB_BAD_DATA, "calibration of '%s': %s: %s",
-                   job->what, key, why);
+    return sb_json_fail(job->doc, at, "%s: %s", key, why);
 }
 
-static bool is_whole(const cJSON *item, double lo, double hi)
+/* A member of an object; complains about the object if it is not there. */
+static sb_status load_item(const load_job *job, const sb_json *from,
+                           const char *key, sb_json_kind kind,
+                           const sb_json **out)
 {
-    return cJSON_IsNumber(item) && item->valuedouble >= lo &&
-           item->valuedouble <= hi &&
-           item->valuedouble == floor(item->valuedouble);
+    static const char *const names[] = {"null",   "a truth value", "a number",
+                                        "a text", "a list",        "an object"};
+    const sb_json *item = sb_json_get(from, key);
+
+    if (!sb_json_is(item, kind))
+        return sb_json_fail(job->doc, item ? item : from, "%s: %s, want %s",
+                            key, item ? "another kind of value" : "missing",
+                            names[kind]);
+    *out = item;
+    return SB_OK;
 }
 
-static sb_status load_whole(const load_job *job, const cJSON *from,
+static bool is_whole(const sb_json *item, double lo, double hi)
+{
+    return sb_json_is(item, SB_JSON_NUMBER) && item->number >= lo &&
+           item->number <= hi && item->number == floor(item->number);
+}
+
+static sb_status load_whole(const load_job *job, const sb_json *from,
                             const char *key, int64_t *out)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
+    const sb_json *item;
 
+    SB_TRY(load_item(job, from, key, SB_JSON_NUMBER, &item));
     if (!is_whole(item, 0.0, whole_most))
-        return bad(job, key, "want a whole number");
-    *out = (int64_t)item->valuedouble;
+        return bad(job, item, key, "want a whole number");
+    *out = (int64_t)item->number;
     return SB_OK;
 }
 
 /* A list with an entry for each channel. */
-static sb_status load_list(const load_job *job, const cJSON *from,
-                           const char *key, const cJSON **out)
+static sb_status load_list(const load_job *job, const sb_json *from,
+                           const char *key, const sb_json **out)
 {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(from, key);
+    const sb_json *list;
 
-    if (!cJSON_IsArray(list) ||
-        (int64_t)cJSON_GetArraySize(list) != job->obs->channels)
-        return bad(job, key, "want a list with an entry for each channel");
+    SB_TRY(load_item(job, from, key, SB_JSON_LIST, &list));
+    if ((int64_t)list->n != job->obs->channels)
+        return bad(job, list, key,
+                   "want a list with an entry for each channel");
     *out = list->child;
     return SB_OK;
 }
 
-static bool is_float(const cJSON *item)
+static bool is_float(const sb_json *item)
 {
-    return cJSON_IsNumber(item) && fabs(item->valuedouble) <= 0x1.fffffep127;
+    return sb_json_is(item, SB_JSON_NUMBER) &&
+           fabs(item->number) <= 0x1.fffffep127;
 }
 
-static sb_status load_pairs(const load_job *job, const cJSON *from,
+static sb_status load_pairs(const load_job *job, const sb_json *from,
                             const char *key_lo, const char *key_hi,
                             sb_range *out)
 {
-    const cJSON *lo, *hi;
+    const sb_json *lo, *hi;
 
     SB_TRY(load_list(job, from, key_lo, &lo));
     SB_TRY(load_list(job, from, key_hi, &hi));
     for (; lo && hi; lo = lo->next, hi = hi->next, out++) {
-        if (!is_float(lo) || !is_float(hi) || lo->valuedouble > hi->valuedouble)
-            return bad(job, key_lo, "want finite numbers, not above the upper");
-        *out = (sb_range){(float)lo->valuedouble, (float)hi->valuedouble};
+        if (!is_float(lo) || !is_float(hi) || lo->number > hi->number)
+            return bad(job, lo, key_lo,
+                       "want finite numbers, not above the upper");
+        *out = (sb_range){(float)lo->number, (float)hi->number};
     }
     return SB_OK;
 }
@@ -331,42 +341,43 @@ static bool read_counts(const char *text, uint64_t *counts, size_t n)
 }
 
 static sb_status load_hist_channel(const load_job *job, int64_t c,
-                                   const cJSON *text, const cJSON *exponent,
-                                   const cJSON *zeros, uint64_t *work)
+                                   const sb_json *text, const sb_json *exponent,
+                                   const sb_json *zeros, uint64_t *work)
 {
     sb_observer *obs = job->obs;
     size_t bins = 2 * (size_t)obs->hist.half;
 
     if (!is_whole(exponent, EXPONENT_LEAST, EXPONENT_MOST))
-        return bad(job, "exponent", "want -100 to 128");
+        return bad(job, exponent, "exponent", "want -100 to 128");
     if (!is_whole(zeros, 0.0, whole_most))
-        return bad(job, "zeros", "want whole numbers");
-    if (!cJSON_IsString(text) || !read_counts(text->valuestring, work, bins))
-        return bad(job, "counts", "not a list of counts for all bins");
-    uint64_t sum = (uint64_t)zeros->valuedouble;
+        return bad(job, zeros, "zeros", "want whole numbers");
+    if (!sb_json_text(text) || !read_counts(text->text, work, bins))
+        return bad(job, text, "counts", "not a list of counts for all bins");
+    uint64_t sum = (uint64_t)zeros->number;
     for (size_t i = 0; i < bins; i++)
         sum += work[i];
     if (sum != (uint64_t)(obs->elements / obs->channels))
-        return bad(job, "counts", "they do not add up to the elements");
-    int e = (int)exponent->valuedouble;
+        return bad(job, text, "counts", "they do not add up to the elements");
+    int e = (int)exponent->number;
     SB_TRY(sb_hist_add_counts(obs->ctx, &obs->hist, c, e, work,
-                              (uint64_t)zeros->valuedouble));
+                              (uint64_t)zeros->number));
     if (!sb_hist_fits(&obs->hist, c, obs->keys[c]))
-        return bad(job, "exponent", "the range is outside the histogram");
+        return bad(job, exponent, "exponent",
+                   "the range is outside the histogram");
     return SB_OK;
 }
 
-static sb_status load_hist(const load_job *job, const cJSON *from)
+static sb_status load_hist(const load_job *job, const sb_json *from)
 {
     sb_observer *obs = job->obs;
-    const cJSON *hist = cJSON_GetObjectItemCaseSensitive(from, "histogram");
-    const cJSON *counts, *exponent, *zeros;
+    const sb_json *hist, *counts, *exponent, *zeros;
     size_t bins = 2 * (size_t)obs->hist.half;
     int64_t found;
 
+    SB_TRY(load_item(job, from, "histogram", SB_JSON_OBJECT, &hist));
     SB_TRY(load_whole(job, hist, "bins", &found));
     if (found != (int64_t)bins)
-        return bad(job, "bins", "another number of bins");
+        return bad(job, hist, "bins", "another number of bins");
     SB_TRY(load_list(job, hist, "counts", &counts));
     SB_TRY(load_list(job, hist, "exponent", &exponent));
     SB_TRY(load_list(job, hist, "zeros", &zeros));
@@ -389,14 +400,15 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static sb_status load_tail(const load_job *job, const cJSON *item,
+static sb_status load_tail(const load_job *job, const sb_json *item,
                            sb_obs_tail *t, size_t keep)
 {
-    const char *text = cJSON_IsString(item) ? item->valuestring : "?";
+    const char *text = sb_json_text(item) ? item->text : "?";
     size_t n = strlen(text);
 
     if (n % 8 || n / 8 > keep)
-        return bad(job, "tails", "want at most as many values as are kept");
+        return bad(job, item, "tails",
+                   "want at most as many values as are kept");
     t->v = sb_alloc_raw(job->obs->ctx, n / 8, sizeof *t->v);
     if (!t->v)
         return SB_NO_MEMORY;
@@ -406,22 +418,22 @@ static sb_status load_tail(const load_job *job, const cJSON *item,
         for (size_t k = 0; k < 8; k++) {
             int digit = hex_digit(text[i + k]);
             if (digit < 0)
-                return bad(job, "tails", "want hexadecimal digits");
+                return bad(job, item, "tails", "want hexadecimal digits");
             bits = bits << 4 | (uint32_t)digit;
         }
         if (bits >= 0x7f800000)
-            return bad(job, "tails", "want finite numbers");
+            return bad(job, item, "tails", "want finite numbers");
         t->v[t->n++] = bits;
     }
     return SB_OK;
 }
 
-static sb_status load_tails(const load_job *job, const cJSON *from)
+static sb_status load_tails(const load_job *job, const sb_json *from)
 {
     sb_observer *obs = job->obs;
-    const cJSON *tails = cJSON_GetObjectItemCaseSensitive(from, "tails");
-    const cJSON *high, *low;
+    const sb_json *tails, *high, *low;
 
+    SB_TRY(load_item(job, from, "tails", SB_JSON_OBJECT, &tails));
     SB_TRY(load_list(job, tails, "high", &high));
     SB_TRY(load_list(job, tails, "low", &low));
     for (int64_t c = 0; c < obs->channels; c++) {
@@ -434,75 +446,93 @@ static sb_status load_tails(const load_job *job, const cJSON *from)
     return SB_OK;
 }
 
-static sb_status load_own(const load_job *job, const cJSON *from)
+static sb_status load_own(const load_job *job, const sb_json *from)
 {
     sb_observer *obs = job->obs;
-    const cJSON *own;
+    const sb_json *own;
 
     SB_TRY(load_list(job, from, "own", &own));
     for (int64_t c = 0; c < obs->channels; c++, own = own->next) {
         double numbers[OWN_MOST];
         int n = 0;
-        const cJSON *item = cJSON_IsArray(own) ? own->child : NULL;
+        const sb_json *item = sb_json_is(own, SB_JSON_LIST) ? own->child : NULL;
         for (; item && n < obs->def->own_numbers; item = item->next) {
-            if (!cJSON_IsNumber(item))
+            if (!sb_json_is(item, SB_JSON_NUMBER))
                 break;
-            numbers[n++] = item->valuedouble;
+            numbers[n++] = item->number;
         }
         if (item || n != obs->def->own_numbers ||
             !obs->def->own_load(sb_observer_own(obs, c), numbers))
-            return bad(job, "own", "not what this observer keeps");
+            return bad(job, own, "own", "not what this observer keeps");
     }
     return SB_OK;
 }
 
-static sb_status load_weight(const load_job *job, const cJSON *from)
+static sb_status load_weight(const load_job *job, const sb_json *from)
 {
     sb_observer *obs = job->obs;
     const sb_quant_spec *s = &obs->spec;
-    const cJSON *bits = cJSON_GetObjectItemCaseSensitive(from, "bits");
-    const cJSON *sym = cJSON_GetObjectItemCaseSensitive(from, "symmetric");
-    const cJSON *alpha = cJSON_GetObjectItemCaseSensitive(from, "alpha");
-    const cJSON *laplace = cJSON_GetObjectItemCaseSensitive(from, "laplace");
+    const sb_json *bits, *sym, *alpha, *laplace;
 
-    if (!is_whole(bits, s->bits, s->bits) || !cJSON_IsBool(sym) ||
-        cJSON_IsTrue(sym) != s->symmetric || !cJSON_IsNumber(alpha) ||
-        alpha->valuedouble != s->percentile_alpha || !cJSON_IsBool(laplace) ||
-        cJSON_IsTrue(laplace) != s->aciq_laplace)
-        return bad(job, "bits", "made with other settings");
+    SB_TRY(load_item(job, from, "bits", SB_JSON_NUMBER, &bits));
+    SB_TRY(load_item(job, from, "symmetric", SB_JSON_BOOL, &sym));
+    SB_TRY(load_item(job, from, "alpha", SB_JSON_NUMBER, &alpha));
+    SB_TRY(load_item(job, from, "laplace", SB_JSON_BOOL, &laplace));
+    if (bits->number != s->bits || (sym->number != 0.0) != s->symmetric ||
+        alpha->number != s->percentile_alpha ||
+        (laplace->number != 0.0) != s->aciq_laplace)
+        return bad(job, from, "bits", "made with other settings");
     return load_pairs(job, from, "range_lo", "range_hi", obs->done);
 }
 
-static sb_status load_all(const load_job *job, const cJSON *from)
+/* What it is the state of, and how much it has seen. */
+static sb_status load_head(const load_job *job, const sb_json *from)
 {
     sb_observer *obs = job->obs;
-    const char *target = obs->done ? "weight" : "feature";
-    const cJSON *name = cJSON_GetObjectItemCaseSensitive(from, "observer");
-    const cJSON *kind = cJSON_GetObjectItemCaseSensitive(from, "target");
+    const sb_json *name, *kind;
     int64_t channels;
 
-    if (!cJSON_IsString(name) || strcmp(name->valuestring, obs->def->name) != 0)
-        return bad(job, "observer", "made with another observer");
-    if (!cJSON_IsString(kind) || strcmp(kind->valuestring, target) != 0)
-        return bad(job, "target", "made for another kind of tensor");
+    SB_TRY(load_item(job, from, "observer", SB_JSON_TEXT, &name));
+    if (strcmp(name->text, obs->def->name) != 0)
+        return bad(job, name, "observer", "made with another observer");
+    SB_TRY(load_item(job, from, "target", SB_JSON_TEXT, &kind));
+    if (strcmp(kind->text, obs->done ? "weight" : "feature") != 0)
+        return bad(job, kind, "target", "made for another kind of tensor");
     SB_TRY(load_whole(job, from, "channels", &channels));
     if (channels != obs->channels)
-        return bad(job, "channels", "another number of channels");
+        return bad(job, from, "channels", "another number of channels");
     SB_TRY(load_whole(job, from, "samples", &obs->samples));
     SB_TRY(load_whole(job, from, "elements", &obs->elements));
-    if (obs->elements == 0)
-        return SB_OK;
-    if (obs->samples == 0 || obs->elements % obs->channels != 0)
-        return bad(job, "elements", "no possible number");
-    sb_range *ranges = sb_alloc_raw(obs->ctx, (size_t)channels, sizeof *ranges);
+    if (obs->elements != 0 &&
+        (obs->samples == 0 || obs->elements % obs->channels != 0))
+        return bad(job, from, "elements", "no possible number");
+    return SB_OK;
+}
+
+static sb_status load_keys(const load_job *job, const sb_json *from)
+{
+    sb_observer *obs = job->obs;
+    sb_range *ranges =
+        sb_alloc_raw(obs->ctx, (size_t)obs->channels, sizeof *ranges);
+
     if (!ranges)
         return SB_NO_MEMORY;
     sb_status status = load_pairs(job, from, "lo", "hi", ranges);
-    for (int64_t c = 0; status == SB_OK && c < channels; c++)
+    for (int64_t c = 0; status == SB_OK && c < obs->channels; c++)
         obs->keys[c] =
             (sb_obs_keys){sb_obs_key(ranges[c].lo), sb_obs_key(ranges[c].hi)};
     sb_free(obs->ctx, ranges);
-    SB_TRY(status);
+    return status;
+}
+
+static sb_status load_all(const load_job *job, const sb_json *from)
+{
+    sb_observer *obs = job->obs;
+
+    SB_TRY(load_head(job, from));
+    if (obs->elements == 0)
+        return SB_OK;
+    SB_TRY(load_keys(job, from));
     if (obs->done)
         return load_weight(job, from);
     if (obs->needs & SB_OBS_HISTOGRAM)
@@ -512,10 +542,10 @@ static sb_status load_all(const load_job *job, const cJSON *from)
     return obs->own ? load_own(job, from) : SB_OK;
 }
 
-sb_status sb_observer_load(sb_observer *obs, const cJSON *json,
-                           const char *what)
+sb_status sb_observer_load(sb_observer *obs, const sb_json_doc *doc,
+                           const sb_json *json)
 {
-    load_job job = {.what = what};
+    load_job job = {.doc = doc};
 
     SB_TRY(sb_observer_create(obs->ctx, &obs->spec, obs->channels, &job.obs));
     sb_status status = load_all(&job, json);

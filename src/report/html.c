@@ -1,10 +1,11 @@
 /* The frame of a page, texts, numbers, tables. */
 #include "report/html.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/number.h"
 
 /* Colours by number: --c0 ... --c7, told apart by people who do not see red or
  * green, too. */
@@ -66,7 +67,6 @@ void sb_html_text(sb_str *out, const char *text)
 
 void sb_html_num(sb_str *out, double value, int decimals)
 {
-    const char *point = localeconv()->decimal_point;
     char text[64];
 
     if (!isfinite(value) || fabs(value) >= 1e18) {
@@ -74,14 +74,8 @@ void sb_html_num(sb_str *out, double value, int decimals)
         return;
     }
     (void)snprintf(text, sizeof text, "%.*f", decimals, value);
-    char *found = point[0] ? strstr(text, point) : NULL;
-    if (!found) {
-        sb_str_add(out, text);
-        return;
-    }
-    sb_str_addn(out, text, (size_t)(found - text));
-    sb_str_add(out, ".");
-    sb_str_add(out, found + strlen(point));
+    sb_number_point(text);
+    sb_str_add(out, text);
 }
 
 void sb_html_short(sb_str *out, double value)
