@@ -408,33 +408,117 @@ SB_HOT static void end_tile(const void *arg, const sb_int_tile *t)
     }
 }
 
-SB_HOT static void add_tap(const int16_t *x, int32_t w, int32_t *acc)
+/* ---- depthwise ---------------------------------------------------------- */
+
+/* One tap over a row: acc[j] += (x[j * step] - zero) * w.  Steps 1 and 2 are
+ * written out for the sake of vectors. */
+#define ADD_TAP(type, STEP)         \
+    SB_SIMD                         \
+    for (int64_t j = 0; j < n; j++) \
+    acc[j] += (uint32_t)((((const type *)x)[j * (STEP)] - zero) * w)
+
+SB_HOT static void add_tap(const char *x, int64_t step, bool is_signed,
+                           int32_t zero, int32_t w, int64_t n, uint32_t *acc)
 {
-    SB_SIMD
-    for (int j = 0; j < SB_INT_NR; j++)
-        acc[j] = (int32_t)((uint32_t)acc[j] + (uint32_t)(x[j] * w));
+    if (is_signed && step == 1)
+        ADD_TAP(int8_t, 1);
+    else if (is_signed)
+        ADD_TAP(int8_t, step);
+    else if (step == 1)
+        ADD_TAP(uint8_t, 1);
+    else if (step == 2)
+        ADD_TAP(uint8_t, 2);
+    else
+        ADD_TAP(uint8_t, step);
 }
 
-/* A group of one input and one output channel (depthwise): the taps are added
- * up as they are gathered.  `w` is the packed block, of which row 0 is used. */
-static void depthwise(const conv_run *run, const char *x, const int16_t *w,
-                      int64_t first, int64_t n, const conv_tile *tile)
+/* How many steps reach `x` > 0; division is slow. */
+static int64_t steps_to(int64_t x, int64_t step)
+{
+    return step == 1 ? x : step == 2 ? (x + 1) >> 1 : (x + step - 1) / step;
+}
+
+/* A row of taps over `n` output pixels from `first` on; `w` is the packed
+ * block of a group, of which row 0 is used, and `tap` the first one's. */
+static void add_row(const conv_run *run, const char *x, const int16_t *w,
+                    int64_t tap, int64_t first, int64_t n, uint32_t *acc)
 {
     const sb_int_conv *c = run->c;
-    pixel_row rows[SB_INT_NR];
-    int n_row = cut_rows(c, first, n, rows);
-    int16_t row[SB_INT_NR] = {0};
-    int32_t acc[SB_INT_NR] = {0};
-    int64_t tap[3] = {0};
+    int64_t step = c->stride[2], width = c->x[2];
 
-    for (int64_t p = 0; p < c->k; p++) {
-        gather_tap(run, x, tap, rows, n_row, row);
-        add_tap(row, w[p / 2 * 2 * SB_INT_MR + p % 2], acc);
-        (void)next_tap(c, tap);
+    for (int64_t t = 0; t < c->kernel[2]; t++, tap++) {
+        int64_t at = first * step - c->pad[2] + t * c->dilation[2];
+        int64_t begin = at < 0 ? steps_to(-at, step) : 0;
+        int64_t end = at < width ? steps_to(width - at, step) : 0;
+
+        end = end < n ? end : n;
+        if (begin < end)
+            add_tap(x + at + begin * step, step, c->x_signed, run->x_zero,
+                    w[tap / 2 * 2 * SB_INT_MR + tap % 2], end - begin,
+                    acc + begin);
     }
-    end_tile(tile,
-             &(sb_int_tile){.acc = acc, .col = first, .n_row = 1, .n_col = n});
 }
+
+/* A group of one input and one output channel: `n` neighbouring pixels of row
+ * (d, h) of the result from `first` on. */
+static void depthwise_row(const conv_run *run, const char *x, const int16_t *w,
+                          const int64_t at[2], int64_t first, int64_t n,
+                          uint32_t *acc)
+{
+    const sb_int_conv *c = run->c;
+
+    memset(acc, 0, (size_t)n * sizeof *acc);
+    for (int64_t kd = 0; kd < c->kernel[0]; kd++) {
+        int64_t d = at[0] * c->stride[0] - c->pad[0] + kd * c->dilation[0];
+
+        if (d < 0 || d >= c->x[0])
+            continue;
+        for (int64_t kh = 0; kh < c->kernel[1]; kh++) {
+            int64_t h = at[1] * c->stride[1] - c->pad[1] + kh * c->dilation[1];
+
+            if (h >= 0 && h < c->x[1])
+                add_row(run, x + (d * c->x[1] + h) * c->x[2], w,
+                        (kd * c->kernel[1] + kh) * c->kernel[2], first, n, acc);
+        }
+    }
+}
+
+/* Whole planes of the result: sums of a piece of a row, then stored. */
+static void depthwise_items(void *arg, size_t begin, size_t end)
+{
+    enum { PIECE = 512 };
+    const conv_run *run = arg;
+    const sb_int_conv *c = run->c;
+    int64_t x_image = c->x[0] * c->x[1] * c->x[2];
+    uint32_t acc[PIECE];
+
+    for (size_t item = begin; item < end; item++) {
+        int64_t g = (int64_t)item % c->group;
+        const char *x = (const char *)run->x + (int64_t)item * x_image;
+        const conv_tile tile = {.end = run->end,
+                                .channel = g,
+                                .at = (int64_t)item * c->n_pixel,
+                                .n_pixel = c->n_pixel};
+
+        for (int64_t row = 0; row < c->y[0] * c->y[1]; row++) {
+            const int64_t at[2] = {row / c->y[1], row % c->y[1]};
+
+            for (int64_t first = 0; first < c->y[2]; first += PIECE) {
+                int64_t left = c->y[2] - first;
+                int64_t n = left < PIECE ? left : PIECE;
+
+                depthwise_row(run, x, run->w + g * group_size(c), at, first, n,
+                              acc);
+                end_tile(&tile, &(sb_int_tile){.acc = (const int32_t *)acc,
+                                               .col = row * c->y[2] + first,
+                                               .n_row = 1,
+                                               .n_col = n});
+            }
+        }
+    }
+}
+
+/* ---- all of it ---------------------------------------------------------- */
 
 static void conv_items(void *arg, size_t begin, size_t end)
 {
@@ -457,11 +541,6 @@ static void conv_items(void *arg, size_t begin, size_t end)
         };
 
         n = n < SB_INT_NR ? n : SB_INT_NR;
-        if (c->c_in == 1 && c->c_out == 1) {
-            depthwise(run, (const char *)run->x + group * x_image,
-                      run->w + g * group_size(c), first, n, &tile);
-            continue;
-        }
         gather_panel(run, (const char *)run->x + group * x_image, first, n,
                      panel);
         sb_int_gemm_panel(run->w + g * group_size(c), c->c_out, c->k, panel,
@@ -491,6 +570,13 @@ void sb_int_conv_run(const sb_kernel *k, const sb_int_conv *c,
         load_zeros(k, c, zero);
         pack_weights(c, k->in[c->in.w]->data, zero, w);
         run.w = w;
+    }
+    if (c->c_in == 1 && c->c_out == 1) {
+        int64_t work = c->n_pixel * c->k + 1;
+
+        sb_parallel_for(k->ctx, (size_t)(c->n_batch * c->group),
+                        (size_t)(20000 / work + 1), depthwise_items, &run);
+        return;
     }
     for (; run.first < n_item; run.first += c->wave) {
         int64_t left = n_item - run.first;

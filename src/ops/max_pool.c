@@ -5,6 +5,9 @@
 #include "ops/pool.h"
 
 #include <math.h>
+#include <string.h>
+
+#include "base/simd.h"
 
 typedef struct {
     sb_window_attrs window;
@@ -91,10 +94,82 @@ MAX_PLANE(max_plane_f32, float, -INFINITY)
 MAX_PLANE(max_plane_i8, int8_t, INT8_MIN)
 MAX_PLANE(max_plane_u8, uint8_t, 0)
 
+/* ---- bytes, row by row ---------------------------------------------------
+ * First the largest element of each column of a row of windows, then that of
+ * each window along the row.  `flip` is 0x80 for int8, whose order is that of
+ * uint8 with the highest bit turned over. */
+
+enum { MAX_WIDTH = 4096 };
+
+SB_HOT static void max_into(uint8_t *best, const uint8_t *x, int64_t n,
+                            int64_t step, uint8_t flip)
+{
+    if (step == 1) {
+        SB_SIMD
+        for (int64_t j = 0; j < n; j++) {
+            uint8_t v = (uint8_t)(x[j] ^ flip);
+            best[j] = v > best[j] ? v : best[j];
+        }
+        return;
+    }
+    for (int64_t j = 0; j < n; j++) {
+        uint8_t v = (uint8_t)(x[j * step] ^ flip);
+        best[j] = v > best[j] ? v : best[j];
+    }
+}
+
+/* Along a row: tap `t` of the windows for which it lies inside. */
+static void max_along(const sb_window *w, const uint8_t *column, int64_t t,
+                      uint8_t *y)
+{
+    int64_t step = w->stride[1];
+    int64_t at = t * w->dilation[1] - w->pad_lo[1]; /* of window 0 */
+    int64_t begin = at < 0 ? (-at + step - 1) / step : 0;
+    int64_t end = at < w->in[1] ? (w->in[1] - at + step - 1) / step : 0;
+
+    end = end < w->out[1] ? end : w->out[1];
+    if (begin < end)
+        max_into(y + begin, column + at + begin * step, end - begin, step, 0);
+}
+
+static void max_plane_bytes(const sb_kernel *k, const sb_pool_state *s,
+                            int64_t plane)
+{
+    const sb_window *w = &s->w;
+    const uint8_t *x = (const uint8_t *)k->in[0]->data + plane * w->in_count;
+    uint8_t *y = (uint8_t *)k->out[0]->data + plane * w->out_count;
+    uint8_t flip = k->in[0]->dtype == SB_DTYPE_I8 ? 0x80 : 0;
+    uint8_t column[MAX_WIDTH];
+
+    for (int64_t i = 0; i < w->out[0]; i++, y += w->out[1]) {
+        int64_t begin, end, start = sb_window_clip(w, 0, i, &begin, &end);
+
+        memset(column, 0, (size_t)w->in[1]);
+        for (int64_t t = begin; t < end; t++)
+            max_into(column, x + (start + t * w->dilation[0]) * w->in[1],
+                     w->in[1], 1, flip);
+        memset(y, 0, (size_t)w->out[1]);
+        for (int64_t t = 0; t < w->kernel[1]; t++)
+            max_along(w, column, t, y);
+        for (int64_t j = 0; flip && j < w->out[1]; j++)
+            y[j] ^= flip;
+    }
+}
+
+static sb_plane_fn choose_plane(const sb_kernel *k, const sb_pool_state *s)
+{
+    sb_dtype dtype = k->in[0]->dtype;
+
+    if (dtype == SB_DTYPE_F32)
+        return max_plane_f32;
+    if (s->w.n == 2 && s->w.in[1] <= MAX_WIDTH && !sb_kernel_out(k, 1))
+        return max_plane_bytes;
+    return dtype == SB_DTYPE_I8 ? max_plane_i8 : max_plane_u8;
+}
+
 static sb_status max_pool_forward(sb_kernel *k)
 {
     sb_pool_state *s = k->state;
-    sb_dtype dtype = k->in[0]->dtype;
 
     if (s->dnn)
         return sb_dnn_pool_run(s->dnn, k->in[0]->data, k->out[0]->data,
@@ -103,9 +178,7 @@ static sb_status max_pool_forward(sb_kernel *k)
         sb_pool_last(k, NULL);
         return SB_OK;
     }
-    sb_pool_planes(k, dtype == SB_DTYPE_F32  ? max_plane_f32
-                      : dtype == SB_DTYPE_I8 ? max_plane_i8
-                                             : max_plane_u8);
+    sb_pool_planes(k, choose_plane(k, s));
     return SB_OK;
 }
 

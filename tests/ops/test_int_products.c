@@ -166,6 +166,10 @@ static conv_case random_case(uint64_t *seed)
     c.m = c.group * pick(seed, 1, 9);
     if (c.kh > 1 && c.kh < 3)
         c.dilation = pick(seed, 1, 2);
+    if (pick(seed, 0, 1)) { /* a kernel of its own: depthwise */
+        c.c = c.m = c.group;
+        c.w = pick(seed, 0, 5) ? c.w : 1100;
+    }
     return c;
 }
 
@@ -173,7 +177,9 @@ static void run_conv(const conv_case *c, uint64_t *seed, bool quantized)
 {
     int oh = out_size(c->h, c->top + c->bottom, c->kh, c->dilation, c->stride);
     int ow = out_size(c->w, c->left + c->right, c->kw, c->dilation, c->stride);
-    int zx = pick(seed, -128, 127), zw = pick(seed, 0, 255);
+    sb_dtype dtype = pick(seed, 0, 1) ? SB_DTYPE_I8 : SB_DTYPE_U8;
+    const char *type = dtype == SB_DTYPE_I8 ? "i8" : "u8";
+    int zx = pick(seed, 0, 127), zw = pick(seed, 0, 255);
     char text[1024], x_shape[48], w_shape[48];
     int cg = c->c / c->group;
 
@@ -183,19 +189,19 @@ static void run_conv(const conv_case *c, uint64_t *seed, bool quantized)
                    c->kw);
     (void)snprintf(
         text, sizeof text,
-        "graph g(x: i8[%d,%d,%d,%d], w: u8[%d,%d,%d,%d]) -> (y: "
+        "graph g(x: %s[%d,%d,%d,%d], w: u8[%d,%d,%d,%d]) -> (y: "
         "%s[%d,%d,%d,%d])"
-        " {\n  zx: i8[] = %d\n  zw: u8[] = %d\n"
+        " {\n  zx: %s[] = %d\n  zw: u8[] = %d\n"
         "  xs: f32[] = 0.5\n  ws: f32[] = 0.25\n  ys: f32[] = 64\n"
         "  zy: i8[] = 3\n  b: i32[%d] = 100\n  y = %s {group=%d,"
         " strides=[%d,%d], dilations=[%d,%d], pads=[%d,%d,%d,%d]}\n}\n",
-        c->n, c->c, c->h, c->w, c->m, cg, c->kh, c->kw,
-        quantized ? "i8" : "i32", c->n, c->m, oh, ow, zx, zw, c->m,
+        type, c->n, c->c, c->h, c->w, c->m, cg, c->kh, c->kw,
+        quantized ? "i8" : "i32", c->n, c->m, oh, ow, type, zx, zw, c->m,
         quantized ? "QLinearConv(x, xs, zx, w, ws, zw, ys, zy, b)"
                   : "ConvInteger(x, w, zx, zw)",
         c->group, c->stride, c->stride, c->dilation, c->dilation, c->top,
         c->left, c->bottom, c->right);
-    sb_tensor *x = random_bytes(SB_DTYPE_I8, x_shape, seed);
+    sb_tensor *x = random_bytes(dtype, x_shape, seed);
     sb_tensor *w = random_bytes(SB_DTYPE_U8, w_shape, seed);
     sb_tensor *y = test_run1(text, INPUTS(x, w));
     int64_t i = 0;
@@ -220,7 +226,7 @@ static void test_conv_integer(void **state)
     uint64_t seed = 2;
 
     (void)state;
-    for (int round = 0; round < 40; round++) {
+    for (int round = 0; round < 80; round++) {
         conv_case c = random_case(&seed);
         run_conv(&c, &seed, false);
     }
@@ -231,7 +237,7 @@ static void test_qlinear_conv(void **state)
     uint64_t seed = 3;
 
     (void)state;
-    for (int round = 0; round < 40; round++) {
+    for (int round = 0; round < 80; round++) {
         conv_case c = random_case(&seed);
         run_conv(&c, &seed, true);
     }

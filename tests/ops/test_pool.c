@@ -152,6 +152,37 @@ static double norm2(const shape *s, tally t)
     return sqrt(t.squares);
 }
 
+/* MaxPool of bytes: of the same numbers as floats. */
+static void check_bytes(const shape *s, const sb_tensor *x, sb_dtype dtype)
+{
+    char attrs[512], dims[96] = "";
+    size_t used = 0;
+    sb_tensor *y, *bytes, *floats;
+
+    for (int i = 0; i < x->rank; i++)
+        used += (size_t)snprintf(dims + used, sizeof dims - used, "%s%d",
+                                 i ? "x" : "", (int)x->dims[i]);
+    bytes = test_tensor(dtype, dims, NULL);
+    floats = test_tensor(SB_DTYPE_F32, dims, NULL);
+    for (int64_t i = 0; i < sb_tensor_count(x); i++) {
+        float v = floorf(((const float *)x->data)[i] * 120);
+        v = dtype == SB_DTYPE_U8 ? v + 120 : v;
+        ((uint8_t *)bytes->data)[i] = (uint8_t)(int)v;
+        ((float *)floats->data)[i] = v;
+    }
+    attrs_text(s, "", attrs, sizeof attrs);
+    test_node node = {
+        .op = "MaxPool", .attrs = attrs, .in = {bytes}, .n_in = 1, .n_out = 1};
+    test_node_threads(&node, &y);
+    int64_t in = product(s->n, s->size), out = product(s->n, s->out);
+    for (int64_t i = 0; i < s->batch * s->channels * out; i++) {
+        tally t = look(s, (float *)floats->data + i / out * in, i % out);
+        double least = dtype == SB_DTYPE_U8 ? 0 : INT8_MIN;
+        assert_int_equal(sb_tensor_get_i64(y, i),
+                         t.inside ? (int64_t)t.most : (int64_t)least);
+    }
+}
+
 static void test_random_windows(void **state)
 {
     (void)state;
@@ -166,6 +197,7 @@ static void test_random_windows(void **state)
         check_op(&s, x, "AveragePool",
                  s.count_pad ? ", count_include_pad=1" : "", average);
         check_op(&s, x, "MaxPool", "", most);
+        check_bytes(&s, x, i % 2 ? SB_DTYPE_U8 : SB_DTYPE_I8);
         check_op(&s, x, "LpPool", "", norm2);
     }
 }
