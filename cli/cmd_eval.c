@@ -297,6 +297,7 @@ static int job_open(cli_env *env, job *j)
     opt.seed = env->common.seed;
     if (sb_data_open(env->ctx, args->data, &opt, &j->data) != SB_OK)
         return cli_fail(env, args->data);
+    sb_data_fit(j->data, j->main.model);
     j->reference = cli_alloc(n, sizeof *j->reference);
     if (args->against_outputs)
         rc = cli_saved_open(env, args->against_outputs, j->main.model,

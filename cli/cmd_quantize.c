@@ -117,6 +117,7 @@ static int open_data(job *j)
     opt.seed = j->env->common.seed;
     if (sb_data_open(j->env->ctx, a->data, &opt, &j->data) != SB_OK)
         return cli_fail(j->env, a->data);
+    sb_data_fit(j->data, j->model);
     return CLI_OK;
 }
 

@@ -437,6 +437,11 @@ SB_API SB_MUST_USE sb_status sb_data_parse(sb_ctx *ctx, const char *text,
                                            const sb_data_options *opt,
                                            sb_data **out);
 SB_API void sb_data_free(sb_data *data);
+/** From the next batch on, samples come in the element types of the model's
+ *  inputs: any number as a float of any width, an integer as another one that
+ *  holds it.  What cannot (floats for integers) stays as it is.  Without this
+ *  call doubles come as floats, and all else as it is. */
+SB_API void sb_data_fit(sb_data *data, const sb_model *model);
 /** The next batch, in an order that never depends on threads.  It is borrowed
  *  until the next call on `data`.  All samples in it have the same shapes, so
  *  it may be smaller than asked for.  Broken samples are left out and logged,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/session.h"
+#include "data/data.h"
 
 /* Samples that one run takes; 0: any number.  Inputs that disagree are not
  * looked at here: running says what is wrong. */
@@ -159,4 +160,14 @@ sb_status sb_session_run_batch(sb_session *s, const sb_batch *batch,
     sb_free(s->ctx, inputs);
     sb_free(s->ctx, names);
     return status;
+}
+
+void sb_data_fit(sb_data *data, const sb_model *model)
+{
+    const char *const *names = data->source.input_names;
+
+    for (size_t k = 0; k < data->n_inputs; k++)
+        for (size_t i = 0; i < model->n_inputs; i++)
+            if (names ? strcmp(names[k], model->inputs[i].name) == 0 : i == k)
+                data->wanted[k] = model->inputs[i].dtype;
 }

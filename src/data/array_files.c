@@ -15,20 +15,6 @@ static void drop_loaded(sb_source *s, sb_array_files *f)
     f->at = SIZE_MAX;
 }
 
-/* NumPy computes in double, networks in float. */
-static sb_status to_float(sb_ctx *ctx, sb_tensor *t)
-{
-    sb_tensor f = sb_tensor_make(SB_DTYPE_F32, t->rank, t->dims);
-
-    if (t->dtype != SB_DTYPE_F64)
-        return SB_OK;
-    SB_TRY(sb_tensor_alloc(ctx, &f));
-    sb_convert(t->dtype, t->data, f.dtype, f.data, (size_t)sb_tensor_count(t));
-    sb_tensor_drop(t);
-    *t = f;
-    return SB_OK;
-}
-
 /* Every array has the same number of rows, and at least one. */
 static sb_status check_rows(sb_source *s, const sb_array_part *part,
                             const sb_tensor *t)
@@ -67,8 +53,6 @@ static sb_status load_part(sb_source *s, size_t p, sb_tensor *labels)
         return SB_OK;
     drop_loaded(s, f);
     SB_TRY(f->load(s, &f->parts[p], f->loaded, labels));
-    for (size_t k = 0; k < s->n_inputs; k++)
-        SB_TRY(to_float(s->ctx, &f->loaded[k]));
     SB_TRY(check_rows(s, &f->parts[p], f->loaded));
     f->at = p;
     return SB_OK;

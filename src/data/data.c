@@ -191,7 +191,8 @@ static bool fits_batch(const sb_data *data)
     for (size_t k = 0; k < data->n_inputs; k++) {
         const sb_tensor *a = &data->sample[k], *b = &data->batch.tensors[k];
 
-        if (a->dtype != b->dtype || a->rank + 1 != b->rank ||
+        if (sb_fit_dtype(a->dtype, data->wanted[k]) != b->dtype ||
+            a->rank + 1 != b->rank ||
             memcmp(a->dims, b->dims + 1, (size_t)a->rank * sizeof a->dims[0]) !=
                 0)
             return false;
@@ -205,7 +206,8 @@ static sb_status start_batch(sb_data *data)
     for (size_t k = 0; k < data->n_inputs; k++) {
         const sb_tensor *sample = &data->sample[k];
         sb_tensor *t = &data->batch.tensors[k];
-        sb_tensor want = {.dtype = sample->dtype, .rank = sample->rank + 1};
+        sb_tensor want = {.dtype = sb_fit_dtype(sample->dtype, data->wanted[k]),
+                          .rank = sample->rank + 1};
 
         if (sample->rank >= SB_MAX_RANK)
             return sb_fail(data->ctx, SB_BAD_DATA,
@@ -232,27 +234,29 @@ static sb_status start_batch(sb_data *data)
     return SB_OK;
 }
 
-static void add_to_batch(sb_data *data, sb_batch *out)
+static sb_status add_to_batch(sb_data *data, sb_batch *out)
 {
     const sb_source *s = &data->source;
     size_t i = sample_at(data, data->pending_at), n = out->count;
 
-    for (size_t k = 0; k < data->n_inputs; k++) {
-        size_t bytes = sb_tensor_bytes(&data->sample[k]);
-
-        if (bytes)
-            memcpy((char *)data->batch.tensors[k].data + n * bytes,
-                   data->sample[k].data, bytes);
-    }
     data->batch.names[n] =
         s->def->name_of(s, i, data->batch.name_text[n], SB_SAMPLE_NAME);
     data->batch.labels[n] =
         s->labels ? s->labels[i] + data->keys.label_offset : -1;
+    for (size_t k = 0; k < data->n_inputs; k++) {
+        sb_tensor *t = &data->batch.tensors[k];
+        size_t bytes = sb_tensor_bytes(t) / data->batch.size;
+        sb_status status = sb_fit_copy(data->ctx, &data->sample[k], t->dtype,
+                                       (char *)t->data + n * bytes);
+        if (status != SB_OK)
+            return sb_note(data->ctx, status, "in %s", data->batch.names[n]);
+    }
     if (n == 0)
         out->first = data->pending_at;
     out->count++;
     data->pending = false;
     data->good++;
+    return SB_OK;
 }
 
 static sb_status fill_batch(sb_data *data, sb_batch *out)
@@ -267,7 +271,7 @@ static sb_status fill_batch(sb_data *data, sb_batch *out)
             SB_TRY(start_batch(data));
         else if (!fits_batch(data))
             return SB_OK;
-        add_to_batch(data, out);
+        SB_TRY(add_to_batch(data, out));
     }
     return SB_OK;
 }

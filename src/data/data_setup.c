@@ -117,14 +117,15 @@ static sb_status make_batch_memory(sb_data *data)
     b->size = b->size < most ? b->size : most;
     b->size = b->size < MOST_BATCH ? b->size : MOST_BATCH;
     data->sample = sb_arena_alloc(&data->arena, n, sizeof *data->sample);
+    data->wanted = sb_arena_alloc(&data->arena, n, sizeof *data->wanted);
     b->tensors = sb_arena_alloc(&data->arena, n, sizeof *b->tensors);
     b->list = sb_arena_alloc(&data->arena, n, sizeof *b->list);
     b->cap = sb_arena_alloc(&data->arena, n, sizeof *b->cap);
     b->labels = sb_arena_alloc(&data->arena, b->size, sizeof *b->labels);
     b->names = sb_arena_alloc(&data->arena, b->size, sizeof *b->names);
     b->name_text = sb_arena_alloc(&data->arena, b->size, sizeof *b->name_text);
-    if (!data->sample || !b->tensors || !b->list || !b->cap || !b->labels ||
-        !b->names || !b->name_text)
+    if (!data->sample || !data->wanted || !b->tensors || !b->list || !b->cap ||
+        !b->labels || !b->names || !b->name_text)
         return SB_NO_MEMORY;
     for (size_t k = 0; k < n; k++)
         b->list[k] = &b->tensors[k];

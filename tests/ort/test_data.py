@@ -47,7 +47,8 @@ def same(name, got, want):
     why = f"{got.dtype}{got.shape}, want {want.dtype}{want.shape}"
     if good:
         good = np.array_equal(got, want)
-        why = f"differs by up to {np.abs(got.astype(float) - want).max()}"
+        if not good:
+            why = f"differs by up to {np.abs(got.astype(float) - want).max()}"
     check(name, good, why)
 
 
@@ -359,6 +360,43 @@ def test_arrays():
         check(name, code == 1 and err.count("\n") == 1, err)
 
 
+def test_types():
+    """Any type of numbers for any type of input: as astype() or a line."""
+    values = {"u1": [0, 1, 255], "i1": [0, 1, -128], "i4": [0, 7, -9],
+              "i8": [0, 100, 30000], "u8": [0, 1, 100], "f2": [0, .5, -2],
+              "f4": [.1, .2, 1e30], "f8": [.1, 1 / 3, 2.0 ** 100], "?": [0, 1, 1]}
+    wants = {"f2": TensorProto.FLOAT16, "f4": TensorProto.FLOAT,
+             "f8": TensorProto.DOUBLE, "i4": TensorProto.INT32,
+             "i8": TensorProto.INT64, "u1": TensorProto.UINT8}
+    for have, value in values.items():
+        a = np.array([value], have)
+        np.save(top / "t.npy", a)
+        np.savez(top / "t.npz", x=a)
+        for want, proto in wants.items():
+            inputs = [("x", proto, 2)]
+            name = f"{have} for {want}"
+            for text in ("SOURCE: npy\nPATH: t.npy\n",
+                         "SOURCE: npz\nPATH: t.npz\n"):
+                fits = want[0] == "f" or a.dtype.kind != "f"
+                if want[0] != "f" and fits:
+                    limits = np.iinfo(want)
+                    fits = limits.min <= min(value) and max(value) <= limits.max
+                if fits:
+                    got, _ = tensors(text, inputs)
+                    with np.errstate(over="ignore"):
+                        same(name, got["x"], a.astype(want))
+                    continue
+                code, out, err = evaluate(nothing(*inputs), text)
+                check(name, code == 1 and err.count("\n") == 1, err)
+    # Pictures, too, for networks of doubles.
+    Image.fromarray(np.full((2, 2, 3), 51, np.uint8)).save(top / "grey.png")
+    (top / "one.txt").write_text("grey.png\n")
+    got, _ = tensors("SOURCE: image_list\nPATH: one.txt\nSCALE: 255\n",
+                     [("x", TensorProto.DOUBLE, 4)])
+    same("picture", got["x"],
+         np.full((1, 3, 2, 2), np.float32(51) / np.float32(255), np.float64))
+
+
 def test_lengths():
     """Texts of several lengths: batches hold equal ones only."""
     (top / "texts").mkdir()
@@ -481,6 +519,7 @@ test_labels(pictures)
 test_cifar()
 test_idx()
 test_arrays()
+test_types()
 test_lengths()
 test_eval()
 test_batches()
