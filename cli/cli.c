@@ -231,6 +231,12 @@ static int set_field(parser *p, const cli_opt *o, void *base, const char *value)
         list->v = v;
         return CLI_OK;
     }
+    case CLI_FILE:
+        if (!*value)
+            return cli_usage(p->cmd, "%s%s: the name of the file is empty",
+                             o->name ? "--" : "", o->name ? o->name : o->arg);
+        *(const char **)field = value;
+        return CLI_OK;
     default:
         *(const char **)field = value;
         return CLI_OK;

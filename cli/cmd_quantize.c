@@ -99,9 +99,13 @@ static int load(job *j)
     if (a->reduce)
         opt.reduce_range = (sb_reduce_range)word_in(a->reduce, reductions);
     j->bytes = file_bytes(a->model);
-    if (sb_model_load(ctx, a->model, &j->model) != SB_OK ||
-        sb_quant_model_create(ctx, j->model, &opt, &j->qm) != SB_OK)
-        return cli_fail(j->env, a->model);
+    sb_status status = sb_model_load(ctx, a->model, &j->model);
+    if (status == SB_OK)
+        status = sb_quant_model_create(ctx, j->model, &opt, &j->qm);
+    if (status != SB_OK)
+        return cli_fail(j->env, status == SB_BAD_CONFIG && a->config
+                                    ? a->config
+                                    : a->model);
     return CLI_OK;
 }
 

@@ -87,18 +87,25 @@ void cli_table_free(cli_table *t)
 
 /* ---- JSON --------------------------------------------------------------- */
 
+/* A byte that is no UTF-8 becomes half of a surrogate pair, as in Python. */
 static void json_text(const char *text)
 {
-    (void)putchar('"');
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
+    size_t size = strlen(text);
 
-        if (c == '"' || c == '\\')
+    (void)putchar('"');
+    for (size_t i = 0; i < size;) {
+        unsigned char c = (unsigned char)text[i];
+        size_t n = sb_utf8_length(text + i, size - i);
+
+        if (n == 0)
+            printf("\\udc%02x", c);
+        else if (c == '"' || c == '\\')
             printf("\\%c", c);
         else if (c < 0x20)
             printf("\\u%04x", c);
         else
-            (void)putchar(c);
+            (void)fwrite(text + i, 1, n, stdout);
+        i += n ? n : 1;
     }
     (void)putchar('"');
 }

@@ -77,6 +77,10 @@ SB_API void sb_ctx_interrupt(sb_ctx *ctx);
 /** "0.1.0" */
 SB_API const char *sb_version(void);
 
+/** Bytes of the UTF-8 character at the start of `text`; 0 if there is none.
+ *  Names come from files as they are, and may be anything. */
+SB_API size_t sb_utf8_length(const char *text, size_t size);
+
 /* ---- tensors ------------------------------------------------------------ */
 
 /** Element types; the numbers are ONNX's. */

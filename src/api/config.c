@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "data/data.h"
 #include "quant/quant_config.h"
 
@@ -76,22 +77,25 @@ static void add_summary(sb_str *out, const sb_quant_config *cfg)
     }
 }
 
-static sb_status check_config(sb_ctx *ctx, const char *path, sb_str *out)
+static sb_status check_config(sb_ctx *ctx, const char *path, const sb_str *text,
+                              sb_str *out)
 {
     sb_quant_config *cfg = NULL;
 
-    SB_TRY(sb_quant_config_load(ctx, path, SB_QUANT_CONFIG_ANY, &cfg));
+    SB_TRY(sb_quant_config_load_memory(ctx, path, sb_str_text(text), text->len,
+                                       SB_QUANT_CONFIG_ANY, &cfg));
     add_summary(out, cfg);
     sb_quant_config_free(cfg);
     return SB_OK;
 }
 
-static sb_status check_data(sb_ctx *ctx, const char *path, sb_str *out)
+static sb_status check_data(sb_ctx *ctx, const char *path, const sb_str *text,
+                            sb_str *out)
 {
     const sb_data_options opt = SB_DATA_OPTIONS_INIT;
     sb_data *data = NULL;
 
-    SB_TRY(sb_data_open(ctx, path, &opt, &data));
+    SB_TRY(sb_data_parse(ctx, sb_str_text(text), path, &opt, &data));
     sb_str_addf(out, "data: %s, %zu samples, %s, batches of %lld\n",
                 data->keys.source, sb_data_count(data),
                 sb_data_labelled(data) ? "with labels" : "no labels",
@@ -100,19 +104,34 @@ static sb_status check_data(sb_ctx *ctx, const char *path, sb_str *out)
     return SB_OK;
 }
 
-sb_status sb_config_check(sb_ctx *ctx, const char *path, char **summary)
+/* Which of the two it is, only the text says. */
+static sb_status check_text(sb_ctx *ctx, const char *path, const sb_str *text,
+                            sb_str *out)
 {
     sb_yaml_doc *doc = NULL;
-    sb_str text;
 
-    SB_TRY(sb_yaml_load(ctx, path, &doc));
+    SB_TRY(sb_str_status(text));
+    SB_TRY(sb_yaml_load_memory(ctx, path, sb_str_text(text), text->len, &doc));
     bool is_data = sb_yaml_get(doc->root, "SOURCE") != NULL;
     sb_yaml_free(doc);
+    return is_data ? check_data(ctx, path, text, out)
+                   : check_config(ctx, path, text, out);
+}
+
+sb_status sb_config_check(sb_ctx *ctx, const char *path, char **summary)
+{
+    sb_mapping map;
+    sb_str text, out;
+
+    SB_TRY(sb_file_map(ctx, path, &map));
     sb_str_init(&text, ctx);
-    sb_status status =
-        is_data ? check_data(ctx, path, &text) : check_config(ctx, path, &text);
+    sb_str_init(&out, ctx);
+    sb_str_addn(&text, map.data, map.size);
+    sb_file_unmap(&map);
+    sb_status status = check_text(ctx, path, &text, &out);
     if (status == SB_OK && summary)
-        status = sb_str_take(&text, summary);
+        status = sb_str_take(&out, summary);
+    sb_str_free(&out);
     sb_str_free(&text);
     return status;
 }

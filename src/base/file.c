@@ -1,16 +1,19 @@
 /* Files: mmap in, write-fsync-rename out. */
 #define _DEFAULT_SOURCE
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WRITER_BUFFER = 1 << 16 };
+enum { WRITER_BUFFER = 1 << 16, PIPE_FIRST = 1 << 20, PIPE_MOST = 1 << 30 };
 
 struct sb_writer {
     sb_ctx *ctx;
@@ -22,6 +25,55 @@ struct sb_writer {
     size_t used;
     unsigned char buffer[WRITER_BUFFER];
 };
+
+static sb_status grow_memory(sb_ctx *ctx, const char *path, char **data,
+                             size_t *cap)
+{
+    size_t more = *cap ? 2 * *cap : PIPE_FIRST;
+    void *p = more > PIPE_MOST ? MAP_FAILED
+                               : mmap(NULL, more, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        return sb_fail(ctx, SB_IO, "%s: more bytes than a pipe may have", path);
+    if (*cap) {
+        memcpy(p, *data, *cap);
+        (void)munmap(*data, *cap);
+    }
+    *data = p;
+    *cap = more;
+    return SB_OK;
+}
+
+/* A pipe cannot be mapped: what comes out of it is kept in memory of the same
+ * kind, which doubles when it is full. */
+static sb_status read_pipe(sb_ctx *ctx, const char *path, int fd,
+                           sb_mapping *out)
+{
+    size_t cap = 0, size = 0, page = (size_t)sysconf(_SC_PAGESIZE);
+    sb_status status = SB_OK;
+    char *data = NULL;
+    ssize_t n = 1;
+
+    while (n != 0 && status == SB_OK) {
+        status = sb_ctx_poll(ctx);
+        if (status == SB_OK && size == cap)
+            status = grow_memory(ctx, path, &data, &cap);
+        if (status != SB_OK)
+            break;
+        n = read(fd, data + size, cap - size);
+        if (n < 0 && errno != EINTR)
+            status = sb_fail(ctx, SB_IO, "%s: cannot read: %s", path,
+                             strerror(errno));
+        size += n > 0 ? (size_t)n : 0;
+    }
+    size_t keep = status == SB_OK ? (size + page - 1) / page * page : 0;
+    if (cap > keep)
+        (void)munmap(data + keep, cap - keep);
+    if (keep)
+        *out = (sb_mapping){data, size};
+    return status;
+}
 
 sb_status sb_file_map(sb_ctx *ctx, const char *path, sb_mapping *out)
 {
@@ -35,6 +87,8 @@ sb_status sb_file_map(sb_ctx *ctx, const char *path, sb_mapping *out)
     *out = (sb_mapping){0};
     if (fstat(fd, &st) != 0) {
         status = sb_fail(ctx, SB_IO, "%s: %s", path, strerror(errno));
+    } else if (S_ISFIFO(st.st_mode)) {
+        status = read_pipe(ctx, path, fd, out);
     } else if (!S_ISREG(st.st_mode)) {
         status = sb_fail(ctx, SB_IO, "%s: not a regular file", path);
     } else if (st.st_size > 0) {
@@ -94,19 +148,41 @@ static int open_temporary(sb_writer *w)
     return -1;
 }
 
-sb_status sb_writer_open(sb_ctx *ctx, const char *path, sb_writer **out)
+/* The file that is to be replaced.  Renaming over a link would replace the
+ * link: so what it leads to is meant, and never what the system calls
+ * /dev/stdout, which leads to an open file. */
+static sb_status find_target(sb_ctx *ctx, const char *path, char *out)
 {
     struct stat st;
+    ssize_t n = readlink(path, out, PATH_MAX - 1);
+    bool open_file = n > 5 && strncmp(out, "/proc/", 6) == 0;
 
+    if (strcmp(path, "-") == 0 || open_file)
+        return sb_fail(ctx, SB_IO,
+                       "%s: results do not go to standard output, want a file",
+                       path);
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return sb_fail(ctx, SB_IO, "%s: exists and is not a regular file",
                        path);
+    if (n < 0 || !realpath(path, out))
+        (void)snprintf(out, PATH_MAX, "%s", path);
+    return SB_OK;
+}
+
+sb_status sb_writer_open(sb_ctx *ctx, const char *path, sb_writer **out)
+{
+    char target[PATH_MAX];
+
+    if (strlen(path) >= sizeof target)
+        return sb_fail(ctx, SB_IO, "%s: cannot write: %s", path,
+                       strerror(ENAMETOOLONG));
+    SB_TRY(find_target(ctx, path, target));
     sb_writer *w = sb_alloc(ctx, 1, sizeof *w);
     if (!w)
         return SB_NO_MEMORY;
     w->ctx = ctx;
     w->fd = -1;
-    w->path = join(ctx, path, strlen(path), "");
+    w->path = join(ctx, target, strlen(target), "");
     if (w->path) {
         errno = 0;
         w->fd = open_temporary(w);

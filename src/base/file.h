@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 
 /* A file mapped read-only (copy on write, so a page may be changed privately).
- * Empty files have size 0 and data NULL. */
+ * Empty files have size 0 and data NULL.  Pipes are read into memory. */
 typedef struct sb_mapping {
     void *data;
     size_t size;

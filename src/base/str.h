@@ -21,8 +21,6 @@ void sb_str_clear(sb_str *s);
 void sb_str_addn(sb_str *s, const char *text, size_t len);
 void sb_str_add(sb_str *s, const char *text);
 void sb_str_addf(sb_str *s, const char *fmt, ...) SB_PRINTF(2, 3);
-/* Bytes of the UTF-8 character at the start of `text`; 0 if there is none. */
-size_t sb_utf8_length(const char *text, size_t size);
 /* The text between double quotes, escaped as JSON wants it.  A byte that is not
  * UTF-8 becomes \udc80 to \udcff. */
 void sb_str_add_json(sb_str *s, const char *text);
