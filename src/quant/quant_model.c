@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph/op.h"
+#include "passes/fold_columns.h"
 #include "passes/pass.h"
 #include "passes/relax_batch.h"
 
@@ -158,6 +159,29 @@ static sb_status run_passes(sb_graph *g, const char *passes)
     return SB_OK;
 }
 
+/* First layers as the target's integer kernels are fast with them; not those
+ * that stay float, and not where a file came with scales for its weights. */
+static sb_status fold_columns(const sb_quant_model *qm, sb_graph *g)
+{
+    sb_quant_spec act, weight;
+
+    if (!qm->target->fold_columns || qm->known.n > 0)
+        return SB_OK;
+    SB_TRY(run_passes(g, "focus_to_conv"));
+    for (size_t i = 0, n = g->n_nodes; i < n; i++) {
+        const sb_node *node = sb_graph_node(g, (sb_node_id)i);
+        bool done = false;
+
+        if (node->dead || sb_quant_config_skips(qm->config, node))
+            continue;
+        sb_quant_config_spec(qm->config, SB_QUANT_FEATURE, node, &act);
+        sb_quant_config_spec(qm->config, SB_QUANT_WEIGHT, node, &weight);
+        if (!act.disabled && !weight.disabled)
+            SB_TRY(sb_fold_columns(g, (sb_node_id)i, &done));
+    }
+    return SB_OK;
+}
+
 /* A runtime sees Swish as it stands in the file, as a product with a sigmoid,
  * so quantizers for it are placed on that form. */
 static sb_status simplify(const sb_quant_model *qm, sb_graph *g)
@@ -170,7 +194,7 @@ static sb_status simplify(const sb_quant_model *qm, sb_graph *g)
         SB_TRY(run_passes(g, "expand"));
     if (sb_quant_config_mode(qm->config) != SB_QUANT_STATIC)
         return sb_quant_straighten(g);
-    return SB_OK;
+    return fold_columns(qm, g);
 }
 
 /* The number of samples that the file fixes; 0 if it leaves it open. */

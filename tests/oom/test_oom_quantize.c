@@ -18,6 +18,19 @@ static const char net[] =
     "f = Flatten(p)\nu: f32[3,2] = random(4)\n"
     "y = MatMul(f, u) \"fc\" @ head.fc\n}";
 
+/* Begins with parts of an image that become one convolution, which is folded
+ * for onnxruntime-x86, padded and cut. */
+static const char focus[] =
+    "graph net(x: f32[N,1,4,6]) -> (y) {\n"
+    "zero: i64[2] = [0, 0]\nright: i64[2] = [0, 1]\n"
+    "below: i64[2] = [1, 0]\nboth: i64[2] = [1, 1]\n"
+    "end: i64[2] = [4, 6]\naxes: i64[2] = [2, 3]\ntwo: i64[2] = [2, 2]\n"
+    "p = Slice(x, zero, end, axes, two)\nq = Slice(x, right, end, axes, two)\n"
+    "r = Slice(x, below, end, axes, two)\ns = Slice(x, both, end, axes, two)\n"
+    "c = Concat(p, q, r, s) {axis=1}\n"
+    "w: f32[16,4,1,1] = random(1)\nb: f32[16] = random(2)\n"
+    "d = Conv(c, w, b) @ first\ny = Relu(d) @ act\n}";
+
 #define CONFIG                                                               \
     "SCHEDULE: {FUSE_BN: true}\nSKIP_TRACE_MODULES: [\"head*\"]\n" TEST_W8   \
     "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}, OBSERVER: {TYPE: " \
@@ -91,6 +104,15 @@ static sb_status weights_only(sb_ctx *ctx)
     return status;
 }
 
+static sb_status folded(sb_ctx *ctx)
+{
+    sb_quant_model *qm = NULL;
+
+    SB_TRY(test_quant_try(ctx, focus, CONFIG, "onnxruntime-x86", &qm));
+    sb_quant_model_free(qm);
+    return SB_OK;
+}
+
 static sb_status load(sb_ctx *ctx)
 {
     sb_quant_model *qm = NULL;
@@ -114,6 +136,7 @@ static void test_scenarios(void **state)
     test_every_allocation("block by block", by_blocks);
     test_every_allocation("block by block, in a file", by_blocks_in_a_file);
     test_every_allocation("weights only", weights_only);
+    test_every_allocation("a folded convolution", folded);
     assert_ok(feed(test_ctx(), qm, false, 0));
     assert_ok(sb_quant_model_save_calibration(qm, json));
     sb_quant_model_free(qm);

@@ -257,6 +257,36 @@ static void test_channel_axes(void **state)
     sb_quant_model_free(qm);
 }
 
+/* First layers with few channels, for the target that wants them folded and
+ * only where they run on integers. */
+static void test_folded_columns(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *yaml, *target;
+        size_t n_nodes;
+    } rows[] = {
+        {"folded", BASE, "onnxruntime-x86", 10},
+        {"other kernels", BASE, "onnxruntime-arm", 4},
+        {"the layer is left out", BASE "SKIP_TRACE_MODULES: [conv]\n",
+         "onnxruntime-x86", 4},
+        {"activations at each run", TEST_W8 "A: dynamic\n", "onnxruntime-x86",
+         4},
+    };
+
+    for (size_t i = 0; i < SB_COUNT(rows); i++) {
+        sb_quant_model *qm = test_quant(
+            "graph main(x: f32[N,3,6,8]) -> (y) {\n"
+            "w: f32[8,3,3,3] = random(1)\nu: f32[4,8,1,1] = random(2)\n"
+            "c = Conv(x, w) {strides=[2,2], pads=[1,1,1,1]} \"conv\"\n"
+            "r = Relu(c)\nd = Conv(r, u) \"next\"\ny = Relu(d)\n}",
+            rows[i].yaml, rows[i].target);
+        assert_close(rows[i].what, (double)sb_graph_live_nodes(qm->graph),
+                     (double)rows[i].n_nodes, 0);
+        sb_quant_model_free(qm);
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -286,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_placement),
         cmocka_unit_test(test_sites_are_shared),
         cmocka_unit_test(test_channel_axes),
+        cmocka_unit_test(test_folded_columns),
         cmocka_unit_test(test_refusals),
     };
 
