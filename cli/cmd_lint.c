@@ -224,7 +224,7 @@ static int lint_run(cli_env *env, const void *parsed)
 {
     const lint_args *args = parsed;
     sb_model *model = NULL;
-    sb_lint lint;
+    sb_lint lint = {0};
     int rc = CLI_OK;
 
     if (sb_model_load(env->ctx, args->model, &model) != SB_OK ||

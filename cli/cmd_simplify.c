@@ -80,7 +80,7 @@ static int simplify_run(cli_env *env, const void *parsed)
     sb_simplify_options opt = SB_SIMPLIFY_OPTIONS_INIT;
     char *shapes = cli_join(&args->shapes);
     sb_model *model = NULL;
-    sb_model_info before, after;
+    sb_model_info before = {0}, after = {0};
     outcome o = {0};
     int rc = CLI_OK;
 

@@ -61,10 +61,8 @@ static sb_status dft_infer(sb_infer *in)
 }
 
 typedef struct dft_state {
-    sb_fft *fft;
+    sb_fft_slots slots;
     int axis;
-    int64_t slots;    /* parts that run at the same time */
-    size_t slot_size; /* doubles */
 } dft_state;
 
 static sb_status dft_length(const sb_kernel *k, int axis, int64_t *n)
@@ -106,13 +104,7 @@ static sb_status dft_prepare(sb_kernel *k)
         return SB_NO_MEMORY;
     k->state = s;
     s->axis = (int)axis;
-    SB_TRY(sb_fft_create(k->ctx, n, &s->fft));
-    s->slot_size = 2 * (size_t)n + sb_fft_work(s->fft);
-    s->slots = (int64_t)((size_t)1 << 23) / (int64_t)s->slot_size;
-    s->slots = s->slots < 1 ? 1 : s->slots;
-    s->slots = s->slots > SB_REDUCE_PARTS ? SB_REDUCE_PARTS : s->slots;
-    k->scratch_size = (size_t)s->slots * s->slot_size * sizeof(double);
-    return SB_OK;
+    return sb_fft_slots_make(k->ctx, n, &s->slots, &k->scratch_size);
 }
 
 static void dft_release(sb_kernel *k)
@@ -120,7 +112,7 @@ static void dft_release(sb_kernel *k)
     dft_state *s = k->state;
 
     if (s)
-        sb_fft_free(k->ctx, s->fft);
+        sb_fft_free(k->ctx, s->slots.fft);
     sb_free(k->ctx, s);
     k->state = NULL;
 }
@@ -138,7 +130,7 @@ typedef struct dft_job {
 
 static void load_line(const dft_job *j, int64_t line, double *v)
 {
-    int64_t n = j->s->fft->n, take = j->complete ? n / 2 + 1 : n;
+    int64_t n = j->s->slots.fft->n, take = j->complete ? n / 2 + 1 : n;
     int64_t outer = line / j->inner, in = line % j->inner;
 
     take = take < j->x_axis ? take : j->x_axis;
@@ -165,15 +157,16 @@ static void dft_slots(void *arg, size_t begin, size_t end)
     const dft_job *j = arg;
 
     for (size_t slot = begin; slot < end; slot++) {
-        double *v = j->scratch + slot * j->s->slot_size;
-        int64_t first = (int64_t)slot * j->n_line / j->s->slots;
-        int64_t last = (int64_t)(slot + 1) * j->n_line / j->s->slots;
+        double *v = j->scratch + slot * j->s->slots.size;
+        int64_t first = (int64_t)slot * j->n_line / j->s->slots.n;
+        int64_t last = (int64_t)(slot + 1) * j->n_line / j->s->slots.n;
 
         for (int64_t line = first; line < last; line++) {
             int64_t outer = line / j->inner, in = line % j->inner;
 
             load_line(j, line, v);
-            sb_fft_run(j->s->fft, j->inverse, v, v + 2 * j->s->fft->n);
+            sb_fft_run(j->s->slots.fft, j->inverse, v,
+                       v + 2 * j->s->slots.fft->n);
             for (int64_t i = 0; i < j->y_axis; i++) {
                 int64_t at =
                     ((outer * j->y_axis + i) * j->inner + in) * j->y_part;
@@ -206,7 +199,7 @@ static sb_status dft_forward(sb_kernel *k)
     };
 
     job.n_line = sb_dims_product(x->dims, 0, s->axis) * job.inner;
-    sb_parallel_for(k->ctx, (size_t)s->slots, 1, dft_slots, &job);
+    sb_parallel_for(k->ctx, (size_t)s->slots.n, 1, dft_slots, &job);
     return SB_OK;
 }
 

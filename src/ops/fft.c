@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/threads.h"
+
 enum { SHORT = 16, LONGEST = 1 << 28 };
 
 static const double TWO_PI = 6.283185307179586476925286766559;
@@ -198,4 +200,16 @@ void sb_fft_run(const sb_fft *f, bool inverse, double *x, double *work)
     conjugate(x, f->n);
     for (int64_t j = 0; j < 2 * f->n; j++)
         x[j] /= (double)f->n;
+}
+
+sb_status sb_fft_slots_make(sb_ctx *ctx, int64_t n, sb_fft_slots *out,
+                            size_t *bytes)
+{
+    SB_TRY(sb_fft_create(ctx, n, &out->fft));
+    out->size = 2 * (size_t)n + sb_fft_work(out->fft);
+    out->n = (int64_t)((size_t)1 << 23) / (int64_t)out->size;
+    out->n = out->n < 1 ? 1 : out->n;
+    out->n = out->n > SB_REDUCE_PARTS ? SB_REDUCE_PARTS : out->n;
+    *bytes = (size_t)out->n * out->size * sizeof(double);
+    return SB_OK;
 }

@@ -27,4 +27,16 @@ size_t sb_fft_work(const sb_fft *fft);
 /* Transforms x in place.  The inverse is scaled by 1 / n. */
 void sb_fft_run(const sb_fft *fft, bool inverse, double *x, double *work);
 
+/* A plan, and memory for several transforms at the same time: each slot holds
+ * the numbers and the workspace of one. */
+typedef struct sb_fft_slots {
+    sb_fft *fft;
+    int64_t n;   /* slots: parts that run at the same time */
+    size_t size; /* of one, in doubles */
+} sb_fft_slots;
+
+/* Receives the bytes of all slots. */
+SB_MUST_USE sb_status sb_fft_slots_make(sb_ctx *ctx, int64_t n,
+                                        sb_fft_slots *out, size_t *bytes);
+
 #endif

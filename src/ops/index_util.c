@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "ops/move_util.h"
+
 sb_status sb_index_walk_init(const sb_kernel *k, const sb_tensor *data,
                              const sb_tensor *indices, int axis,
                              sb_index_walk *out)
@@ -143,4 +145,16 @@ sb_status sb_combine_find(const sb_kernel *k, const char *reduction,
     return sb_kernel_fail(k, SB_BAD_MODEL,
                           "reduction '%s', want none, add, mul, max or min",
                           reduction);
+}
+
+sb_status sb_scatter_prepare(sb_kernel *k, const char *reduction)
+{
+    sb_combine_fn fn = NULL;
+
+    if (k->in[2]->dtype != k->in[0]->dtype)
+        return sb_kernel_fail(k, SB_BAD_MODEL, "updates are %s, data is %s",
+                              sb_dtype_name(k->in[2]->dtype),
+                              sb_dtype_name(k->in[0]->dtype));
+    SB_TRY(sb_combine_find(k, reduction, k->in[0]->dtype, &fn));
+    return sb_move_prepare(k);
 }

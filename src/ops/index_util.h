@@ -45,5 +45,8 @@ typedef void (*sb_combine_fn)(void *dst, const void *src, int64_t n);
  * "none".  SB_BAD_MODEL or SB_UNSUPPORTED otherwise. */
 SB_MUST_USE sb_status sb_combine_find(const sb_kernel *k, const char *reduction,
                                       sb_dtype dtype, sb_combine_fn *out);
+/* What ScatterElements and ScatterND check before they run: updates of the
+ * data's type, and a reduction that there is. */
+SB_MUST_USE sb_status sb_scatter_prepare(sb_kernel *k, const char *reduction);
 
 #endif

@@ -47,14 +47,8 @@ static sb_status scatter_elements_infer(sb_infer *in)
 static sb_status scatter_elements_prepare(sb_kernel *k)
 {
     const scatter_attrs *a = k->attrs;
-    sb_combine_fn fn = NULL;
 
-    if (k->in[2]->dtype != k->in[0]->dtype)
-        return sb_kernel_fail(k, SB_BAD_MODEL, "updates are %s, data is %s",
-                              sb_dtype_name(k->in[2]->dtype),
-                              sb_dtype_name(k->in[0]->dtype));
-    SB_TRY(sb_combine_find(k, a->reduction, k->in[0]->dtype, &fn));
-    return sb_move_prepare(k);
+    return sb_scatter_prepare(k, a->reduction);
 }
 
 static sb_status scatter_elements_forward(sb_kernel *k)

@@ -72,10 +72,8 @@ static sb_status stft_infer(sb_infer *in)
 }
 
 typedef struct stft_state {
-    sb_fft *fft;
+    sb_fft_slots slots;
     int64_t step;
-    int64_t slots;
-    size_t slot_size; /* doubles */
 } stft_state;
 
 static sb_status stft_prepare(sb_kernel *k)
@@ -107,13 +105,7 @@ static sb_status stft_prepare(sb_kernel *k)
         return SB_NO_MEMORY;
     k->state = s;
     s->step = step;
-    SB_TRY(sb_fft_create(k->ctx, n, &s->fft));
-    s->slot_size = 2 * (size_t)n + sb_fft_work(s->fft);
-    s->slots = (int64_t)((size_t)1 << 23) / (int64_t)s->slot_size;
-    s->slots = s->slots < 1 ? 1 : s->slots;
-    s->slots = s->slots > SB_REDUCE_PARTS ? SB_REDUCE_PARTS : s->slots;
-    k->scratch_size = (size_t)s->slots * s->slot_size * sizeof(double);
-    return SB_OK;
+    return sb_fft_slots_make(k->ctx, n, &s->slots, &k->scratch_size);
 }
 
 static void stft_release(sb_kernel *k)
@@ -121,7 +113,7 @@ static void stft_release(sb_kernel *k)
     stft_state *s = k->state;
 
     if (s)
-        sb_fft_free(k->ctx, s->fft);
+        sb_fft_free(k->ctx, s->slots.fft);
     sb_free(k->ctx, s);
     k->state = NULL;
 }
@@ -136,7 +128,7 @@ typedef struct stft_job {
 
 static void stft_frame(const stft_job *j, int64_t frame, double *v)
 {
-    int64_t n = j->s->fft->n, batch = frame / j->n_frame;
+    int64_t n = j->s->slots.fft->n, batch = frame / j->n_frame;
     int64_t start = frame % j->n_frame * j->s->step;
     const float *x = j->x + (batch * j->length + start) * j->x_part;
     float *y = j->y + frame * j->n_bin * 2;
@@ -147,7 +139,7 @@ static void stft_frame(const stft_job *j, int64_t frame, double *v)
         v[2 * i] = w * (double)x[i * j->x_part];
         v[2 * i + 1] = j->x_part > 1 ? w * (double)x[2 * i + 1] : 0;
     }
-    sb_fft_run(j->s->fft, false, v, v + 2 * n);
+    sb_fft_run(j->s->slots.fft, false, v, v + 2 * n);
     for (int64_t i = 0; i < 2 * j->n_bin; i++)
         y[i] = (float)v[i];
 }
@@ -158,10 +150,10 @@ static void stft_slots(void *arg, size_t begin, size_t end)
     int64_t total = j->n_batch * j->n_frame;
 
     for (size_t slot = begin; slot < end; slot++) {
-        double *v = j->scratch + slot * j->s->slot_size;
-        int64_t last = (int64_t)(slot + 1) * total / j->s->slots;
+        double *v = j->scratch + slot * j->s->slots.size;
+        int64_t last = (int64_t)(slot + 1) * total / j->s->slots.n;
 
-        for (int64_t f = (int64_t)slot * total / j->s->slots; f < last; f++)
+        for (int64_t f = (int64_t)slot * total / j->s->slots.n; f < last; f++)
             stft_frame(j, f, v);
     }
 }
@@ -184,7 +176,7 @@ static sb_status stft_forward(sb_kernel *k)
         .x_part = x->rank == 3 ? x->dims[2] : 1,
     };
 
-    sb_parallel_for(k->ctx, (size_t)s->slots, 1, stft_slots, &job);
+    sb_parallel_for(k->ctx, (size_t)s->slots.n, 1, stft_slots, &job);
     return SB_OK;
 }
 

@@ -1,10 +1,6 @@
 /* Every allocation fails once while a quantized network is read back and
  * written again: pairs, a Clip, constants of all kinds, an embedding table. */
-#define _DEFAULT_SOURCE
 #include "quanttest.h"
-
-#include <stdlib.h>
-#include <unistd.h>
 
 static const char net[] =
     "graph net(x: f32[N,2,4,4]) -> (y) {\n"
@@ -34,38 +30,21 @@ static const char table[] =
     "d = DequantizeLinear(a, b, c) {axis=2, block_size=2}\n"
     "u: f32[2,3] = random(4)\ny = MatMul(d, u) \"fc\"\n}";
 
-static char path[] = "/tmp/sparsebit-oom-XXXXXX";
-
-static sb_status again(sb_ctx *ctx, const char *text, const char *yaml,
-                       const char *target, sb_export_format format)
-{
-    sb_export_options opt = SB_EXPORT_OPTIONS_INIT;
-    sb_quant_model *qm = NULL;
-
-    opt.format = format;
-    SB_TRY(test_quant_try(ctx, text, yaml, target, &qm));
-    sb_status status = sb_quant_model_calc_qparams(qm);
-    if (status == SB_OK)
-        status = sb_quant_model_export(qm, path, &opt);
-    sb_quant_model_free(qm);
-    return status;
-}
-
 static sb_status as_it_was(sb_ctx *ctx)
 {
-    return again(ctx, net, TEST_W8 TEST_A8, NULL, SB_EXPORT_QDQ);
+    return test_quant_write(ctx, net, TEST_W8 TEST_A8, NULL, SB_EXPORT_QDQ);
 }
 
 static sb_status integer_operators(sb_ctx *ctx)
 {
-    return again(ctx, net, TEST_W8 TEST_A8, "onnxruntime-x86",
-                 SB_EXPORT_QOPERATOR);
+    return test_quant_write(ctx, net, TEST_W8 TEST_A8, "onnxruntime-x86",
+                            SB_EXPORT_QOPERATOR);
 }
 
 static sb_status a_table(sb_ctx *ctx)
 {
-    return again(ctx, table, TEST_W8 "A: none\n", "onnxruntime-x86",
-                 SB_EXPORT_QDQ);
+    return test_quant_write(ctx, table, TEST_W8 "A: none\n", "onnxruntime-x86",
+                            SB_EXPORT_QDQ);
 }
 
 /* What the file that was written last tells of itself: weights with a scale a
@@ -75,7 +54,7 @@ static sb_status tell(sb_ctx *ctx)
     sb_model *m = NULL;
     sb_model_info info;
 
-    SB_TRY(sb_model_load(ctx, path, &m));
+    SB_TRY(sb_model_load(ctx, test_quant_file(), &m));
     sb_status status = sb_model_info_get(ctx, m, &info);
     if (status == SB_OK)
         assert_int_equal(info.n_quant_weights, 2);
@@ -92,23 +71,9 @@ static void test_scenarios(void **state)
     test_every_allocation("a table", a_table);
 }
 
-static int make_path(void **state)
-{
-    (void)state;
-    int fd = mkstemp(path);
-    return fd < 0 || close(fd) != 0;
-}
-
-static int remove_path(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios)};
 
-    return cmocka_run_group_tests_name("oom_import", tests, make_path,
-                                       remove_path);
+    return cmocka_run_group_tests_name("oom_import", tests, NULL, NULL);
 }

@@ -129,3 +129,32 @@ void pb_model(pb *model, const pb *graph, int64_t opset)
     pb_msg(model, MODEL_OPSET, &id);
     pb_msg(model, MODEL_GRAPH, graph);
 }
+
+void pb_relu_graph(pb *g)
+{
+    static const int64_t dims[] = {2, 3};
+
+    pb_clear(g);
+    pb_text(g, GRAPH_NAME, "main");
+    pb_node(g, GRAPH_NODE, "Relu", "x", "y", NULL);
+    pb_value(g, GRAPH_INPUT, "x", 2, dims);
+    pb_value(g, GRAPH_OUTPUT, "y", 2, dims);
+}
+
+void pb_tensor_model(pb *m, const pb *tensor)
+{
+    pb g;
+
+    pb_relu_graph(&g);
+    pb_msg(&g, GRAPH_INITIALIZER, tensor);
+    pb_model(m, &g, 17);
+}
+
+void pb_float_tensor(pb *t, int64_t d0, int64_t d1)
+{
+    pb_clear(t);
+    pb_int(t, TENSOR_DIMS, d0);
+    pb_int(t, TENSOR_DIMS, d1);
+    pb_int(t, TENSOR_TYPE, 1); /* float */
+    pb_text(t, TENSOR_NAME, "w");
+}

@@ -82,5 +82,10 @@ pb *pb_attr_int(pb *m, const char *name, int64_t value);
 pb *pb_attr_ints(pb *m, const char *name, const int64_t *v, size_t n);
 /* A model of opset `opset` around a graph. */
 void pb_model(pb *model, const pb *graph, int64_t opset);
+/* x -> Relu -> y, both float [2, 3]. */
+void pb_relu_graph(pb *g);
+/* A model with a tensor as its only weight; a float tensor without data. */
+void pb_tensor_model(pb *m, const pb *tensor);
+void pb_float_tensor(pb *t, int64_t d0, int64_t d1);
 
 #endif

@@ -1,8 +1,11 @@
 /* Quantized models for tests (quanttest.h). */
+#define _DEFAULT_SOURCE
 #include "quanttest.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "graph/text.h"
 #include "ops/op_registry.h"
@@ -23,6 +26,42 @@ sb_status test_quant_try(sb_ctx *ctx, const char *graph, const char *yaml,
         status = sb_quant_model_build(
             ctx, g, config, target ? sb_target_find(target) : NULL, out);
     sb_graph_free(g);
+    return status;
+}
+
+static char file[] = "/tmp/sparsebit-test-XXXXXX";
+
+static void remove_file(void)
+{
+    (void)unlink(file);
+}
+
+const char *test_quant_file(void)
+{
+    static bool made;
+
+    if (!made) {
+        int fd = mkstemp(file);
+        if (fd < 0 || close(fd) != 0)
+            abort();
+        (void)atexit(remove_file);
+        made = true;
+    }
+    return file;
+}
+
+sb_status test_quant_write(sb_ctx *ctx, const char *graph, const char *yaml,
+                           const char *target, sb_export_format format)
+{
+    sb_export_options opt = SB_EXPORT_OPTIONS_INIT;
+    sb_quant_model *qm = NULL;
+
+    opt.format = format;
+    SB_TRY(test_quant_try(ctx, graph, yaml, target, &qm));
+    sb_status status = sb_quant_model_calc_qparams(qm);
+    if (status == SB_OK)
+        status = sb_quant_model_export(qm, test_quant_file(), &opt);
+    sb_quant_model_free(qm);
     return status;
 }
 

@@ -17,6 +17,12 @@ sb_status test_quant_try(sb_ctx *ctx, const char *graph, const char *yaml,
 sb_quant_model *test_quant(const char *graph, const char *yaml,
                            const char *target);
 
+/* A file name of this program alone; what is there is removed at exit. */
+const char *test_quant_file(void);
+/* Quantizes, without calibration, and writes that file. */
+sb_status test_quant_write(sb_ctx *ctx, const char *graph, const char *yaml,
+                           const char *target, sb_export_format format);
+
 /* A line for each quantizer, "name: value bits scheme"; " fused" behind those
  * that are; valid until the next call. */
 const char *test_quant_list(const sb_quant_model *qm);

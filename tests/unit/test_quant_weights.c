@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "graph/text.h"
 #include "quant/export.h"
@@ -123,8 +122,6 @@ static void test_refusals(void **state)
 
 /* ---- files hold what is simulated --------------------------------------- */
 
-static char path[] = "/tmp/sbtest-weights-XXXXXX";
-
 /* Outputs of the exported file on the inputs. */
 static void run_file(const sb_quant_model *qm, sb_export_format format,
                      const sb_tensor *const *in, sb_tensor **out, size_t n_out)
@@ -137,8 +134,8 @@ static void run_file(const sb_quant_model *qm, sb_export_format format,
 
     opt.format = format;
     exact.exact = 1;
-    assert_ok(sb_quant_model_export(qm, path, &opt));
-    assert_ok(sb_model_load(test_ctx(), path, &m));
+    assert_ok(sb_quant_model_export(qm, test_quant_file(), &opt));
+    assert_ok(sb_model_load(test_ctx(), test_quant_file(), &m));
     assert_ok(sb_session_create(test_ctx(), m, &exact, &s));
     assert_ok(sb_session_run(s, in, got));
     for (size_t i = 0; i < n_out; i++) {
@@ -311,27 +308,16 @@ static void test_formats_are_refused(void **state)
     (void)state;
     opt.format = SB_EXPORT_MATMULNBITS;
     assert_ok(sb_quant_model_calc_qparams(qm));
-    assert_status(sb_quant_model_export(qm, path, &opt), SB_BAD_ARG);
+    assert_status(sb_quant_model_export(qm, test_quant_file(), &opt),
+                  SB_BAD_ARG);
     assert_error_has("it needs `A: none`");
     sb_quant_model_free(qm);
     qm = test_quant(NET, W("per-tensor-affine", "12", "") NONE, NULL);
     assert_ok(sb_quant_model_calc_qparams(qm));
-    assert_status(sb_quant_model_export(qm, path, &opt), SB_BAD_MODEL);
+    assert_status(sb_quant_model_export(qm, test_quant_file(), &opt),
+                  SB_BAD_MODEL);
     assert_error_has("at most 8 bit");
     sb_quant_model_free(qm);
-}
-
-static int make_path(void **state)
-{
-    (void)state;
-    int fd = mkstemp(path);
-    return fd < 0 || close(fd) != 0;
-}
-
-static int remove_path(void **state)
-{
-    (void)state;
-    return unlink(path);
 }
 
 int main(void)
@@ -346,6 +332,5 @@ int main(void)
         cmocka_unit_test(test_formats_are_refused),
     };
 
-    return cmocka_run_group_tests_name("quant_weights", tests, make_path,
-                                       remove_path);
+    return cmocka_run_group_tests_name("quant_weights", tests, NULL, NULL);
 }
