@@ -9,7 +9,7 @@
 typedef struct {
     const char *model, *data, *against, *against_outputs, *save_outputs;
     unsigned samples, skip, batch;
-    bool strict, exact, integer;
+    bool strict, exact, integer, simulate;
 } eval_args;
 
 #define ARG(field) offsetof(eval_args, field)
@@ -26,7 +26,8 @@ static const cli_opt opts[] = {
     {CLI_FILE, 0, "save-outputs",    ARG(save_outputs),    "FILE.npz",  "write the outputs for all samples", false},
     {CLI_FLAG, 0, "strict",          ARG(strict),          NULL,        "stop at a sample that cannot be read, instead of leaving it out", false},
     {CLI_FLAG, 0, "exact",           ARG(exact),           NULL,        "no faster algorithms that round differently", false},
-    {CLI_FLAG, 0, "integer",         ARG(integer),         NULL,        "compute Q/DQ groups with the integer kernels that ONNX Runtime on x86 makes of them", false},
+    {CLI_FLAG, 0, "integer",         ARG(integer),         NULL,        "compute Q/DQ groups with the integer kernels that ONNX Runtime on x86 makes of them (default for files for ONNX Runtime)", false},
+    {CLI_FLAG, 0, "simulate",        ARG(simulate),        NULL,        "compute Q/DQ nodes in float, one by one (default for files for other targets)", false},
     {0},
 };
 
@@ -75,7 +76,7 @@ static int side_open(cli_env *env, const eval_args *args, const char *path,
 
     s->path = path;
     opt.exact = args->exact;
-    opt.integer = args->integer;
+    opt.integer = args->integer ? 1 : args->simulate ? 0 : SB_INTEGER_BY_TARGET;
     if (sb_model_load(env->ctx, path, &s->model) != SB_OK ||
         sb_model_relax_batch(env->ctx, s->model, &relaxed) != SB_OK ||
         sb_session_create(env->ctx, s->model, &opt, &s->session) != SB_OK ||
@@ -229,6 +230,7 @@ static void json_side(cli_json *json, const side *s)
     }
     cli_json_int(json, "samples", (long long)r.samples);
     cli_json_num(json, "items_per_s", (double)r.samples / s->seconds);
+    cli_json_bool(json, "integer", sb_session_is_integer(s->session));
 }
 
 static void json_distances(cli_json *json, const job *j)
@@ -314,6 +316,8 @@ static int eval_run(cli_env *env, const void *parsed)
     if (j.args->against && j.args->against_outputs)
         return cli_usage(&cmd_eval,
                          "want either --against or --against-outputs");
+    if (j.args->integer && j.args->simulate)
+        return cli_usage(&cmd_eval, "want either --integer or --simulate");
     int rc = job_open(env, &j);
     if (rc == CLI_OK)
         rc = run_all(env, &j);
@@ -340,7 +344,11 @@ const cli_cmd cmd_eval = {
         "if they have labels. With --against a second model runs on the same "
         "samples, and the outputs are compared: how often the classes agree, "
         "the cosine and the signal-to-noise ratio with the second model as "
-        "signal. The batch may be any size, also if the file fixes it.",
+        "signal. The batch may be any size, also if the file fixes it. A "
+        "quantized "
+        "file for ONNX Runtime (by its metadata, or without any) is computed "
+        "with the integer kernels that the runtime makes of it; files for "
+        "other targets in float with rounding.",
     .args_size = sizeof(eval_args),
     .opts = opts,
     .examples = examples,

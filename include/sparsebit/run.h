@@ -22,9 +22,14 @@ typedef struct sb_session_options {
     int exact;   /**< no faster algorithms that round differently (Winograd) */
     int profile; /**< measure every step; see sb_session_profile() */
     /** Q/DQ groups run as the integer kernels that ONNX Runtime on x86 makes of
-     *  them, with their roundings, instead of as float with rounding. */
+     *  them, with their roundings, instead of as float with rounding: 0 no, 1
+     *  yes, SB_INTEGER_BY_TARGET as the file's runtime would. */
     int integer;
 } sb_session_options;
+
+/** Of sb_session_options.integer: yes for a quantized file whose metadata name
+ *  a target of ONNX Runtime, or no target at all; no for other targets. */
+#define SB_INTEGER_BY_TARGET (-1)
 
 #define SB_SESSION_OPTIONS_INIT                         \
     {                                                   \
@@ -38,6 +43,8 @@ SB_API SB_MUST_USE sb_status sb_session_create(sb_ctx *ctx,
                                                const sb_model *model,
                                                const sb_session_options *opt,
                                                sb_session **out);
+/** Are Q/DQ groups computed as integers in it? */
+SB_API int sb_session_is_integer(const sb_session *session);
 SB_API void sb_session_free(sb_session *session);
 /** Runs once.
  *  @param inputs  one tensor for each model input, in the model's order

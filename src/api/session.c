@@ -6,6 +6,8 @@
 #include "passes/pass.h"
 #include "report/profile_page.h"
 
+#include <string.h>
+
 /* A copy of the graph after these passes.  The weights are shared. */
 static sb_status lower(sb_session *s, const char *passes)
 {
@@ -27,6 +29,27 @@ static const char *passes_for(const sb_exec_options *opt, bool integer)
     return integer ? "integer" : "lower";
 }
 
+/* Would whoever this file was written for compute it as integers, as ONNX
+ * Runtime does?  Other runtimes have arithmetic of their own, to which float
+ * with rounding is as near. */
+static bool is_for_integers(const sb_graph *g)
+{
+    for (size_t i = 0; i < g->n_model_props; i++)
+        if (strcmp(g->model_props[i].key, "sparsebit.target") == 0)
+            return strncmp(g->model_props[i].value, "onnxruntime", 11) == 0;
+    return true;
+}
+
+static bool has_q(const sb_graph *g)
+{
+    for (sb_node_id i = 0; i < g->n_nodes; i++) {
+        const sb_node *node = sb_graph_node(g, i);
+        if (!node->dead && sb_node_is(node, "QuantizeLinear"))
+            return true;
+    }
+    return false;
+}
+
 sb_status sb_session_create(sb_ctx *ctx, const sb_model *model,
                             const sb_session_options *opt, sb_session **out)
 {
@@ -43,10 +66,13 @@ sb_status sb_session_create(sb_ctx *ctx, const sb_model *model,
         if (opt->struct_size > offsetof(sb_session_options, profile))
             exec_opt.profile = opt->profile != 0;
         if (opt->struct_size > offsetof(sb_session_options, integer))
-            integer = opt->integer != 0;
+            integer = opt->integer == SB_INTEGER_BY_TARGET
+                          ? has_q(model->graph) && is_for_integers(model->graph)
+                          : opt->integer != 0;
     }
     s->ctx = ctx;
     s->model = model;
+    s->integer = integer;
     s->inputs = sb_alloc(ctx, model->graph->n_inputs, sizeof *s->inputs);
     sb_status status = s->inputs ? SB_OK : SB_NO_MEMORY;
     const char *passes = passes_for(&exec_opt, integer);
@@ -60,6 +86,11 @@ sb_status sb_session_create(sb_ctx *ctx, const sb_model *model,
     else
         sb_session_free(s);
     return status;
+}
+
+int sb_session_is_integer(const sb_session *session)
+{
+    return session->integer;
 }
 
 void sb_session_free(sb_session *s)

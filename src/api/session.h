@@ -11,6 +11,7 @@ struct sb_session {
     sb_graph *lowered; /* what really runs; NULL if the model itself does */
     sb_exec *exec;
     const sb_tensor **inputs; /* one a graph input, defaults included */
+    bool integer;             /* Q/DQ groups run as integers */
     sb_tensor *gathered;      /* outputs of runs in pieces; or NULL */
 };
 

@@ -31,6 +31,15 @@ code $sparsebit eval $models/tiny.onnx --data x.yaml --samples 2 --skip 1 --batc
 $sparsebit eval $models/tiny.onnx --data x.yaml --save-outputs out.npz -q
 code $sparsebit eval $models/tiny.onnx --data x.yaml --batch 5 --against-outputs out.npz --json | grep -v '_per_s\|seconds'
 code $sparsebit eval $models/tiny.onnx --data x.yaml --against $models/tiny.onnx | sed "$speed"
+echo --- quantized files: as integers where the target is ONNX Runtime
+for target in onnxruntime-x86 tensorrt; do
+    printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: {QSCHEME: per-tensor-%s, QUANTIZER: {BIT: 8}}\n' $([ $target = tensorrt ] && echo symmetric || echo affine) >q.yaml
+    $sparsebit quantize $models/tiny.onnx -c q.yaml -d x.yaml -t $target -o q.onnx -q
+    for mode in "" --integer --simulate; do
+        echo "$target $mode" $($sparsebit eval q.onnx --data x.yaml --json $mode | grep '"integer"')
+    done
+done
+code $sparsebit eval q.onnx --data x.yaml --integer --simulate
 echo --- what is wrong
 code $sparsebit eval $models/tiny.onnx --data nothing.yaml
 code $sparsebit eval $models/tiny.onnx

@@ -7,9 +7,17 @@ SHARED (default ../shared beside the project; skipped if it is not there) holds
 models/ and data/imagenet300.  Of each network, calibrated on 16 samples: ONNX
 Runtime loads the file without a warning; every layer with constant weights is
 an integer kernel there, and lint says so of each; our results agree with its
-own: top-1 on 99 % of the samples or cosine 0.999 in simulation, 99.5 % or
-0.9999 with --integer.  Networks that do not reach that are in BELOW with what
-they reach, and the line of such a network says so.
+own: top-1 on 99 % of the samples or cosine 0.999 with `eval --simulate`, 99.5 %
+or 0.9999 as `eval` computes such files, with integer kernels.
+
+Where that is not reached, ONNX Runtime must not agree with itself any better.  A
+sum that falls between two integers is rounded to one or the other by a
+difference in the last bit, the layers behind make more of it, and the sample
+ends up as far away as quantization takes it from float.  So the floor is what
+ONNX Runtime makes of differences in the last bit: with all optimizations
+against none (for the simulation), and with float inputs and constants nudged by
+one unit in the last place.  Chance decides which
+sample gets such a rounding, so of each sample the worst case counts.
 """
 import json
 import os
@@ -50,15 +58,8 @@ NETWORKS = {
     "minilm_l6": None,
 }
 
-# Goals that are missed: (simulated, --integer), cosines that hold today.  In
-# simulation a sum that falls between two integers is rounded to the other one
-# than in an integer kernel, and many layers carry that on; of minilm_l6 the
-# float parts between the products do the same to --integer.
-BELOW = {
-    "nanodet_m": (0.996, 0.9999),
-    "yolox_nano": (0.994, 0.9999),
-    "minilm_l6": (0.996, 0.999),
-}
+NUDGES = 4      # of the last bit, with different seeds
+MARGIN = 0.0005  # between the cosine wanted and what is measured of ONNX Runtime
 
 
 def inputs_of(name, n):
@@ -102,6 +103,63 @@ def agreement(got, want, classes):
     return float(min(cosines))
 
 
+def session_of(model, optimize=True):
+    opt = ort.SessionOptions()
+    opt.intra_op_num_threads = 2
+    if not optimize:
+        opt.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(model, opt, providers=["CPUExecutionProvider"])
+
+
+def run_all(session, feeds, n):
+    fixed = isinstance(session.get_inputs()[0].shape[0], int)
+    step = 1 if fixed else 8
+    outs = [session.run(None, {k: v[i:i + step] for k, v in feeds.items()})
+            for i in range(0, n, step)]
+    return [np.concatenate(o) for o in zip(*outs)]
+
+
+def nudge(x, rng):
+    """Each element, or its neighbour on one of both sides."""
+    way = rng.integers(-1, 2, x.shape)
+    x = np.where(way > 0, np.nextafter(x, np.float32(np.inf)), x)
+    return np.where(way < 0, np.nextafter(x, np.float32(-np.inf)), x)
+
+
+def nudged(path, feeds, seed, rank):
+    """The same file and inputs: float inputs, and constants of at least this
+    rank, differ in the last bit."""
+    rng = np.random.default_rng(seed)
+    model = onnx.load(path)
+    for t in model.graph.initializer:
+        if t.data_type == onnx.TensorProto.FLOAT and len(t.dims) >= rank:
+            a = onnx.numpy_helper.to_array(t)
+            if np.all(a == np.round(a)):  # factors of a Resize
+                continue
+            t.CopyFrom(onnx.numpy_helper.from_array(nudge(a, rng), t.name))
+    feeds = {k: nudge(v, rng) if v.dtype == np.float32 else v
+             for k, v in feeds.items()}
+    return model.SerializeToString(), feeds
+
+
+def self_agreement(path, feeds, n, want, optimize):
+    """How well ONNX Runtime agrees with itself: of each sample and output the
+    least cosine, then the mean over the samples, the least of an output."""
+    # Scales a channel must stay as they are for groups to be replaced.
+    runs = [nudged(path, feeds, seed, 2 if optimize else 1)
+            for seed in range(NUDGES)]
+    if not optimize:
+        runs.append((path, feeds))
+    worst = np.ones((len(want), n))
+    for model, x in runs:
+        got = run_all(session_of(model, optimize), x, n)
+        for i, (a, b) in enumerate(zip(got, want)):
+            each = [agreement([p], [q], False)
+                    for p, q in zip(a.reshape(n, -1), b.reshape(n, -1))]
+            worst[i] = np.minimum(worst[i], each)
+    return float(worst.mean(1).min())
+
+
 def lint_integer(path):
     """Outputs of the weighted nodes that lint says run as integers."""
     nodes = json.loads(sparsebit("lint", path, "-t", "onnxruntime-x86",
@@ -130,31 +188,25 @@ def check(name, folder):
             if r["weighted"] and r["fate"] == "integer"}
     assert heavy == done, f"float in ONNX Runtime: {sorted(heavy - done)}"
     assert lint_integer(path) == done, "lint says otherwise"
-    opt = ort.SessionOptions()
-    opt.intra_op_num_threads = 2
-    session = ort.InferenceSession(path, opt,
-                                   providers=["CPUExecutionProvider"])
-    fixed = isinstance(session.get_inputs()[0].shape[0], int)
-    step = 1 if fixed else 8
-    outs = [session.run(None, {k: v[i:i + step] for k, v in feeds.items()})
-            for i in range(0, n, step)]
-    want = [np.concatenate(o) for o in zip(*outs)]
+    session = session_of(path)
+    want = run_all(session, feeds, n)
     text = [f"{len(done)} of {len(heavy)} layers"]
     good = True
-    floor = BELOW.get(name, (0.999, 0.9999))
     goals = (0.99, 0.995) if classes else (0.999, 0.9999)
-    for k, mode in enumerate((None, "--integer")):
+    for goal, mode in zip(goals, (["--simulate"], [])):
         saved = os.path.join(folder, "y.npz")
         sparsebit("eval", path, "-d", data, "--save-outputs", saved, "-q",
-                  *([mode] if mode else []))
+                  *mode)
         z = np.load(saved)
         got = [z[o.name].reshape(w.shape)
                for o, w in zip(session.get_outputs(), want)]
         value = agreement(got, want, classes)
-        text.append(f"{mode or 'simulated'} {value:.6f}")
-        if value < goals[k]:
-            text[-1] += f" (below the goal of {goals[k]})"
-        good = good and value >= (goals[k] if classes else floor[k])
+        text.append(f"{'simulated' if mode else 'integer'} {value:.6f}")
+        if value >= goal:
+            continue
+        own = self_agreement(path, feeds, n, want, optimize=not mode)
+        text[-1] += f" (ONNX Runtime with itself {own:.6f})"
+        good = good and not classes and value >= own - MARGIN
     assert good, ", ".join(text)
     return ", ".join(text)
 
