@@ -91,8 +91,10 @@ int main(int argc, char **argv)
         status = sb_quant_model_create(ctx, model, NULL, &qm);
     if (status == SB_OK)
         status = sb_data_open(ctx, argv[2], &data_options, &data);
-    if (status == SB_OK)
+    if (status == SB_OK) {
+        sb_data_fit(data, model); /* any numbers, in the types of the inputs */
         status = quantize(ctx, qm, data, model, argv[3]);
+    }
     if (status != SB_OK)
         (void)fprintf(stderr, "quantize: %s\n", sb_ctx_error(ctx));
     sb_data_free(data);

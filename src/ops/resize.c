@@ -137,6 +137,7 @@ static void make_plan(const resize_args *r, resize_plan *p)
 {
     int n = axis_count(r);
 
+    *p = (resize_plan){0};
     for (int i = 0; i < r->rank; i++) {
         p->out[i] = r->dims[i];
         p->scale[i] = 1;
