@@ -96,6 +96,7 @@ static int load(job *j)
     opt.config = a->config;
     opt.target = a->target;
     opt.exact = a->exact;
+    opt.calibrate = a->data || a->load;
     if (a->reduce)
         opt.reduce_range = (sb_reduce_range)word_in(a->reduce, reductions);
     j->bytes = file_bytes(a->model);

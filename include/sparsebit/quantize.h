@@ -26,11 +26,15 @@ typedef struct sb_quant_options {
     const char *target; /**< a runtime to write for; NULL: as BACKEND says */
     int exact; /**< no faster algorithms that round differently (Winograd) */
     sb_reduce_range reduce_range;
+    /** Samples will be given.  Without them, and without a config, a file that
+     *  quantizes weights alone, or activations at each run, stays what it is;
+     *  with them its activations are calibrated. */
+    int calibrate;
 } sb_quant_options;
 
-#define SB_QUANT_OPTIONS_INIT                                  \
-    {                                                          \
-        sizeof(sb_quant_options), NULL, NULL, 0, SB_REDUCE_OFF \
+#define SB_QUANT_OPTIONS_INIT                                     \
+    {                                                             \
+        sizeof(sb_quant_options), NULL, NULL, 0, SB_REDUCE_OFF, 0 \
     }
 
 /** A model to quantize; `model` itself is not changed and not needed later.

@@ -3,15 +3,29 @@
 #include "onnx/onnx.h"
 #include "quant/export.h"
 
-/* 8 bit, weights per channel, activations as the target likes them. */
+/* 8 bit, weights per channel, activations as the target likes them, or as a
+ * file that is quantized already has them. */
 static sb_status default_config(sb_ctx *ctx, const sb_target_def *target,
-                                sb_quant_config **out)
+                                sb_quant_mode mode, sb_quant_config **out)
 {
+    static const char dynamic[] =
+        "SCHEDULE: {FUSE_BN: true}\n"
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+        "A: dynamic\n";
+    static const char none[] =
+        "SCHEDULE: {FUSE_BN: true}\n"
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+        "A: none\n";
     static const char symmetric[] =
         "SCHEDULE: {FUSE_BN: true}\n"
         "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
         "A: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}\n";
 
+    if (mode != SB_QUANT_STATIC)
+        return sb_quant_config_load_memory(
+            ctx, "default", mode == SB_QUANT_DYNAMIC ? dynamic : none,
+            mode == SB_QUANT_DYNAMIC ? sizeof dynamic - 1 : sizeof none - 1,
+            SB_QUANT_CONFIG_QUANT, out);
     if (!target || (target->act_schemes & SB_SCHEME_AFFINE))
         return sb_quant_config_default(ctx, out);
     return sb_quant_config_load_memory(ctx, "default", symmetric,
@@ -36,12 +50,18 @@ sb_status sb_quant_model_create(sb_ctx *ctx, const sb_model *model,
                            opt->target);
     }
 
+    sb_quant_mode mode = SB_QUANT_STATIC;
+    if (!opt || (!opt->config && !opt->calibrate))
+        mode = sb_quant_file_mode(model->graph);
     if (opt && opt->config)
         SB_TRY(sb_quant_config_load(ctx, opt->config, SB_QUANT_CONFIG_QUANT,
                                     &config));
     else
-        SB_TRY(default_config(ctx, target, &config));
-    SB_TRY(sb_quant_model_build(ctx, model->graph, config, target, &qm));
+        SB_TRY(default_config(ctx, target, mode, &config));
+    if (mode == SB_QUANT_STATIC)
+        SB_TRY(sb_quant_model_build(ctx, model->graph, config, target, &qm));
+    else
+        SB_TRY(sb_quant_model_again(ctx, model->graph, config, target, &qm));
     qm->exact = opt && opt->exact;
     qm->reduce_range = opt ? opt->reduce_range : SB_REDUCE_OFF;
     if (qm->reduce_range != SB_REDUCE_OFF && !qm->target->pairs_saturate)
@@ -69,7 +89,7 @@ int sb_quant_model_takes_data(const sb_quant_model *qm)
 int sb_quant_model_needs_data(const sb_quant_model *qm)
 {
     return sb_quant_config_mode(qm->config) == SB_QUANT_STATIC &&
-           qm->known.n == 0;
+           !sb_known_calibrated(&qm->known);
 }
 
 size_t sb_quant_model_quantizer_count(const sb_quant_model *qm)

@@ -8,6 +8,7 @@
  * cuts off what is negative; a Relu says so, and nothing else changes. */
 #include <string.h>
 
+#include "passes/integer_util.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
@@ -52,42 +53,6 @@ static const char *const movers[] = {
 
 /* ---- nodes -------------------------------------------------------------- */
 
-static sb_status put(sb_graph *g, const sb_node *like, const char *op,
-                     const sb_value_id *in, size_t n_in, sb_value_id y,
-                     sb_node_id *out)
-{
-    const sb_node_spec spec = {.op = op,
-                               .module = like->module,
-                               .inputs = in,
-                               .n_in = n_in,
-                               .outputs = &y,
-                               .n_out = 1,
-                               .position = like->position};
-
-    return sb_graph_add_node(g, &spec, out);
-}
-
-static sb_status fresh_like(sb_graph *g, sb_value_id x, sb_dtype dtype,
-                            sb_value_id *out)
-{
-    SB_TRY(sb_graph_add_value_like(g, sb_graph_value(g, x)->name, out));
-    sb_graph_value(g, *out)->type = sb_graph_value(g, x)->type;
-    sb_graph_value(g, *out)->type.dtype = dtype;
-    return SB_OK;
-}
-
-static sb_status dequantize(sb_graph *g, const sb_node *like,
-                            const sb_value_id *in, int64_t axis,
-                            sb_value_id *out)
-{
-    sb_node_id dq;
-
-    SB_TRY(fresh_like(g, in[0], SB_DTYPE_F32, out));
-    SB_TRY(put(g, like, "DequantizeLinear", in, in[2] == SB_NONE ? 2 : 3, *out,
-               &dq));
-    return sb_graph_set_attr_int(g, dq, "axis", axis);
-}
-
 /* y = Q(x) */
 static sb_status quantize(sb_graph *g, const sb_node *like, sb_value_id x,
                           sb_value_id scale, sb_value_id zero, sb_value_id y)
@@ -95,7 +60,8 @@ static sb_status quantize(sb_graph *g, const sb_node *like, sb_value_id x,
     const sb_value_id in[] = {x, scale, zero};
     sb_node_id q;
 
-    SB_TRY(put(g, like, "QuantizeLinear", in, zero == SB_NONE ? 2 : 3, y, &q));
+    SB_TRY(sb_put_node(g, like, "QuantizeLinear", in, zero == SB_NONE ? 2 : 3,
+                       y, &q));
     return sb_graph_set_attr_int(g, q, "axis", 0);
 }
 
@@ -107,7 +73,7 @@ static sb_status float_of(sb_graph *g, sb_value_id y, sb_value_id *out)
     const char *name = sb_graph_value(g, y)->name;
     size_t len = strlen(name), n = sizeof tail - 1;
 
-    SB_TRY(fresh_like(g, y, SB_DTYPE_F32, out));
+    SB_TRY(sb_put_value(g, y, SB_DTYPE_F32, out));
     if (len <= n || strcmp(name + len - n, tail) != 0)
         return SB_OK;
     char *base = sb_arena_strn(g->arena, name, len - n);
@@ -123,11 +89,6 @@ static const integer_row *row_of(const sb_node *node)
             strcmp(node->domain, rows[i].domain) == 0)
             return &rows[i];
     return NULL;
-}
-
-static const sb_tensor *constant_of(const sb_graph *g, sb_value_id v)
-{
-    return sb_is_const(g, v) ? &sb_graph_value(g, v)->constant : NULL;
 }
 
 static size_t triples_of(const integer_row *row, const sb_node *node)
@@ -150,8 +111,8 @@ static bool is_plain(const sb_graph *g, const integer_row *row,
         return false;
     if (row->bias == NONE || sb_node_in(node, row->bias) == SB_NONE)
         return true;
-    const sb_tensor *sx = constant_of(g, sb_node_in(node, 1));
-    const sb_tensor *sw = constant_of(g, sb_node_in(node, 4));
+    const sb_tensor *sx = sb_const_of(g, sb_node_in(node, 1));
+    const sb_tensor *sw = sb_const_of(g, sb_node_in(node, 4));
     return sx && sw && sx->dtype == SB_DTYPE_F32 && sw->dtype == SB_DTYPE_F32 &&
            sb_tensor_count(sx) == 1 && sw->rank <= 1;
 }
@@ -172,8 +133,8 @@ static int64_t weight_axis(const sb_graph *g, const sb_node *node,
 static sb_status put_bias(sb_graph *g, const sb_node *node, sb_value_id bias,
                           sb_value_id *out)
 {
-    const sb_tensor *sx = constant_of(g, node->inputs[1]);
-    const sb_tensor *sw = constant_of(g, node->inputs[4]);
+    const sb_tensor *sx = sb_const_of(g, node->inputs[1]);
+    const sb_tensor *sw = sb_const_of(g, node->inputs[4]);
     size_t n = (size_t)sb_tensor_count(sw);
     float *s = sb_alloc(g->ctx, n, sizeof *s);
     int32_t *z = sb_alloc(g->ctx, n, sizeof *z);
@@ -191,7 +152,7 @@ static sb_status put_bias(sb_graph *g, const sb_node *node, sb_value_id bias,
         status = sb_graph_add_constant(g, "bias_zero_point", SB_DTYPE_I32, rank,
                                        dims, z, &in[2]);
     if (status == SB_OK)
-        status = dequantize(g, node, in, 0, out);
+        status = sb_put_dequantize(g, node, in, 0, out);
     sb_free(g->ctx, s);
     sb_free(g->ctx, z);
     return status;
@@ -200,7 +161,7 @@ static sb_status put_bias(sb_graph *g, const sb_node *node, sb_value_id bias,
 /* Does the zero point stand at the lowest number of its type? */
 static bool cuts_negative(const sb_graph *g, sb_value_id zero)
 {
-    const sb_tensor *z = constant_of(g, zero);
+    const sb_tensor *z = sb_const_of(g, zero);
 
     if (!z || sb_tensor_count(z) != 1)
         return false;
@@ -228,13 +189,13 @@ static sb_status put_operator(sb_graph *g, const integer_row *row,
         in[k++] = node->inputs[row->plain];
     for (size_t i = 0; i < n; i++) {
         const sb_value_id *triple = &node->inputs[row->first + 3 * i];
-        SB_TRY(dequantize(g, node, triple,
-                          i == 1 ? weight_axis(g, node, triple[0]) : 0,
-                          &in[k++]));
+        SB_TRY(sb_put_dequantize(g, node, triple,
+                                 i == 1 ? weight_axis(g, node, triple[0]) : 0,
+                                 &in[k++]));
     }
     if (row->bias != NONE && sb_node_in(node, row->bias) != SB_NONE)
         SB_TRY(put_bias(g, node, node->inputs[row->bias], &in[k++]));
-    SB_TRY(put(g, node, row->to, in, k, y, &op));
+    SB_TRY(sb_put_node(g, node, row->to, in, k, y, &op));
     sb_node *fresh = sb_graph_node(g, op);
     fresh->name = node->name;
     return copy_attrs(g, node, op);
@@ -253,8 +214,8 @@ static sb_status rewrite(sb_graph *g, const integer_row *row, sb_node_id id)
     made = x;
     if (scale != SB_NONE && row->relu && cuts_negative(g, zero)) {
         sb_node_id relu;
-        SB_TRY(fresh_like(g, x, SB_DTYPE_F32, &made));
-        SB_TRY(put(g, &node, "Relu", &made, 1, x, &relu));
+        SB_TRY(sb_put_value(g, x, SB_DTYPE_F32, &made));
+        SB_TRY(sb_put_node(g, &node, "Relu", &made, 1, x, &relu));
     }
     SB_TRY(put_operator(g, row, &node, made));
     return scale == SB_NONE ? SB_OK : quantize(g, &node, x, scale, zero, y);
@@ -273,16 +234,16 @@ static sb_status rewrite_product(sb_graph *g, sb_node_id id)
         const sb_value_id triple[] = {node.inputs[i], node.inputs[2 + i],
                                       sb_node_in(&node, 4 + i)};
         int rank = sb_graph_value(g, triple[0])->type.shape.rank;
-        SB_TRY(dequantize(g, &node, triple, i == 1 && rank > 0 ? rank - 1 : 0,
-                          &in[i]));
+        SB_TRY(sb_put_dequantize(g, &node, triple,
+                                 i == 1 && rank > 0 ? rank - 1 : 0, &in[i]));
     }
     if (bias != SB_NONE) {
         sb_node_id add;
-        SB_TRY(fresh_like(g, y, SB_DTYPE_F32, &product));
-        SB_TRY(
-            put(g, &node, "Add", (sb_value_id[]){product, bias}, 2, y, &add));
+        SB_TRY(sb_put_value(g, y, SB_DTYPE_F32, &product));
+        SB_TRY(sb_put_node(g, &node, "Add", (sb_value_id[]){product, bias}, 2,
+                           y, &add));
     }
-    SB_TRY(put(g, &node, "MatMul", in, 2, product, &op));
+    SB_TRY(sb_put_node(g, &node, "MatMul", in, 2, product, &op));
     sb_graph_node(g, op)->name = node.name;
     return SB_OK;
 }
@@ -305,12 +266,12 @@ static sb_status surround(sb_graph *g, sb_node_id id, size_t *changes)
     sb_value_id x = SB_NONE;
 
     if (!is_mover(&node) || !before || !sb_node_is(before, "QuantizeLinear") ||
-        before->n_in < 3 || !constant_of(g, before->inputs[1]) ||
-        sb_tensor_count(constant_of(g, before->inputs[1])) != 1)
+        before->n_in < 3 || !sb_const_of(g, before->inputs[1]) ||
+        sb_tensor_count(sb_const_of(g, before->inputs[1])) != 1)
         return SB_OK;
     const sb_value_id in[] = {node.inputs[0], before->inputs[1],
                               before->inputs[2]};
-    SB_TRY(dequantize(g, &node, in, 0, &x));
+    SB_TRY(sb_put_dequantize(g, &node, in, 0, &x));
     SB_TRY(sb_graph_set_input(g, id, 0, x));
     for (uint32_t k = 0; k < node.n_out; k++) {
         sb_value_id y = node.outputs[k], made = SB_NONE;

@@ -245,12 +245,12 @@ static sb_status calc_quantizer(sb_quant_model *qm, sb_quantizer *q)
     }
     if (!site->observer && is_constant(qm, site))
         SB_TRY(observe_weight(qm, site));
-    if (!site->observer && !site->natural && qm->known.n > 0) {
+    if (!site->observer && !site->natural && sb_known_calibrated(&qm->known)) {
         sb_warn(qm->ctx,
                 "quantizer '%s' is left out: the file has no scale there, and "
                 "no data was given",
                 q->name);
-        q->fake_fused = true;
+        q->fake_fused = q->left_out = true;
         return SB_OK;
     }
     if (!site->observer && !site->natural)
@@ -289,8 +289,13 @@ static void forget(sb_quant_model *qm)
         qm->sites[i].observer = NULL;
         qm->sites[i].samples = 0;
     }
-    for (size_t i = 0; i < qm->n_quantizers; i++)
-        sb_qparams_free(qm->ctx, &qm->quantizers[i].qparams);
+    for (size_t i = 0; i < qm->n_quantizers; i++) {
+        sb_quantizer *q = &qm->quantizers[i];
+
+        sb_qparams_free(qm->ctx, &q->qparams);
+        if (q->left_out) /* data may come this time */
+            q->fake_fused = q->left_out = false;
+    }
 }
 
 sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,

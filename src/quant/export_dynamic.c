@@ -59,30 +59,18 @@ bool sb_quantizer_is_dynamic(const sb_quant_model *qm, const sb_quantizer *q)
 
 /* ---- one value ---------------------------------------------------------- */
 
-/* Integers, scale and zero point of `x` into out[3]. */
+/* Integers, scale and zero point of `x`, a value called `name`, into out[3]. */
 static sb_status quantize(sb_graph *g, sb_node_id like, sb_value_id x,
-                          sb_value_id *out)
+                          const char *name, sb_value_id *out)
 {
     static const char *const suffix[] = {"_quantized", "_scale", "_zero_point"};
     static const sb_dtype dtype[] = {SB_DTYPE_U8, SB_DTYPE_F32, SB_DTYPE_U8};
-    const char *name = sb_graph_value(g, x)->name;
     sb_node_id node = SB_NONE;
-    sb_str stem;
 
-    sb_str_init(&stem, g->ctx);
-    sb_status status = SB_OK;
-    for (int i = 0; i < 3 && status == SB_OK; i++) {
-        sb_str_clear(&stem);
-        sb_str_addf(&stem, "%s%s", name, suffix[i]);
-        status = sb_str_status(&stem);
-        if (status == SB_OK)
-            status = sb_graph_add_value_like(g, sb_str_text(&stem), &out[i]);
-        if (status == SB_OK)
-            sb_graph_value(g, out[i])->type.dtype = dtype[i];
+    for (int i = 0; i < 3; i++) {
+        SB_TRY(sb_export_value(g, name, suffix[i], &out[i]));
+        sb_graph_value(g, out[i])->type.dtype = dtype[i];
     }
-    sb_str_free(&stem);
-    if (status != SB_OK)
-        return status;
     sb_graph_value(g, out[0])->type.shape = sb_graph_value(g, x)->type.shape;
     const sb_node_spec spec = {
         .op = "DynamicQuantizeLinear",
@@ -103,7 +91,7 @@ sb_status sb_dynamic_fake(sb_graph *g, sb_node_id like, sb_value_id x,
     const sb_node_spec spec = {
         .op = "DequantizeLinear", .inputs = in, .n_in = 3};
 
-    SB_TRY(quantize(g, like, x, in));
+    SB_TRY(quantize(g, like, x, sb_graph_value(g, x)->name, in));
     return sb_quant_add_node(g, like, &spec, x, y);
 }
 
@@ -119,63 +107,70 @@ typedef struct layer {
     sb_value_id x[3];
 } layer;
 
-static sb_status add(const layer *l, const char *op, const sb_value_id *in,
-                     size_t n_in, sb_dtype dtype, sb_value_id *out)
+/* What is added is named after the weight, so that a file which is read and
+ * written again has the same names. */
+static const char *weight_name(const layer *l)
 {
-    const sb_type type = {.dtype = dtype, .shape = {.rank = -1}};
-    sb_node_id node = SB_NONE;
+    return sb_graph_value(l->qm->graph, l->w->value)->name;
+}
 
-    SB_TRY(sb_rewrite_add(l->g, l->id, op, in, n_in, &type, &node));
-    *out = sb_graph_node(l->g, node)->outputs[0];
+static sb_status add(const layer *l, const char *op, const sb_value_id *in,
+                     size_t n_in, const char *suffix, sb_dtype dtype,
+                     sb_value_id *out)
+{
+    const sb_node_spec spec = {.op = op, .inputs = in, .n_in = n_in};
+
+    SB_TRY(
+        sb_export_node(l->g, l->id, &spec, in[0], weight_name(l), suffix, out));
+    sb_graph_value(l->g, *out)->type =
+        (sb_type){.dtype = dtype, .shape = {.rank = -1}};
     return SB_OK;
 }
 
 /* [n] floats that broadcast against the result: n, then a 1 for each
  * dimension behind the channels; a scalar if n is 1. */
-static sb_status add_channels(const layer *l, const char *stem, int64_t n,
-                              const float *v, sb_value_id *out)
+static sb_status add_channels(const layer *l, const char *base,
+                              const char *suffix, int64_t n, const float *v,
+                              sb_value_id *out)
 {
     int64_t dims[SB_MAX_RANK] = {n};
 
     for (int i = 1; i <= l->n_tail; i++)
         dims[i] = 1;
-    return sb_graph_add_constant(l->g, stem, SB_DTYPE_F32,
-                                 n == 1 ? 0 : 1 + l->n_tail, dims, v, out);
+    const sb_tensor like =
+        sb_tensor_make(SB_DTYPE_F32, n == 1 ? 0 : 1 + l->n_tail, dims);
+    return sb_export_array(l->g, base, suffix, &like, v, out);
 }
 
-/* Integers, scale and zero point of the weight.  ConvInteger has one zero
+/* Scale and zero point of a convolution's weight.  ConvInteger has one zero
  * point; symmetric ones are all the same. */
-static sb_status add_weight(const layer *l, sb_value_id *out)
+static sb_status add_conv_params(const layer *l, sb_value_id *scale,
+                                 sb_value_id *zero)
 {
     const sb_qparams *p = &l->w->qparams;
-    const char *name = sb_graph_value(l->qm->graph, l->w->value)->name;
+    sb_export_type type = sb_export_type_of(l->qm, l->w);
+    const sb_tensor scalar = sb_tensor_make(type.dtype, 0, NULL);
+    uint8_t byte = (uint8_t)((int)p->zero_point[0] + type.offset);
+
+    SB_TRY(add_channels(l, weight_name(l), "_scale", p->n, p->scale, scale));
+    return sb_export_array(l->g, weight_name(l), "_zero_point", &scalar, &byte,
+                           zero);
+}
+
+/* Integers, scale and zero point of the weight. */
+static sb_status add_weight(const layer *l, sb_value_id *out)
+{
     sb_tensor w;
-    sb_str stem;
 
     SB_TRY(sb_export_integers(l->qm, l->w, &w));
-    sb_str_init(&stem, l->g->ctx);
-    sb_str_addf(&stem, "%s_quantized", name);
-    sb_status status = sb_str_status(&stem);
-    if (status == SB_OK)
-        status = sb_graph_add_value_like(l->g, sb_str_text(&stem), &out[0]);
-    if (status == SB_OK)
-        status = sb_graph_set_constant(l->g, out[0], &w);
-    sb_str_free(&stem);
+    sb_status status =
+        sb_export_constant(l->g, weight_name(l), "_quantized", &w, &out[0]);
     sb_tensor_drop(&w);
-    if (status == SB_OK)
-        status = sb_export_params(l->g, l->qm, l->w, &out[1], &out[2]);
-    if (status != SB_OK || l->n_tail == 0)
+    if (status != SB_OK)
         return status;
-    SB_TRY(add_channels(l, sb_graph_value(l->g, out[1])->name, p->n, p->scale,
-                        &out[1]));
-    if (p->n == 1)
-        return SB_OK;
-    sb_dtype dtype = sb_export_type_of(l->qm, l->w).dtype;
-    sb_shape scalar = {.rank = 0};
-    double zero = (double)p->zero_point[0] +
-                  (double)sb_export_type_of(l->qm, l->w).offset;
-    return sb_rewrite_fill(l->g, "weight_zero_point", dtype, &scalar, zero,
-                           &out[2]);
+    if (l->n_tail > 0)
+        return add_conv_params(l, &out[1], &out[2]);
+    return sb_export_params(l->g, l->qm, l->w, &out[1], &out[2]);
 }
 
 /* The integer product, with the attributes of the layer. */
@@ -184,7 +179,7 @@ static sb_status add_product(const layer *l, const sb_value_id *w,
 {
     const sb_value_id in[] = {l->x[0], w[0], l->x[2], w[2]};
 
-    SB_TRY(add(l, l->kernel, in, 4, SB_DTYPE_I32, out));
+    SB_TRY(add(l, l->kernel, in, 4, "_product", SB_DTYPE_I32, out));
     if (!sb_node_is(sb_graph_node(l->g, l->id), "Conv"))
         return SB_OK;
     sb_node_id made = sb_graph_value(l->g, *out)->producer;
@@ -207,11 +202,14 @@ static sb_status add_bias(const layer *l, sb_value_id *out)
         shape[i] = 1;
     const sb_value *b = sb_graph_value(l->g, *out);
     if (b->is_constant && b->constant.dtype == SB_DTYPE_F32)
-        return add_channels(l, b->name, sb_tensor_count(&b->constant),
-                            b->constant.data, out);
+        return add_channels(l, b->name, "_channels",
+                            sb_tensor_count(&b->constant), b->constant.data,
+                            out);
     sb_value_id in[2] = {*out};
-    SB_TRY(sb_rewrite_ints(l->g, "bias_shape", shape, 1 + l->n_tail, &in[1]));
-    return add(l, "Reshape", in, 2, SB_DTYPE_F32, out);
+    int64_t rank = 1 + l->n_tail;
+    const sb_tensor like = sb_tensor_make(SB_DTYPE_I64, 1, &rank);
+    SB_TRY(sb_export_array(l->g, b->name, "_shape", &like, shape, &in[1]));
+    return add(l, "Reshape", in, 2, "_bias", SB_DTYPE_F32, out);
 }
 
 static sb_status write_layer(const layer *l)
@@ -221,16 +219,16 @@ static sb_status write_layer(const layer *l)
 
     SB_TRY(add_weight(l, w));
     SB_TRY(add_product(l, w, &sum));
-    SB_TRY(add(l, "Cast", &sum, 1, SB_DTYPE_F32, &sum));
+    SB_TRY(add(l, "Cast", &sum, 1, "_product_float", SB_DTYPE_F32, &sum));
     SB_TRY(sb_graph_set_attr_int(l->g, sb_graph_value(l->g, sum)->producer,
                                  "to", SB_DTYPE_F32));
     const sb_value_id scales[] = {l->x[1], w[1]};
-    SB_TRY(add(l, "Mul", scales, 2, SB_DTYPE_F32, &scale));
+    SB_TRY(add(l, "Mul", scales, 2, "_product_scale", SB_DTYPE_F32, &scale));
     SB_TRY(add_bias(l, &bias));
     sb_value_id in[] = {sum, scale};
     if (bias == SB_NONE)
         return sb_rewrite_node(l->g, l->id, "Mul", in, 2, &node);
-    SB_TRY(add(l, "Mul", in, 2, SB_DTYPE_F32, &in[0]));
+    SB_TRY(add(l, "Mul", in, 2, "_scaled", SB_DTYPE_F32, &in[0]));
     in[1] = bias;
     return sb_rewrite_node(l->g, l->id, "Add", in, 2, &node);
 }
@@ -260,7 +258,9 @@ sb_status sb_export_dynamic(const sb_quant_model *qm, sb_graph *g)
             l.n_tail = sb_graph_value(g, w->value)->constant.rank - 2;
         const sb_quantizer *x = sb_quantizer_on(qm, l.id, 0);
         if (made[x->site][0] == SB_NONE)
-            status = quantize(g, l.id, x->value, made[x->site]);
+            status = quantize(g, l.id, x->value,
+                              sb_graph_value(qm->graph, x->value)->name,
+                              made[x->site]);
         for (int k = 0; k < 3; k++)
             l.x[k] = made[x->site][k];
         if (status == SB_OK)

@@ -67,18 +67,8 @@ static void pack_weight(const product *p, const float *w, uint8_t *to)
 static sb_status add_constant(const product *p, const char *suffix,
                               const sb_tensor *t, sb_value_id *out)
 {
-    const char *name = sb_graph_value(p->qm->graph, p->q->value)->name;
-    sb_str stem;
-
-    sb_str_init(&stem, p->g->ctx);
-    sb_str_addf(&stem, "%s%s", name, suffix);
-    sb_status status = sb_str_status(&stem);
-    if (status == SB_OK)
-        status = sb_graph_add_value_like(p->g, sb_str_text(&stem), out);
-    if (status == SB_OK)
-        status = sb_graph_set_constant(p->g, *out, t);
-    sb_str_free(&stem);
-    return status;
+    return sb_export_constant(
+        p->g, sb_graph_value(p->qm->graph, p->q->value)->name, suffix, t, out);
 }
 
 static sb_status add_weight(const product *p, sb_value_id *out)
@@ -187,8 +177,9 @@ static sb_status write_product(const product *p)
                          .n_attrs = SB_COUNT(attrs),
                          .position = old.position};
     if (c != SB_NONE && in[5] == SB_NONE) { /* added by a node of its own */
-        SB_TRY(
-            sb_graph_add_value_like(p->g, sb_graph_value(p->g, y)->name, &sum));
+        SB_TRY(sb_export_value(p->g,
+                               sb_graph_value(p->qm->graph, p->q->value)->name,
+                               "_product", &sum));
         sb_graph_value(p->g, sum)->type = sb_graph_value(p->g, y)->type;
         const sb_value_id terms[] = {sum, c};
         SB_TRY(sb_rewrite_node(p->g, p->id, "Add", terms, 2, &node));

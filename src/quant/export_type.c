@@ -1,6 +1,7 @@
 /* Element types of exported integers, and the integers of constants. */
 #include <math.h>
 
+#include "graph/op.h"
 #include "quant/export.h"
 
 static sb_dtype container(int bits, bool is_signed)
@@ -12,6 +13,25 @@ static sb_dtype container(int bits, bool is_signed)
     if (bits <= 8)
         return is_signed ? SB_DTYPE_I8 : SB_DTYPE_U8;
     return is_signed ? SB_DTYPE_I16 : SB_DTYPE_U16;
+}
+
+/* Rows of an embedding, of which runtimes take no less than bytes. */
+static bool is_table(const sb_quant_model *qm, const sb_quantizer *q)
+{
+    const sb_op_def *op =
+        q->n_uses > 0 ? sb_op_of(sb_graph_node(qm->graph, q->uses[0].node))
+                      : NULL;
+
+    return op && op->quant == SB_ROLE_TABLE && q->uses[0].input == 0;
+}
+
+/* The width of the least type of the target that holds `bits`. */
+static int fit(uint32_t types, int bits)
+{
+    while (bits < 8 && !sb_target_has_type(types, container(bits, true)) &&
+           !sb_target_has_type(types, container(bits, false)))
+        bits++;
+    return bits;
 }
 
 sb_export_type sb_export_type_of(const sb_quant_model *qm,
@@ -31,8 +51,10 @@ sb_export_type sb_export_type_of(const sb_quant_model *qm,
      * pairs are so new a type that only then they are worth it. */
     if (bits == 2 ? !only : bits < 8 && !only && target->ops)
         bits = 8;
-    if (bits < 8 && sb_quant_config_mode(qm->config) == SB_QUANT_DYNAMIC)
+    if (bits < 8 && (sb_quant_config_mode(qm->config) == SB_QUANT_DYNAMIC ||
+                     (target->ops && is_table(qm, q))))
         bits = 8;
+    bits = fit(types, bits);
     if (is_signed && !sb_target_has_type(types, container(bits, true))) {
         is_signed = false;
         t.offset = 1 << (bits - 1);

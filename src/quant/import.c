@@ -1,404 +1,17 @@
 /* Reading Q/DQ nodes back.
  *
  *     x -> [Clip ->] Q -> DQ -> reader    becomes   x -> reader,  scales of x
- *     integers -> DQ -> reader            becomes   floats -> reader
- *     floats -> Q -> DQ -> reader         becomes   rounded floats -> reader
- *
- * The width is that of the type, unless the attribute `bits` or a Clip to fewer
- * levels says less; constants tell by the levels that they use. */
+ *     x -> DynamicQuantizeLinear -> DQ    becomes   x -> reader,  and a mark
+ *     constants                           see import_constant.c
+ */
 #include "quant/import.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "exec/exec.h"
+#include "passes/integer_util.h"
 #include "passes/rewrite.h"
-
-/* ---- the list ----------------------------------------------------------- */
-
-void sb_known_free(sb_ctx *ctx, sb_known_list *known)
-{
-    for (size_t i = 0; i < known->n; i++) {
-        sb_qparams_free(ctx, &known->v[i].qparams);
-        sb_free(ctx, known->v[i].readers);
-    }
-    sb_free(ctx, known->v);
-    *known = (sb_known_list){0};
-}
-
-const sb_known *sb_known_find(const sb_known_list *known, const char *value)
-{
-    for (size_t i = 0; i < known->n; i++)
-        if (strcmp(known->v[i].value, value) == 0)
-            return &known->v[i];
-    return NULL;
-}
-
-/* ---- one Q or DQ -------------------------------------------------------- */
-
-/* What the inputs 1 and 2 of a Q or DQ node say. */
-typedef struct linear {
-    const sb_tensor *scale, *zero; /* zero may be NULL */
-    sb_dtype dtype;                /* of the integers */
-    int axis;                      /* -1: one scale */
-    int64_t block;
-    int bits; /* 0: as the type */
-} linear;
-
-/* Constants of a mapped file may lie anywhere, so nothing points into them. */
-static float scale_at(const linear *l, int64_t i)
-{
-    return (float)sb_tensor_get_f64(l->scale, i);
-}
-
-/* Can a quantizer have these scales?  A scale of 0, for a channel of zeros,
- * is fine for what was quantized with it, but nothing else. */
-static bool is_usable(const linear *l)
-{
-    for (int64_t i = 0; i < sb_tensor_count(l->scale); i++)
-        if (!(scale_at(l, i) > 0))
-            return false;
-    return true;
-}
-
-static bool is_live(const sb_graph *g, sb_node_id id, const char *op)
-{
-    return !sb_graph_node(g, id)->dead && sb_node_is(sb_graph_node(g, id), op);
-}
-
-static const sb_tensor *constant_of(const sb_graph *g, sb_value_id v)
-{
-    return sb_is_const(g, v) ? &sb_graph_value(g, v)->constant : NULL;
-}
-
-/* A vector of one scale for the one channel of a constant. */
-static bool is_one_channel(const sb_value *x, const sb_tensor *scale,
-                           int64_t axis)
-{
-    return x->is_constant && scale->rank == 1 && x->constant.dims[axis] == 1;
-}
-
-static bool read_linear(const sb_graph *g, const sb_node *node, linear *out)
-{
-    bool dq = sb_node_is(node, "DequantizeLinear");
-    sb_value_id ints = dq ? sb_node_in(node, 0) : node->outputs[0];
-    const sb_value *x = sb_graph_value(g, sb_node_in(node, 0));
-    int64_t axis = sb_node_int(node, "axis", 1);
-    int64_t bits = sb_node_int(node, "bits", 0);
-
-    if (!dq && !sb_node_is(node, "QuantizeLinear"))
-        return false;
-    *out = (linear){
-        .scale = constant_of(g, sb_node_in(node, 1)),
-        .zero = constant_of(g, sb_node_in(node, 2)),
-        .dtype = sb_graph_value(g, ints)->type.dtype,
-        .axis = -1,
-        .block = sb_node_int(node, "block_size", 0),
-        .bits = bits > 0 && bits <= 16 ? (int)bits : 0,
-    };
-    if (!out->scale || out->scale->dtype != SB_DTYPE_F32 ||
-        (node->n_in > 2 && node->inputs[2] != SB_NONE && !out->zero))
-        return false;
-    if (out->zero)
-        out->dtype = out->zero->dtype;
-    if (out->dtype == SB_DTYPE_NONE)
-        out->dtype = SB_DTYPE_U8;
-    int rank = x->type.shape.rank;
-    bool inside = rank > 0 && axis >= -rank && axis < rank;
-    if (inside &&
-        (sb_tensor_count(out->scale) > 1 || out->scale->rank > 1 ||
-         is_one_channel(x, out->scale, axis < 0 ? axis + rank : axis)))
-        out->axis = (int)(axis < 0 ? axis + rank : axis);
-    return inside || sb_tensor_count(out->scale) == 1;
-}
-
-/* Least and greatest number of a type; false for what is not quantized. */
-static bool type_bounds(sb_dtype dtype, int32_t *lo, int32_t *hi)
-{
-    const sb_dtype_info *info = sb_dtype_get(dtype);
-
-    if (info->bits > 16 ||
-        (info->cls != SB_CLASS_INT && info->cls != SB_CLASS_UINT))
-        return false;
-    *lo = info->cls == SB_CLASS_INT ? -(1 << (info->bits - 1)) : 0;
-    *hi = (int32_t)((1u << info->bits) - 1u) + *lo;
-    return true;
-}
-
-/* Symmetric, as runtimes mean it: zero points in the middle of the type. */
-static bool is_symmetric(const linear *l, int32_t lo)
-{
-    double middle =
-        lo < 0
-            ? 0
-            : (double)(sb_qmax((int)sb_dtype_get(l->dtype)->bits, false) + 1) /
-                  2;
-    int64_t n = l->zero ? sb_tensor_count(l->zero) : 0;
-
-    if (lo >= 0)
-        return false;
-    for (int64_t i = 0; i < n; i++)
-        if (sb_tensor_get_f64(l->zero, i) != middle)
-            return false;
-    return true;
-}
-
-/* The smallest width whose bounds hold [lo, hi]. */
-static int width_of(int32_t lo, int32_t hi, bool symmetric)
-{
-    int bits = 1;
-
-    while (bits < 16 &&
-           (lo < sb_qmin(bits, symmetric) || hi > sb_qmax(bits, symmetric)))
-        bits++;
-    return bits;
-}
-
-/* Adds what a node says of a value, if nothing was said of it before; *out is
- * valid until the next call.  [lo, hi] are the numbers in use. */
-static sb_status remember(sb_graph *g, sb_known_list *known, sb_value_id value,
-                          const linear *l, int32_t lo, int32_t hi)
-{
-    sb_ctx *ctx = g->ctx;
-    int64_t n = sb_tensor_count(l->scale);
-    int32_t least = 0, most = 0;
-    sb_known k = {
-        .value = sb_arena_str(known->arena, sb_graph_value(g, value)->name),
-        .block = l->block,
-        .constant = sb_graph_value(g, value)->is_constant};
-
-    if (!k.value)
-        return SB_NO_MEMORY;
-    if (!type_bounds(l->dtype, &least, &most) || sb_known_find(known, k.value))
-        return SB_OK;
-    bool symmetric = is_symmetric(l, least);
-    /* Affine integers of a signed type, as unsigned ones. */
-    int32_t shift = symmetric ? 0 : -least;
-    int bits =
-        l->bits > 0 ? l->bits : width_of(lo + shift, hi + shift, symmetric);
-    SB_TRY(sb_grow(ctx, &known->v, &known->cap, known->n + 1, sizeof k));
-    SB_TRY(sb_qparams_init(ctx, &k.qparams, n, l->axis, bits, symmetric));
-    k.qparams.qmin = lo + shift;
-    k.qparams.qmax = hi + shift;
-    for (int64_t i = 0; i < n; i++) {
-        double z = l->zero ? sb_tensor_get_f64(l->zero, i) : 0;
-        k.qparams.scale[i] = scale_at(l, i);
-        k.qparams.zero_point[i] = (float)z + (float)shift;
-    }
-    known->v[known->n++] = k;
-    return SB_OK;
-}
-
-/* Notes who reads the result of a DQ. */
-static sb_status note_readers(const sb_graph *g, sb_known_list *known,
-                              sb_known *k, sb_value_id y)
-{
-    const sb_value *v = sb_graph_value(g, y);
-
-    k->at_output |= v->is_output;
-    for (uint32_t i = 0; i < v->n_uses; i++) {
-        const sb_node *reader = sb_graph_node(g, v->uses[i].node);
-        if (reader->n_out == 0 || reader->outputs[0] == SB_NONE)
-            continue;
-        const char *name = sb_arena_str(
-            known->arena, sb_graph_value(g, reader->outputs[0])->name);
-        if (!name)
-            return SB_NO_MEMORY;
-        SB_TRY(sb_grow(g->ctx, &k->readers, &k->cap_readers, k->n_readers + 1,
-                       sizeof *k->readers));
-        k->readers[k->n_readers++] = name;
-    }
-    return SB_OK;
-}
-
-static bool same_constant(const sb_tensor *a, const sb_tensor *b)
-{
-    if (!a || !b)
-        return a == b;
-    return a->dtype == b->dtype && sb_tensor_count(a) == sb_tensor_count(b) &&
-           memcmp(a->data, b->data, sb_tensor_bytes(a)) == 0;
-}
-
-/* Do two Q or DQ nodes have the same scales? */
-static bool same_linear(const linear *a, const linear *b)
-{
-    return same_constant(a->scale, b->scale) && a->axis == b->axis &&
-           a->block == b->block &&
-           (same_constant(a->zero, b->zero) || (!a->zero && !b->zero));
-}
-
-/* ---- constants ---------------------------------------------------------- */
-
-static sb_status eval(sb_graph *g, sb_node_id id, sb_tensor *out)
-{
-    const sb_node *node = sb_graph_node(g, id);
-    const sb_tensor *in[3] = {NULL, NULL, NULL};
-
-    for (uint32_t i = 0; i < node->n_in && i < 3; i++)
-        in[i] = constant_of(g, node->inputs[i]);
-    return sb_exec_eval(g->ctx, g, node, in, out);
-}
-
-/* The node's result becomes a constant. */
-static sb_status fold(sb_graph *g, sb_node_id id)
-{
-    sb_tensor out;
-
-    SB_TRY(eval(g, id, &out));
-    sb_status status = sb_rewrite_constant(g, id, &out);
-    sb_tensor_drop(&out);
-    return status;
-}
-
-/* Bounds that the integers keep: those of the type, or narrower ones of a
- * width that the numbers in use tell. */
-static void used_bounds(const sb_tensor *q, int32_t *lo, int32_t *hi)
-{
-    double least = 0, most = 0;
-
-    for (int64_t i = 0; i < sb_tensor_count(q); i++) {
-        double v = sb_tensor_get_f64(q, i);
-        least = v < least ? v : least;
-        most = v > most ? v : most;
-    }
-    /* The lowest number is left out more often than not: [-127, 127]. */
-    if (*lo < 0 && least > (double)*lo) {
-        double reach = -least > most ? -least : most;
-        int bits = 2;
-        while (bits < 16 && reach > (double)((1 << (bits - 1)) - 1))
-            bits++;
-        *hi = (1 << (bits - 1)) - 1;
-        *lo = -*hi;
-    }
-}
-
-/* Readers of all DQ nodes that compute the same of the same integers as `id`
- * read its result. */
-static sb_status merge_twins(sb_graph *g, sb_node_id id)
-{
-    const sb_node *node = sb_graph_node(g, id);
-    sb_value_id ints = node->inputs[0], y = node->outputs[0];
-    linear mine, other;
-
-    if (!read_linear(g, node, &mine))
-        return SB_OK;
-    for (uint32_t i = 0; i < sb_graph_value(g, ints)->n_uses;) {
-        sb_use use = sb_graph_value(g, ints)->uses[i++];
-        const sb_node *twin = sb_graph_node(g, use.node);
-        bool done = false;
-
-        if (use.node == id || use.input != 0 ||
-            !sb_node_is(twin, "DequantizeLinear") ||
-            sb_graph_value(g, twin->outputs[0])->is_output ||
-            !read_linear(g, twin, &other) || !same_linear(&mine, &other))
-            continue;
-        SB_TRY(sb_rewrite_forward(g, use.node, y, &done));
-        if (done) /* the list is shorter now, perhaps in another order */
-            i = 0;
-    }
-    return SB_OK;
-}
-
-/* integers -> DQ -> reader */
-static sb_status import_integers(sb_graph *g, sb_known_list *known,
-                                 sb_node_id id)
-{
-    const sb_node *node = sb_graph_node(g, id);
-    sb_value_id ints = node->inputs[0], y = node->outputs[0];
-    const sb_tensor *q = constant_of(g, ints);
-    int32_t lo = 0, hi = 0;
-    size_t mine = known->n;
-    linear l;
-
-    SB_TRY(merge_twins(g, id));
-    if (!read_linear(g, sb_graph_node(g, id), &l))
-        return SB_OK;
-    bool keep = type_bounds(q->dtype, &lo, &hi) && is_usable(&l);
-    if (keep)
-        used_bounds(q, &lo, &hi);
-    sb_tensor scale = *l.scale, zero = l.zero ? *l.zero : (sb_tensor){0};
-    SB_TRY(fold(g, id));
-    SB_TRY(sb_import_name(g, ints, y));
-    if (!keep)
-        return SB_OK;
-    l.scale = &scale;
-    l.zero = l.zero ? &zero : NULL;
-    SB_TRY(remember(g, known, y, &l, lo, hi));
-    if (known->n == mine)
-        return SB_OK;
-    known->v[mine].all = true;
-    return note_readers(g, known, &known->v[mine], y);
-}
-
-/* Has the file other scales for the same value? */
-static bool contradicts(const sb_known *k, const linear *l)
-{
-    int64_t n = sb_tensor_count(l->scale);
-
-    int32_t least = 0, most = 0;
-
-    if (!type_bounds(l->dtype, &least, &most) || k->qparams.n != n ||
-        k->qparams.axis != l->axis ||
-        memcmp(k->qparams.scale, l->scale->data, (size_t)n * sizeof(float)))
-        return true;
-    for (int64_t i = 0; i < n; i++) {
-        double z = l->zero ? sb_tensor_get_f64(l->zero, i) : 0;
-        double shift = k->qparams.symmetric ? 0 : -(double)least;
-        if ((double)k->qparams.zero_point[i] != z + shift)
-            return true;
-    }
-    return false;
-}
-
-/* floats -> Q -> DQ -> reader: the floats stay, since rounding them again is
- * what the quantizer does. */
-static sb_status import_floats(sb_graph *g, sb_known_list *known, sb_node_id id)
-{
-    const sb_node *node = sb_graph_node(g, id);
-    sb_node_id q = sb_graph_value(g, node->inputs[0])->producer;
-    sb_value_id w = sb_graph_node(g, q)->inputs[0];
-    int32_t lo = 0, hi = 0;
-    size_t mine = known->n;
-    linear l, first;
-    bool done = false;
-    sb_tensor ints;
-
-    if (!read_linear(g, node, &l) ||
-        !read_linear(g, sb_graph_node(g, q), &first) ||
-        !same_linear(&l, &first) || !type_bounds(l.dtype, &lo, &hi) ||
-        !is_usable(&l))
-        return SB_OK;
-    SB_TRY(eval(g, q, &ints));
-    used_bounds(&ints, &lo, &hi);
-    sb_tensor_drop(&ints);
-    const sb_known *told = sb_known_find(known, sb_graph_value(g, w)->name);
-    if (told && contradicts(told, &l)) { /* a second, other rounding of w */
-        SB_TRY(fold(g, q));
-        return fold(g, id);
-    }
-    SB_TRY(remember(g, known, w, &l, lo, hi));
-    if (known->n > mine)
-        SB_TRY(note_readers(g, known, &known->v[mine], node->outputs[0]));
-    return sb_rewrite_forward(g, id, w, &done);
-}
-
-static sb_status import_constant(sb_graph *g, sb_known_list *known,
-                                 sb_node_id id)
-{
-    const sb_node *node = sb_graph_node(g, id);
-    const sb_node *before = sb_graph_producer(g, sb_node_in(node, 0));
-    linear l;
-
-    if (sb_graph_value(g, node->outputs[0])->is_output ||
-        !read_linear(g, node, &l))
-        return SB_OK;
-    if (sb_is_const(g, sb_node_in(node, 0)))
-        return import_integers(g, known, id);
-    if (before && sb_node_is(before, "QuantizeLinear") &&
-        sb_is_const(g, sb_node_in(before, 0)))
-        return import_floats(g, known, id);
-    return SB_OK;
-}
+#include "quant/import_linear.h"
 
 /* ---- activations -------------------------------------------------------- */
 
@@ -421,7 +34,7 @@ static bool is_width(double first, double last, sb_dtype dtype, bool is_signed)
 /* A Clip to the numbers of a smaller width than the type has says the width;
  * it was put there for that, so it goes away with the Q. */
 static sb_value_id behind_clip(const sb_graph *g, sb_value_id x,
-                               const linear *l, int32_t *lo, int32_t *hi)
+                               const sb_linear *l, sb_bounds *b)
 {
     const sb_node *clip = sb_graph_producer(g, x);
     double from = 0, to = 0;
@@ -435,27 +48,28 @@ static sb_value_id behind_clip(const sb_graph *g, sb_value_id x,
     double zero = l->zero ? sb_tensor_get_f64(l->zero, 0) : 0;
     double first = rint(from / scale) + zero, last = rint(to / scale) + zero;
     /* NaN is within nothing, and the bounds must hold a number and zero. */
-    if (!(first >= *lo && last <= *hi && first <= zero && last >= zero &&
+    if (!(first >= b->lo && last <= b->hi && first <= zero && last >= zero &&
           first < last) ||
-        !is_width(first, last, l->dtype, *lo < 0) ||
+        !is_width(first, last, l->dtype, b->lo < 0) ||
         fabs((first - zero) * scale - from) > 1e-5 * scale ||
         fabs((last - zero) * scale - to) > 1e-5 * scale)
         return x;
-    *lo = (int32_t)first;
-    *hi = (int32_t)last;
+    b->lo = (int32_t)first;
+    b->hi = (int32_t)last;
     return sb_node_in(clip, 0);
 }
 
 /* Do only DQ nodes with the same scales read the integers? */
-static bool only_dequantized(const sb_graph *g, sb_value_id q, const linear *l)
+static bool only_dequantized(const sb_graph *g, sb_value_id q,
+                             const sb_linear *l)
 {
     const sb_value *v = sb_graph_value(g, q);
-    linear other;
+    sb_linear other;
 
     for (uint32_t i = 0; i < v->n_uses; i++) {
         const sb_node *reader = sb_graph_node(g, v->uses[i].node);
         if (!sb_node_is(reader, "DequantizeLinear") || v->uses[i].input != 0 ||
-            !read_linear(g, reader, &other) || !same_linear(l, &other))
+            !sb_linear_read(g, reader, &other) || !sb_linear_same(l, &other))
             return false;
     }
     return !v->is_output && v->n_uses > 0;
@@ -482,7 +96,7 @@ static bool only_joined(const sb_graph *g, sb_value_id q)
 /* Others take away a Relu that a zero point at the lowest number makes
  * needless. It is needed again where a target does not quantize at this place;
  * files of ours keep theirs. */
-static bool lacks_relu(const sb_graph *g, sb_value_id x, const linear *l,
+static bool lacks_relu(const sb_graph *g, sb_value_id x, const sb_linear *l,
                        int32_t lo)
 {
     static const char *const ops[] = {"Conv",   "ConvTranspose", "Gemm",
@@ -495,10 +109,10 @@ static bool lacks_relu(const sb_graph *g, sb_value_id x, const linear *l,
         return false;
     for (uint32_t i = 0; i < sb_graph_value(g, x)->n_uses; i++) {
         sb_use use = sb_graph_value(g, x)->uses[i];
-        linear other;
-        if (use.input != 0 || !is_live(g, use.node, "QuantizeLinear") ||
-            !read_linear(g, sb_graph_node(g, use.node), &other) ||
-            !same_linear(l, &other))
+        sb_linear other;
+        if (use.input != 0 || !sb_node_lives(g, use.node, "QuantizeLinear") ||
+            !sb_linear_read(g, sb_graph_node(g, use.node), &other) ||
+            !sb_linear_same(l, &other))
             return false;
     }
     for (size_t i = 0; i < g->n_model_props; i++)
@@ -539,8 +153,8 @@ static sb_status bypass(sb_graph *g, sb_known_list *known, size_t at,
     *done = true;
     while (*done && sb_graph_value(g, q)->n_uses > 0) {
         sb_node_id dq = sb_graph_value(g, q)->uses[0].node;
-        SB_TRY(note_readers(g, known, &known->v[at],
-                            sb_graph_node(g, dq)->outputs[0]));
+        SB_TRY(sb_known_readers(g, known, &known->v[at],
+                                sb_graph_node(g, dq)->outputs[0]));
         SB_TRY(sb_rewrite_forward(g, dq, x, done));
     }
     /* x may have got the name of an output */
@@ -553,31 +167,93 @@ static sb_status import_pair(sb_graph *g, sb_known_list *known, sb_node_id id)
 {
     const sb_node *node = sb_graph_node(g, id);
     sb_value_id q = node->outputs[0];
-    int32_t lo = 0, hi = 0;
     bool done = false;
-    linear l;
+    sb_bounds b;
+    sb_linear l;
 
-    if (!sb_node_is(node, "QuantizeLinear") || !read_linear(g, node, &l) ||
-        !type_bounds(l.dtype, &lo, &hi) || !is_usable(&l) ||
+    if (!sb_node_is(node, "QuantizeLinear") || !sb_linear_read(g, node, &l) ||
+        !sb_type_bounds(l.dtype, &b) || !sb_linear_usable(&l) ||
         !only_dequantized(g, q, &l))
         return SB_OK;
     sb_value_id x = node->inputs[0];
-    if (lacks_relu(g, x, &l, lo))
+    if (lacks_relu(g, x, &l, b.lo))
         SB_TRY(put_relu(g, &x));
     else
-        x = behind_clip(g, x, &l, &lo, &hi);
+        x = behind_clip(g, x, &l, &b);
     const char *name = sb_graph_value(g, x)->name;
     const sb_known *k = sb_known_find(known, name);
-    if (k && contradicts(k, &l) && !only_joined(g, q))
+    if (k && sb_known_contradicts(k, &l) && !only_joined(g, q))
         return SB_OK;
     uint32_t n_uses = sb_graph_value(g, x)->n_uses;
     if (!k)
-        SB_TRY(remember(g, known, x, &l, lo, hi));
+        SB_TRY(sb_known_add(g, known, x, &l, b));
     size_t at = k ? (size_t)(k - known->v) : known->n - 1;
     if (!k)
         known->v[at].all = n_uses == 1;
     SB_TRY(bypass(g, known, at, q, x, &done));
     return done ? sb_rewrite_prune(g, id) : SB_OK;
+}
+
+/* ---- scales that are found at each run ---------------------------------- */
+
+/* Do only DQ nodes with its own scales read what a DynamicQuantizeLinear
+ * makes? */
+static bool only_for_itself(const sb_graph *g, const sb_node *node)
+{
+    if (node->n_out != 3 || node->n_in != 1 || node->inputs[0] == SB_NONE)
+        return false;
+    for (uint32_t k = 0; k < 3; k++) {
+        if (node->outputs[k] == SB_NONE)
+            return false;
+        const sb_value *v = sb_graph_value(g, node->outputs[k]);
+        if (v->is_output || v->n_uses == 0)
+            return false;
+        for (uint32_t i = 0; i < v->n_uses; i++) {
+            const sb_node *dq = sb_graph_node(g, v->uses[i].node);
+            if (!sb_node_is(dq, "DequantizeLinear") || dq->n_in != 3 ||
+                memcmp(dq->inputs, node->outputs, 3 * sizeof *dq->inputs) != 0)
+                return false;
+        }
+    }
+    return true;
+}
+
+static sb_status add_dynamic(const sb_graph *g, sb_known_list *known,
+                             sb_value_id x)
+{
+    const sb_value *v = sb_graph_value(g, x);
+    sb_known k = {.value = sb_arena_str(known->arena, v->name),
+                  .dynamic = true,
+                  .all = v->n_uses == 1};
+
+    if (!k.value)
+        return SB_NO_MEMORY;
+    SB_TRY(sb_grow(g->ctx, &known->v, &known->cap, known->n + 1, sizeof k));
+    known->v[known->n++] = k;
+    return SB_OK;
+}
+
+/* x -> DynamicQuantizeLinear -> DQ... : readers of every DQ read x.  Where the
+ * same value has scales elsewhere in the file, these are kept. */
+static sb_status import_dynamic(sb_graph *g, sb_known_list *known,
+                                sb_node_id id)
+{
+    const sb_node *node = sb_graph_node(g, id);
+
+    if (!only_for_itself(g, node))
+        return SB_OK;
+    sb_value_id x = node->inputs[0], q = node->outputs[0];
+    const sb_known *k = sb_known_find(known, sb_graph_value(g, x)->name);
+    bool mark = !k || k->dynamic, done = true;
+    if (!k)
+        SB_TRY(add_dynamic(g, known, x));
+    size_t at = k ? (size_t)(k - known->v) : known->n - 1;
+    if (mark)
+        return bypass(g, known, at, q, x, &done);
+    while (done && sb_graph_value(g, q)->n_uses > 0)
+        SB_TRY(sb_rewrite_forward(g, sb_graph_value(g, q)->uses[0].node, x,
+                                  &done));
+    return SB_OK;
 }
 
 sb_status sb_quant_import(sb_graph *g, sb_known_list *known)
@@ -586,11 +262,14 @@ sb_status sb_quant_import(sb_graph *g, sb_known_list *known)
     SB_TRY(sb_quant_import_check(g));
     /* Constants first; nodes are only removed, so the numbers stay. */
     for (sb_node_id id = 0; id < g->n_nodes; id++)
-        if (is_live(g, id, "DequantizeLinear"))
-            SB_TRY(import_constant(g, known, id));
+        if (sb_node_lives(g, id, "DequantizeLinear"))
+            SB_TRY(sb_import_constant(g, known, id));
     for (sb_node_id id = 0; id < g->n_nodes; id++)
-        if (is_live(g, id, "QuantizeLinear") &&
+        if (sb_node_lives(g, id, "QuantizeLinear") &&
             !sb_is_const(g, sb_node_in(sb_graph_node(g, id), 0)))
             SB_TRY(import_pair(g, known, id));
+    for (sb_node_id id = 0; id < g->n_nodes; id++)
+        if (sb_node_lives(g, id, "DynamicQuantizeLinear"))
+            SB_TRY(import_dynamic(g, known, id));
     return SB_OK;
 }

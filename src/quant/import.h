@@ -10,7 +10,9 @@ typedef struct sb_known {
     const char *value; /* its name in the float graph */
     sb_qparams qparams;
     int64_t block; /* indices of the axis that share a scale; 0: one each */
+    int32_t least, most; /* integers that the constant has */
     bool constant;
+    bool dynamic; /* scales are found at each run: `qparams` is empty */
     /* Who reads it quantized, by the names of their first results; `all` if
      * nobody reads it otherwise. */
     const char **readers;
@@ -43,5 +45,10 @@ SB_MUST_USE sb_status sb_quant_import_check(const sb_graph *g);
 void sb_known_free(sb_ctx *ctx, sb_known_list *known);
 /* NULL if the file said nothing about it. */
 const sb_known *sb_known_find(const sb_known_list *known, const char *value);
+/* Does the file have scales of activations? */
+bool sb_known_calibrated(const sb_known_list *known);
+/* place_known.c: is the node among those that read it quantized? */
+bool sb_known_read_by(const sb_graph *g, const sb_known *k,
+                      const sb_node *node);
 
 #endif

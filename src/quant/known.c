@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "passes/rewrite.h"
-#include "quant/quant_model.h"
+#include "quant/dynamic.h"
 
 /* ---- widths ------------------------------------------------------------- */
 
@@ -49,12 +49,58 @@ sb_status sb_quant_known_widths(sb_quant_model *qm)
         int bits = 0;
 
         SB_TRY(width_in(qm->ctx, text, k->value, &bits));
-        if (bits < 1 || bits > 16)
+        if (bits < 1 || bits > 16 || k->dynamic)
+            continue;
+        /* Not believed if the integers say otherwise. */
+        if (k->constant && (k->least < sb_qmin(bits, k->qparams.symmetric) ||
+                            k->most > sb_qmax(bits, k->qparams.symmetric)))
             continue;
         k->qparams.bits = bits;
         k->qparams.qmin = sb_qmin(bits, k->qparams.symmetric);
         k->qparams.qmax = sb_qmax(bits, k->qparams.symmetric);
     }
+    return SB_OK;
+}
+
+/* ---- constants that were changed ----------------------------------------- */
+
+static float scaled(const sb_qparams *p, const sb_factors *f, int64_t i)
+{
+    float scale = p->scale[p->n == 1 ? 0 : i] * (f->n > 0 ? f->v[i] : f->one);
+
+    /* Zeros are zeros at any scale. */
+    return isfinite(scale) && scale != 0 ? scale : 1;
+}
+
+sb_status sb_quant_known_scaled(sb_quant_model *qm, const char *old,
+                                const char *name, int axis,
+                                const sb_factors *factors)
+{
+    sb_known_list *list = &qm->known;
+
+    if (!sb_known_find(list, old) || sb_known_find(list, name))
+        return SB_OK;
+    SB_TRY(
+        sb_grow(qm->ctx, &list->v, &list->cap, list->n + 1, sizeof *list->v));
+    const sb_known *was = sb_known_find(list, old);
+    const sb_qparams *p = &was->qparams;
+    sb_known k = {.value = sb_arena_str(&qm->arena, name),
+                  .least = was->least,
+                  .most = was->most,
+                  .constant = true,
+                  .all = true};
+    if (!k.value)
+        return SB_NO_MEMORY;
+    SB_TRY(sb_qparams_init(qm->ctx, &k.qparams,
+                           factors->n > 0 ? factors->n : p->n, axis, p->bits,
+                           p->symmetric));
+    k.qparams.qmin = p->qmin;
+    k.qparams.qmax = p->qmax;
+    for (int64_t i = 0; i < k.qparams.n; i++) {
+        k.qparams.scale[i] = scaled(p, factors, i);
+        k.qparams.zero_point[i] = p->zero_point[p->n == 1 ? 0 : i];
+    }
+    list->v[list->n++] = k;
     return SB_OK;
 }
 
@@ -91,21 +137,56 @@ static bool has_shape(const sb_known *k, const sb_tensor *w)
     return p->n == n;
 }
 
+/* Scales of some tools are negative, so as to use all numbers of a type that
+ * has one more below 0 than above. */
+static bool all_positive(const sb_qparams *p)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        if (!(p->scale[i] > 0))
+            return false;
+    return true;
+}
+
+/* Can the integer product of a dynamic layer take the weight?  Its scales are
+ * multiplied into the result, so they must be those of its channels. */
+static bool fits_product(const sb_quant_model *qm, const sb_known *k,
+                         const sb_quantizer *q)
+{
+    const sb_qparams *p = &k->qparams;
+    bool conv = sb_node_is(sb_graph_node(qm->graph, q->uses[0].node), "Conv");
+
+    return k->block == 0 && p->bits <= 8 &&
+           (p->axis < 0 || p->axis == (conv ? 0 : 1)) &&
+           !(conv && p->axis >= 0 && !p->symmetric);
+}
+
+/* Has the target kernels for the settings of a constant? */
+static bool target_takes(const sb_quant_model *qm, const sb_known *k,
+                         const sb_quantizer *q)
+{
+    const sb_qparams *p = &k->qparams;
+    uint32_t scheme = p->symmetric ? SB_SCHEME_SYMMETRIC : SB_SCHEME_AFFINE;
+
+    if (sb_quantizer_is_dynamic(qm, q))
+        return fits_product(qm, k, q);
+    if (!qm->target->ops)
+        return true;
+    if (sb_quant_config_mode(qm->config) != SB_QUANT_STATIC)
+        return (qm->target->only_schemes & scheme) != 0 && p->bits <= 8;
+    return scheme_allowed(qm, q, p->symmetric) && k->block == 0 &&
+           p->bits <= 8 && all_positive(p) &&
+           (q->spec.kind != SB_QUANT_FEATURE || p->axis < 0 ||
+            qm->target->act_per_channel);
+}
+
 /* Settings of a constant become those of the file; false if the target cannot
  * take them, and the constant is quantized anew. */
 static bool adopt(const sb_quant_model *qm, const sb_known *k, sb_quantizer *q)
 {
     const sb_qparams *p = &k->qparams;
 
-    bool kernels = qm->target->ops != NULL &&
-                   sb_quant_config_mode(qm->config) == SB_QUANT_STATIC;
-
-    if (!has_shape(k, &sb_graph_value(qm->graph, q->value)->constant))
-        return false;
-    if (kernels &&
-        (!scheme_allowed(qm, q, p->symmetric) || k->block > 0 || p->bits > 8 ||
-         (q->spec.kind == SB_QUANT_FEATURE && p->axis >= 0 &&
-          !qm->target->act_per_channel)))
+    if (!has_shape(k, &sb_graph_value(qm->graph, q->value)->constant) ||
+        !target_takes(qm, k, q))
         return false;
     q->spec.bits = p->bits;
     q->spec.symmetric = p->symmetric;
@@ -138,7 +219,7 @@ void sb_quant_apply_known(sb_quant_model *qm)
         const sb_value *v = sb_graph_value(qm->graph, qm->sites[of].value);
         const sb_known *k = sb_known_find(&qm->known, v->name);
 
-        if (!k || k->constant != v->is_constant)
+        if (!k || k->dynamic || k->constant != v->is_constant)
             continue;
         if (of != q->site) { /* has the scales of another */
             if (!k->constant)
@@ -204,6 +285,8 @@ sb_status sb_quant_use_known(sb_quant_model *qm, const sb_known *known,
     for (int64_t i = 0; i < k->n; i++) {
         sb_range r = {((float)k->qmin - k->zero_point[i]) * k->scale[i],
                       ((float)k->qmax - k->zero_point[i]) * k->scale[i]};
+        if (k->scale[i] < 0)
+            r = (sb_range){r.hi, r.lo};
         bound(qm->graph, q->value, &r);
         all.lo = fminf(all.lo, r.lo);
         all.hi = fmaxf(all.hi, r.hi);

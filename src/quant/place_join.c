@@ -50,9 +50,9 @@ static bool may_join(const sb_quant_model *qm, sb_value_id value, uint32_t site,
     const sb_value *v = sb_graph_value(qm->graph, value);
     const sb_node *node = sb_graph_producer(qm->graph, value);
 
-    if (!node || v->n_uses != 1 || v->is_output || qm->known.n > 0 ||
-        qm->sites[site].same_as != site || qm->sites[site].natural ||
-        !same_settings(qm, site, into))
+    if (!node || v->n_uses != 1 || v->is_output ||
+        sb_known_calibrated(&qm->known) || qm->sites[site].same_as != site ||
+        qm->sites[site].natural || !same_settings(qm, site, into))
         return false;
     const sb_target_op *row = sb_target_op_find(qm->target, node);
     if (row && row->place == SB_PLACE_FOLD)

@@ -7,7 +7,7 @@
 #include "passes/rewrite.h"
 #include "quant/quant_model.h"
 
-static bool is_reader(const sb_graph *g, const sb_known *k, const sb_node *node)
+bool sb_known_read_by(const sb_graph *g, const sb_known *k, const sb_node *node)
 {
     const char *name = node->n_out > 0 && node->outputs[0] != SB_NONE
                            ? sb_graph_value(g, node->outputs[0])->name
@@ -26,7 +26,7 @@ static size_t collect(const sb_graph *g, const sb_known *k, const sb_value *v,
     size_t n = 0;
 
     for (uint32_t i = 0; i < v->n_uses && !k->all; i++)
-        if (is_reader(g, k, sb_graph_node(g, v->uses[i].node)))
+        if (sb_known_read_by(g, k, sb_graph_node(g, v->uses[i].node)))
             uses[n++] = v->uses[i];
     if (n == 0)
         for (uint32_t i = 0; i < v->n_uses; i++)
@@ -72,7 +72,7 @@ static sb_status place_value(sb_quant_model *qm, sb_value_id value)
     const sb_value *v = sb_graph_value(qm->graph, value);
     const sb_known *k = sb_known_find(&qm->known, v->name);
 
-    if (!k || k->constant != v->is_constant ||
+    if (!k || k->dynamic || k->constant != v->is_constant ||
         (v->n_uses == 0 && !(k->at_output && v->is_output)) ||
         (k->qparams.axis >= 0 && k->qparams.axis >= v->type.shape.rank))
         return SB_OK;

@@ -21,6 +21,7 @@ typedef struct placer {
     sb_node_id id;
     const sb_node *node;
     bool table;          /* the weight is input 0, rows of an embedding */
+    bool dynamic;        /* its activation is quantized at each run */
     const char *skipped; /* a layer that the target has no kernel for */
 } placer;
 
@@ -73,7 +74,7 @@ static bool has_kernel(const placer *p)
     if (p->table && target->ops && p->mode == SB_QUANT_WEIGHTS_ONLY &&
         product_reads(p->qm, p->node->outputs[0], 0))
         return false;
-    if (p->mode == SB_QUANT_DYNAMIC && !p->table)
+    if (p->dynamic)
         return sb_dynamic_kernel(p->qm->graph, p->node) &&
                (!target->ops || (row && row->dynamic));
     return !target->ops || (row && row->weight_only && matrix);
@@ -114,7 +115,7 @@ static sb_status check(const placer *p, const sb_quant_spec *s)
                     : s->bits == 4 ? SB_DTYPE_I4
                                    : SB_DTYPE_I8;
 
-    if (p->mode == SB_QUANT_DYNAMIC && !p->table)
+    if (p->dynamic)
         return check_dynamic(p, s);
     if (!target->ops)
         return SB_OK;
@@ -144,6 +145,59 @@ static void settle(const placer *p, sb_quant_spec *s)
     /* Gather takes no less than bytes there. */
     if (p->table && p->qm->target->ops && s->bits < 8)
         s->bits = 8;
+}
+
+/* ---- as a file has it --------------------------------------------------- */
+
+static const sb_known *known_weight(const placer *p)
+{
+    sb_value_id v = sb_node_in(p->node, weight_input(p));
+    const sb_known *k =
+        sb_known_find(&p->qm->known, sb_graph_value(p->qm->graph, v)->name);
+
+    return k && k->constant ? k : NULL;
+}
+
+static bool was_dynamic(const placer *p)
+{
+    const sb_graph *g = p->qm->graph;
+    sb_value_id x = sb_node_in(p->node, 0);
+    const sb_known *k =
+        x == SB_NONE ? NULL
+                     : sb_known_find(&p->qm->known, sb_graph_value(g, x)->name);
+
+    return k && k->dynamic && (k->all || sb_known_read_by(g, k, p->node));
+}
+
+/* The settings of the file, as near as the target has them: known.c takes them
+ * over whole where it can. */
+static void follow(const placer *p, const sb_known *k, sb_quant_spec *s)
+{
+    const sb_target_def *target = p->qm->target;
+    const sb_qparams *q = &k->qparams;
+    bool two = sb_target_has_type(target->weight_types, SB_DTYPE_I2);
+
+    s->bits = q->bits;
+    s->symmetric = q->symmetric;
+    s->granularity = k->block > 0   ? SB_QUANT_PER_GROUP
+                     : q->axis >= 0 ? SB_QUANT_PER_CHANNEL
+                                    : SB_QUANT_PER_TENSOR;
+    s->group_size = k->block;
+    if (p->dynamic) {
+        s->bits = s->bits > 8 ? 8 : s->bits;
+        if (s->granularity == SB_QUANT_PER_GROUP)
+            s->granularity = SB_QUANT_PER_CHANNEL;
+        if (s->granularity == SB_QUANT_PER_CHANNEL &&
+            sb_node_is(p->node, "Conv"))
+            s->symmetric = true;
+        return;
+    }
+    if (!target->ops)
+        return;
+    s->bits = s->bits <= 2 && two ? 2 : s->bits <= 4 ? 4 : 8;
+    if (!(target->only_schemes &
+          (s->symmetric ? SB_SCHEME_SYMMETRIC : SB_SCHEME_AFFINE)))
+        s->symmetric = !s->symmetric;
 }
 
 /* ---- quantizers --------------------------------------------------------- */
@@ -181,8 +235,8 @@ static sb_status place_weight(const placer *p, sb_quant_spec *settings)
     if (spec.block > 0)
         spec.block = settings->group_size;
     SB_TRY(add(p, &spec, ".weight_quantizer", &q));
-    if (p->mode == SB_QUANT_DYNAMIC && target->weight_narrow &&
-        settings->symmetric && settings->bits > 1) {
+    if (p->dynamic && target->weight_narrow && settings->symmetric &&
+        settings->bits > 1) {
         q->qmax = sb_qmax(settings->bits, true);
         q->qmin = -q->qmax;
     }
@@ -218,13 +272,20 @@ static sb_status place_node(placer *p)
     sb_quant_config_spec(p->qm->config, SB_QUANT_WEIGHT, p->node, &settings);
     if (settings.disabled || !weight_of(p))
         return SB_OK;
+    const sb_known *k = p->qm->follow ? known_weight(p) : NULL;
+    if (p->qm->follow && !k)
+        return SB_OK;
+    p->dynamic = p->mode == SB_QUANT_DYNAMIC && !p->table &&
+                 (!p->qm->follow || was_dynamic(p));
+    if (k)
+        follow(p, k, &settings);
     if (!has_kernel(p)) {
         p->skipped = p->node->op;
         return SB_OK;
     }
     settle(p, &settings);
     SB_TRY(check(p, &settings));
-    if (p->mode == SB_QUANT_DYNAMIC && !p->table)
+    if (p->dynamic)
         SB_TRY(place_feature(p));
     return place_weight(p, &settings);
 }
@@ -241,6 +302,12 @@ static sb_status check_target(const sb_quant_model *qm, sb_quant_mode mode)
             return SB_OK;
     if (!t->ops)
         return SB_OK;
+    if (qm->follow)
+        return sb_fail(qm->ctx, SB_BAD_ARG,
+                       "the file quantizes %s, and target %s has no kernels "
+                       "for that; calibrate its activations on data",
+                       dynamic ? "activations at each run" : "weights alone",
+                       t->name);
     return sb_fail(qm->ctx, SB_BAD_CONFIG,
                    "%s: A: found %s, but target %s has no kernels for that; "
                    "%s have",

@@ -184,17 +184,25 @@ static sb_status fold_columns(const sb_quant_model *qm, sb_graph *g)
 
 /* A runtime sees Swish as it stands in the file, as a product with a sigmoid,
  * so quantizers for it are placed on that form. */
-static sb_status simplify(const sb_quant_model *qm, sb_graph *g)
+static sb_status simplify(sb_quant_model *qm, sb_graph *g)
 {
     sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
     bool fuse_bn = schedule.fuse_bn && !schedule.bn_tuning;
 
-    SB_TRY(run_passes(g, fuse_bn ? "simplify,fuse_bn" : "simplify"));
+    if (fuse_bn)
+        SB_TRY(sb_quant_fuse_bn(qm, g));
+    else
+        SB_TRY(run_passes(g, "simplify"));
     if (qm->target->ops && sb_graph_wants_expand(g))
         SB_TRY(run_passes(g, "expand"));
     if (sb_quant_config_mode(qm->config) != SB_QUANT_STATIC)
+<<<<<<< HEAD
         return sb_quant_straighten(g);
     return fold_columns(qm, g);
+=======
+        return sb_quant_straighten(qm, g);
+    return sb_quant_merge_biases(qm, g);
+>>>>>>> cd07fbe (quant: dynamic files and packed weights are read back)
 }
 
 /* The number of samples that the file fixes; 0 if it leaves it open. */
@@ -260,7 +268,8 @@ static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
 
     SB_TRY(sb_graph_clone(graph, &work));
     qm->known.arena = &qm->arena;
-    sb_status status = run_passes(work, "integer_to_qdq");
+    sb_status status =
+        run_passes(work, "integer_to_qdq,dynamic_to_qdq,nbits_to_qdq");
     if (status == SB_OK)
         status = sb_quant_import(work, &qm->known);
     if (status == SB_OK)
@@ -292,18 +301,26 @@ static void settle_sites(sb_quant_model *qm)
             qm->sites[qm->quantizers[i].site].first = (uint32_t)i;
 }
 
+static sb_status place(sb_quant_model *qm)
+{
+    sb_quant_mode mode = sb_quant_config_mode(qm->config);
+
+    if (mode == SB_QUANT_WEIGHTS_ONLY && qm->follow && !qm->target->ops)
+        return sb_quant_place_known(qm);
+    if (mode != SB_QUANT_STATIC)
+        return sb_quant_place_weights(qm);
+    if (qm->target->ops)
+        return sb_quant_place_target(qm);
+    return sb_known_calibrated(&qm->known) ? sb_quant_place_known(qm)
+                                           : sb_quant_place_config(qm);
+}
+
 static sb_status build(sb_quant_model *qm, const sb_graph *graph)
 {
     SB_TRY(take_graph(qm, graph));
     sb_quant_config_warn_unused(qm->config, graph, qm->graph);
     SB_TRY(sb_quant_known_widths(qm));
-    if (sb_quant_config_mode(qm->config) != SB_QUANT_STATIC)
-        SB_TRY(sb_quant_place_weights(qm));
-    else if (qm->target->ops)
-        SB_TRY(sb_quant_place_target(qm));
-    else
-        SB_TRY(qm->known.n > 0 ? sb_quant_place_known(qm)
-                               : sb_quant_place_config(qm));
+    SB_TRY(place(qm));
     sb_quant_apply_known(qm);
     settle_sites(qm);
     if (qm->n_quantizers == 0)
@@ -313,10 +330,9 @@ static sb_status build(sb_quant_model *qm, const sb_graph *graph)
     return SB_OK;
 }
 
-sb_status sb_quant_model_build(sb_ctx *ctx, const sb_graph *graph,
-                               sb_quant_config *config,
-                               const sb_target_def *target,
-                               sb_quant_model **out)
+static sb_status make(sb_ctx *ctx, const sb_graph *graph,
+                      sb_quant_config *config, const sb_target_def *target,
+                      bool follow, sb_quant_model **out)
 {
     sb_quant_model *qm = sb_alloc(ctx, 1, sizeof *qm);
 
@@ -326,6 +342,7 @@ sb_status sb_quant_model_build(sb_ctx *ctx, const sb_graph *graph,
     }
     qm->ctx = ctx;
     qm->config = config;
+    qm->follow = follow;
     qm->target = target ? target
                         : sb_target_find(sb_quant_backend_name(
                               sb_quant_config_backend(config)));
@@ -337,6 +354,22 @@ sb_status sb_quant_model_build(sb_ctx *ctx, const sb_graph *graph,
     else
         sb_quant_model_free(qm);
     return status;
+}
+
+sb_status sb_quant_model_build(sb_ctx *ctx, const sb_graph *graph,
+                               sb_quant_config *config,
+                               const sb_target_def *target,
+                               sb_quant_model **out)
+{
+    return make(ctx, graph, config, target, false, out);
+}
+
+sb_status sb_quant_model_again(sb_ctx *ctx, const sb_graph *graph,
+                               sb_quant_config *config,
+                               const sb_target_def *target,
+                               sb_quant_model **out)
+{
+    return make(ctx, graph, config, target, true, out);
 }
 
 void sb_quant_model_free(sb_quant_model *qm)

@@ -28,6 +28,7 @@ typedef struct sb_quantizer {
     int axis;        /* of channels or groups in the value; -1: none */
     int64_t block;   /* indices of `axis` that share a scale, if by group */
     bool fake_fused; /* inside a chain that runs as one: never on */
+    bool left_out;   /* the same, for want of data, until there is some */
     /* Bounds of the integers, if narrower than `bits` allows; else both 0. */
     int32_t qmin, qmax;
     uint32_t site;
@@ -79,6 +80,7 @@ struct sb_quant_model {
     sb_reduce_range reduce_range;
     bool exact; /* no faster algorithms that round differently */
     bool weights_on, features_on;
+    bool follow; /* what the file quantizes is quantized, nothing else */
 };
 
 /* A quantized model of `graph`, which is copied (weights are shared).  The
@@ -88,6 +90,16 @@ SB_MUST_USE sb_status sb_quant_model_build(sb_ctx *ctx, const sb_graph *graph,
                                            sb_quant_config *config,
                                            const sb_target_def *target,
                                            sb_quant_model **out);
+/* The same for a file that is quantized already, without calibrated
+ * activations: what it quantizes is quantized, under a configuration of its
+ * own mode. */
+SB_MUST_USE sb_status sb_quant_model_again(sb_ctx *ctx, const sb_graph *graph,
+                                           sb_quant_config *config,
+                                           const sb_target_def *target,
+                                           sb_quant_model **out);
+/* file_mode.c: how a file treats activations; SB_QUANT_STATIC for float
+ * networks, too. */
+sb_quant_mode sb_quant_file_mode(const sb_graph *g);
 
 /* A quantizer to be: on the edges `uses`, all of which read `value`.  `axis`
  * and `block` as above. */
@@ -129,6 +141,17 @@ void sb_quant_apply_known(sb_quant_model *qm);
 SB_MUST_USE sb_status sb_quant_use_known(sb_quant_model *qm,
                                          const sb_known *known,
                                          sb_quantizer *q);
+/* Numbers that a constant was multiplied by: n along an axis, or one. */
+typedef struct sb_factors {
+    int64_t n;
+    const float *v;
+    float one; /* if n is 0 */
+} sb_factors;
+/* The constant `name` is what `old` was, times `factors`: the same integers,
+ * with scales that are multiplied as well, now along `axis`. */
+SB_MUST_USE sb_status sb_quant_known_scaled(sb_quant_model *qm, const char *old,
+                                            const char *name, int axis,
+                                            const sb_factors *factors);
 /* place_target.c: quantizers where the target fuses them. */
 SB_MUST_USE sb_status sb_quant_place_target(sb_quant_model *qm);
 /* place_join.c: inputs of `node` that nobody else reads take the scale of its
@@ -139,8 +162,14 @@ void sb_quant_join_scales(sb_quant_model *qm, const sb_node *node,
  * for configurations that calibrate nothing. */
 SB_MUST_USE sb_status sb_quant_place_weights(sb_quant_model *qm);
 /* straight_gemm.c: constant weights of Gemm as [K, N], factors multiplied
- * in. */
-SB_MUST_USE sb_status sb_quant_straighten(sb_graph *g);
+ * in; what is known of them follows. */
+SB_MUST_USE sb_status sb_quant_straighten(sb_quant_model *qm, sb_graph *g);
+/* known_bn.c: the passes "simplify" and "fuse_bn"; what is known of weights
+ * follows. */
+SB_MUST_USE sb_status sb_quant_fuse_bn(sb_quant_model *qm, sb_graph *g);
+/* merge_bias.c: biases of layers of a dynamic file back into them. */
+SB_MUST_USE sb_status sb_quant_merge_biases(const sb_quant_model *qm,
+                                            sb_graph *g);
 /* The start of the names of a node's quantizers: its module, if no other node
  * that may be quantized shares it, else the node's own name. */
 const char *sb_quant_base_name(const sb_graph *g, const sb_node *node);

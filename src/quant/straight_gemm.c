@@ -31,7 +31,22 @@ static bool is_f32(const sb_graph *g, sb_value_id v)
            sb_graph_value(g, v)->constant.dtype == SB_DTYPE_F32;
 }
 
-static sb_status turn_weight(sb_graph *g, sb_node_id id)
+/* What is known of the weight `old`, of `name`, which was turned (or not) and
+ * multiplied. */
+static sb_status add_known(sb_quant_model *qm, const char *old,
+                           const char *name, bool transposed, float factor)
+{
+    const sb_known *was = sb_known_find(&qm->known, old);
+    const sb_factors f = {.one = factor};
+
+    if (!was || was->block > 0)
+        return SB_OK;
+    int axis = was->qparams.axis;
+    return sb_quant_known_scaled(qm, old, name,
+                                 axis >= 0 && transposed ? 1 - axis : axis, &f);
+}
+
+static sb_status turn_weight(sb_quant_model *qm, sb_graph *g, sb_node_id id)
 {
     const sb_node *node = sb_graph_node(g, id);
     const sb_tensor *w = &sb_graph_value(g, node->inputs[1])->constant;
@@ -45,8 +60,13 @@ static sb_status turn_weight(sb_graph *g, sb_node_id id)
         return SB_OK;
     SB_TRY(sb_tensor_alloc(g->ctx, &t));
     turn(w->data, transposed, alpha, k, n, t.data);
+    const char *old = sb_graph_value(g, node->inputs[1])->name;
     sb_status status = set_input(g, id, 1, &t);
     sb_tensor_drop(&t);
+    if (status == SB_OK)
+        status = add_known(
+            qm, old, sb_graph_value(g, sb_graph_node(g, id)->inputs[1])->name,
+            transposed, alpha);
     if (status != SB_OK)
         return status;
     sb_graph_remove_attr(g, id, "transB");
@@ -73,7 +93,7 @@ static sb_status scale_bias(sb_graph *g, sb_node_id id)
     return status;
 }
 
-sb_status sb_quant_straighten(sb_graph *g)
+sb_status sb_quant_straighten(sb_quant_model *qm, sb_graph *g)
 {
     for (size_t i = 0, n = g->n_nodes; i < n; i++) {
         sb_node_id id = (sb_node_id)i;
@@ -83,7 +103,7 @@ sb_status sb_quant_straighten(sb_graph *g)
             !is_f32(g, sb_node_in(node, 1)) ||
             sb_graph_value(g, node->inputs[1])->constant.rank != 2)
             continue;
-        SB_TRY(turn_weight(g, id));
+        SB_TRY(turn_weight(qm, g, id));
         SB_TRY(scale_bias(g, id));
     }
     return SB_OK;

@@ -1,0 +1,238 @@
+/* Pass "nbits_to_qdq": products with packed weights (com.microsoft
+ * MatMulNBits) become MatMul with integers behind DequantizeLinear.
+ *
+ *     before:  y = MatMulNBits(a, packed, scales, zeros, , bias)
+ *     after:   y = Gemm(a, DQ(w, s, z) {axis=0, block_size}, bias)
+ *
+ * or MatMul and Add, where a is no matrix.
+ *
+ * The node holds codes of 2, 4 or 8 bit as [N, n_block, bytes], low bits first
+ * along K; w is [K, N] in a type of that width.  Without zero points zero is in
+ * the middle of the codes: then w is signed.  Packed weights that a runtime has
+ * laid out for itself, g_idx, and zero points in float stay as they are. */
+#include <string.h>
+
+#include "base/ctx.h"
+#include "passes/integer_util.h"
+#include "passes/pass.h"
+#include "passes/rewrite.h"
+
+enum { A, B, SCALES, ZEROS, G_IDX, BIAS };
+
+typedef struct packed {
+    int64_t k, n, bits, block, n_block;
+    const sb_tensor *b, *scales, *zeros; /* zeros may be NULL */
+} packed;
+
+/* ---- is it one? --------------------------------------------------------- */
+
+static bool holds(const sb_tensor *t, sb_dtype dtype, int64_t rows,
+                  int64_t columns)
+{
+    int64_t want = 0;
+
+    return t && t->dtype == dtype && sb_mul_i64(rows, columns, &want) &&
+           sb_tensor_count(t) == want;
+}
+
+static bool read_packed(const sb_graph *g, const sb_node *node, packed *p)
+{
+    int64_t row = 0, all = 0;
+
+    *p = (packed){.k = sb_node_int(node, "K", 0),
+                  .n = sb_node_int(node, "N", 0),
+                  .bits = sb_node_int(node, "bits", 4),
+                  .block = sb_node_int(node, "block_size", 0),
+                  .b = sb_const_of(g, sb_node_in(node, B)),
+                  .scales = sb_const_of(g, sb_node_in(node, SCALES)),
+                  .zeros = sb_const_of(g, sb_node_in(node, ZEROS))};
+    if (strcmp(node->op, "MatMulNBits") != 0 ||
+        strcmp(node->domain, "com.microsoft") != 0 || node->n_out != 1 ||
+        sb_node_in(node, A) == SB_NONE || sb_node_in(node, G_IDX) != SB_NONE ||
+        sb_node_int(node, "weight_prepacked", 0) != 0)
+        return false;
+    if (p->k < 1 || p->n < 1 || p->block < 16 || p->block > 1 << 20 ||
+        p->block % 16 != 0 || (p->bits != 2 && p->bits != 4 && p->bits != 8))
+        return false;
+    p->n_block = p->k / p->block + (p->k % p->block != 0);
+    if (!sb_mul_i64(p->n_block, p->block * p->bits / 8, &row) ||
+        !sb_mul_i64(p->k, p->n, &all) || !holds(p->b, SB_DTYPE_U8, p->n, row) ||
+        !holds(p->scales, SB_DTYPE_F32, p->n, p->n_block))
+        return false;
+    if (sb_node_in(node, ZEROS) == SB_NONE)
+        return true;
+    return holds(p->zeros, SB_DTYPE_U8, p->n, (p->n_block * p->bits + 7) / 8);
+}
+
+/* ---- unpacking ---------------------------------------------------------- */
+
+static sb_dtype type_of(const packed *p)
+{
+    if (p->bits == 8)
+        return p->zeros ? SB_DTYPE_U8 : SB_DTYPE_I8;
+    if (p->bits == 4)
+        return p->zeros ? SB_DTYPE_U4 : SB_DTYPE_I4;
+    return p->zeros ? SB_DTYPE_U2 : SB_DTYPE_I2;
+}
+
+static int code_at(const uint8_t *row, int64_t i, int64_t bits)
+{
+    unsigned byte = row[i * bits / 8];
+
+    return (int)(byte >> (unsigned)(i * bits % 8) &
+                 ((1u << (unsigned)bits) - 1));
+}
+
+/* to [columns, N] = codes of `from` [N, bytes], less what makes them signed. */
+static sb_status unpack(sb_ctx *ctx, const packed *p, const sb_tensor *from,
+                        int64_t columns, sb_tensor *out)
+{
+    int64_t dims[] = {columns, p->n}, bytes = sb_tensor_count(from) / p->n;
+    sb_tensor t = sb_tensor_make(type_of(p), 2, dims);
+    float *codes = sb_alloc(ctx, (size_t)columns * (size_t)p->n, sizeof *codes);
+    int less = p->zeros ? 0 : 1 << (p->bits - 1);
+
+    if (!codes)
+        return SB_NO_MEMORY;
+    sb_status status = sb_tensor_alloc(ctx, &t);
+    if (status == SB_OK) {
+        for (int64_t n = 0; n < p->n; n++)
+            for (int64_t k = 0; k < columns; k++)
+                codes[k * p->n + n] =
+                    (float)(code_at((const uint8_t *)from->data + n * bytes, k,
+                                    p->bits) -
+                            less);
+        sb_convert(SB_DTYPE_F32, codes, t.dtype, t.data,
+                   (size_t)columns * (size_t)p->n);
+        *out = t;
+    }
+    sb_free(ctx, codes);
+    return status;
+}
+
+/* Scales [N, n_block] as [n_block, N]. */
+static sb_status turn_scales(sb_ctx *ctx, const packed *p, sb_tensor *out)
+{
+    int64_t dims[] = {p->n_block, p->n};
+    sb_tensor t = sb_tensor_make(SB_DTYPE_F32, 2, dims);
+
+    SB_TRY(sb_tensor_alloc(ctx, &t));
+    const char *from = p->scales->data; /* may lie anywhere in a mapped file */
+    char *to = t.data;
+    for (int64_t n = 0; n < p->n; n++)
+        for (int64_t b = 0; b < p->n_block; b++)
+            memcpy(to + (b * p->n + n) * (int64_t)sizeof(float),
+                   from + (n * p->n_block + b) * (int64_t)sizeof(float),
+                   sizeof(float));
+    *out = t;
+    return SB_OK;
+}
+
+/* ---- rewriting ---------------------------------------------------------- */
+
+/* The name of the weight, if that of the packed one was made from it: by us,
+ * or by ONNX Runtime's tool. */
+static size_t base_length(const char *name)
+{
+    static const char *const tails[] = {"_packed", "_Q2", "_Q4", "_Q8"};
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < SB_COUNT(tails); i++) {
+        size_t n = strlen(tails[i]);
+        if (len > n && strcmp(name + len - n, tails[i]) == 0)
+            return len - n;
+    }
+    return len;
+}
+
+/* A constant named after the weight; takes the tensor's reference. */
+static sb_status put_constant(sb_graph *g, const char *base, size_t len,
+                              const char *suffix, sb_tensor *t,
+                              sb_value_id *out)
+{
+    sb_str name;
+
+    sb_str_init(&name, g->ctx);
+    sb_str_addf(&name, "%.*s%s", (int)len, base, suffix);
+    sb_status status = sb_str_status(&name);
+    if (status == SB_OK)
+        status = sb_graph_add_value_as(g, sb_str_text(&name), out);
+    if (status == SB_OK)
+        status = sb_graph_set_constant(g, *out, t);
+    sb_str_free(&name);
+    sb_tensor_drop(t);
+    return status;
+}
+
+/* Integers, scale and zero point of the weight. */
+static sb_status put_weight(sb_graph *g, const sb_node *node, const packed *p,
+                            sb_value_id *in)
+{
+    const char *name = sb_graph_value(g, node->inputs[B])->name;
+    size_t len = base_length(name);
+    const packed all = *p; /* constants may move while values are added */
+    const sb_tensor b = *p->b, s = *p->scales;
+    const sb_tensor z = p->zeros ? *p->zeros : (sb_tensor){0};
+    packed q = all;
+    sb_tensor t;
+
+    q.b = &b;
+    q.scales = &s;
+    q.zeros = p->zeros ? &z : NULL;
+    SB_TRY(unpack(g->ctx, &q, &b, q.k, &t));
+    SB_TRY(put_constant(g, name, len, "_quantized", &t, &in[0]));
+    SB_TRY(turn_scales(g->ctx, &q, &t));
+    SB_TRY(put_constant(g, name, len, "_scales", &t, &in[1]));
+    in[2] = SB_NONE;
+    if (!q.zeros)
+        return SB_OK;
+    SB_TRY(unpack(g->ctx, &q, &z, q.n_block, &t));
+    return put_constant(g, name, len, "_zero_points", &t, &in[2]);
+}
+
+static sb_status rewrite(sb_graph *g, sb_node_id id, const packed *p)
+{
+    const sb_node node = *sb_graph_node(g, id);
+    sb_value_id in[3], bias = sb_node_in(&node, BIAS), y = node.outputs[0];
+    sb_value_id product = y, w = SB_NONE;
+    sb_node_id op;
+
+    SB_TRY(put_weight(g, &node, p, in));
+    SB_TRY(sb_put_dequantize(g, &node, in, 0, &w));
+    SB_TRY(sb_graph_set_attr_int(g, sb_graph_value(g, w)->producer,
+                                 "block_size", p->block));
+    bool gemm = bias != SB_NONE &&
+                sb_graph_value(g, node.inputs[A])->type.shape.rank == 2;
+    sb_graph_remove_node(g, id);
+    if (bias != SB_NONE && !gemm) {
+        SB_TRY(sb_put_value(g, y, SB_DTYPE_F32, &product));
+        SB_TRY(sb_put_node(g, &node, "Add", (sb_value_id[]){product, bias}, 2,
+                           y, &op));
+    }
+    SB_TRY(sb_put_node(g, &node, gemm ? "Gemm" : "MatMul",
+                       (sb_value_id[]){node.inputs[A], w, bias}, gemm ? 3 : 2,
+                       product, &op));
+    sb_graph_node(g, op)->name = node.name;
+    return SB_OK;
+}
+
+static sb_status nbits_to_qdq_run(sb_graph *g, size_t *changes)
+{
+    for (sb_node_id id = 0, n = (sb_node_id)g->n_nodes; id < n; id++) {
+        packed p;
+
+        if (sb_graph_node(g, id)->dead ||
+            !read_packed(g, sb_graph_node(g, id), &p))
+            continue;
+        SB_TRY(rewrite(g, id, &p));
+        ++*changes;
+    }
+    return SB_OK;
+}
+
+const sb_pass_def sb_pass_nbits_to_qdq = {
+    .name = "nbits_to_qdq",
+    .summary = "MatMulNBits as MatMul with a DequantizeLinear of its weight",
+    .run = nbits_to_qdq_run,
+    .once = true,
+};

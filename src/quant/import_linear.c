@@ -1,0 +1,235 @@
+/* What one Q or DQ node says, and the list of what a file says
+ * (import_linear.h).
+ *
+ * The width is that of the type, unless the attribute `bits` or a Clip to fewer
+ * levels says less; the metadata of our own files (known.c) come last. */
+#include "quant/import_linear.h"
+
+#include <string.h>
+
+#include "passes/integer_util.h"
+#include "passes/rewrite.h"
+
+/* ---- the list ----------------------------------------------------------- */
+
+void sb_known_free(sb_ctx *ctx, sb_known_list *known)
+{
+    for (size_t i = 0; i < known->n; i++) {
+        sb_qparams_free(ctx, &known->v[i].qparams);
+        sb_free(ctx, known->v[i].readers);
+    }
+    sb_free(ctx, known->v);
+    *known = (sb_known_list){0};
+}
+
+bool sb_known_calibrated(const sb_known_list *known)
+{
+    for (size_t i = 0; i < known->n; i++)
+        if (!known->v[i].constant && !known->v[i].dynamic)
+            return true;
+    return false;
+}
+
+const sb_known *sb_known_find(const sb_known_list *known, const char *value)
+{
+    for (size_t i = 0; i < known->n; i++)
+        if (strcmp(known->v[i].value, value) == 0)
+            return &known->v[i];
+    return NULL;
+}
+
+/* ---- one Q or DQ -------------------------------------------------------- */
+
+/* Constants of a mapped file may lie anywhere, so nothing points into them. */
+static float scale_at(const sb_linear *l, int64_t i)
+{
+    return (float)sb_tensor_get_f64(l->scale, i);
+}
+
+bool sb_linear_usable(const sb_linear *l)
+{
+    for (int64_t i = 0; i < sb_tensor_count(l->scale); i++)
+        if (!(scale_at(l, i) > 0))
+            return false;
+    return true;
+}
+
+bool sb_node_lives(const sb_graph *g, sb_node_id id, const char *op)
+{
+    return !sb_graph_node(g, id)->dead && sb_node_is(sb_graph_node(g, id), op);
+}
+
+/* A vector of one scale for the one channel of a constant. */
+static bool is_one_channel(const sb_value *x, const sb_tensor *scale,
+                           int64_t axis)
+{
+    return x->is_constant && scale->rank == 1 && x->constant.dims[axis] == 1;
+}
+
+bool sb_linear_read(const sb_graph *g, const sb_node *node, sb_linear *out)
+{
+    bool dq = sb_node_is(node, "DequantizeLinear");
+    sb_value_id ints = dq ? sb_node_in(node, 0) : node->outputs[0];
+    const sb_value *x = sb_graph_value(g, sb_node_in(node, 0));
+    int64_t axis = sb_node_int(node, "axis", 1);
+    int64_t bits = sb_node_int(node, "bits", 0);
+
+    if (!dq && !sb_node_is(node, "QuantizeLinear"))
+        return false;
+    *out = (sb_linear){
+        .scale = sb_const_of(g, sb_node_in(node, 1)),
+        .zero = sb_const_of(g, sb_node_in(node, 2)),
+        .dtype = sb_graph_value(g, ints)->type.dtype,
+        .axis = -1,
+        .block = sb_node_int(node, "block_size", 0),
+        .bits = bits > 0 && bits <= 16 ? (int)bits : 0,
+    };
+    if (!out->scale || out->scale->dtype != SB_DTYPE_F32 ||
+        (node->n_in > 2 && node->inputs[2] != SB_NONE && !out->zero))
+        return false;
+    if (out->zero)
+        out->dtype = out->zero->dtype;
+    if (out->dtype == SB_DTYPE_NONE)
+        out->dtype = SB_DTYPE_U8;
+    int rank = x->type.shape.rank;
+    bool inside = rank > 0 && axis >= -rank && axis < rank;
+    if (inside &&
+        (sb_tensor_count(out->scale) > 1 || out->scale->rank > 1 ||
+         is_one_channel(x, out->scale, axis < 0 ? axis + rank : axis)))
+        out->axis = (int)(axis < 0 ? axis + rank : axis);
+    return inside || sb_tensor_count(out->scale) == 1;
+}
+
+bool sb_type_bounds(sb_dtype dtype, sb_bounds *out)
+{
+    const sb_dtype_info *info = sb_dtype_get(dtype);
+
+    *out = (sb_bounds){0};
+    if (info->bits > 16 ||
+        (info->cls != SB_CLASS_INT && info->cls != SB_CLASS_UINT))
+        return false;
+    out->lo = info->cls == SB_CLASS_INT ? -(1 << (info->bits - 1)) : 0;
+    out->hi = (int32_t)((1u << info->bits) - 1u) + out->lo;
+    return true;
+}
+
+/* Symmetric, as runtimes mean it: a signed type, zero points at 0. */
+static bool is_symmetric(const sb_linear *l, int32_t lo)
+{
+    int64_t n = l->zero ? sb_tensor_count(l->zero) : 0;
+
+    if (lo >= 0)
+        return false;
+    for (int64_t i = 0; i < n; i++)
+        if (sb_tensor_get_f64(l->zero, i) != 0)
+            return false;
+    return true;
+}
+
+/* The smallest width whose bounds hold [lo, hi]. */
+static int width_of(int32_t lo, int32_t hi, bool symmetric)
+{
+    int bits = 1;
+
+    while (bits < 16 &&
+           (lo < sb_qmin(bits, symmetric) || hi > sb_qmax(bits, symmetric)))
+        bits++;
+    return bits;
+}
+
+/* A scale of 0, for a channel of zeros, is as good as any. */
+static float kept_scale(const sb_known *k, const sb_linear *l, int64_t i)
+{
+    float scale = scale_at(l, i);
+
+    return k->constant && scale == 0 ? 1 : scale;
+}
+
+sb_status sb_known_add(sb_graph *g, sb_known_list *known, sb_value_id value,
+                       const sb_linear *l, sb_bounds b)
+{
+    sb_ctx *ctx = g->ctx;
+    int64_t n = sb_tensor_count(l->scale);
+    sb_bounds type;
+    sb_known k = {
+        .value = sb_arena_str(known->arena, sb_graph_value(g, value)->name),
+        .block = l->block,
+        .constant = sb_graph_value(g, value)->is_constant};
+
+    if (!k.value)
+        return SB_NO_MEMORY;
+    if (!sb_type_bounds(l->dtype, &type) || sb_known_find(known, k.value))
+        return SB_OK;
+    bool symmetric = is_symmetric(l, type.lo);
+    /* Affine integers of a signed type, as unsigned ones. */
+    int32_t shift = symmetric ? 0 : -type.lo;
+    int bits =
+        l->bits > 0 ? l->bits : width_of(b.lo + shift, b.hi + shift, symmetric);
+    SB_TRY(sb_grow(ctx, &known->v, &known->cap, known->n + 1, sizeof k));
+    SB_TRY(sb_qparams_init(ctx, &k.qparams, n, l->axis, bits, symmetric));
+    k.qparams.qmin = b.lo + shift;
+    k.qparams.qmax = b.hi + shift;
+    k.least = b.least + shift;
+    k.most = b.most + shift;
+    for (int64_t i = 0; i < n; i++) {
+        double z = l->zero ? sb_tensor_get_f64(l->zero, i) : 0;
+        k.qparams.scale[i] = kept_scale(&k, l, i);
+        k.qparams.zero_point[i] = (float)z + (float)shift;
+    }
+    known->v[known->n++] = k;
+    return SB_OK;
+}
+
+bool sb_known_contradicts(const sb_known *k, const sb_linear *l)
+{
+    int64_t n = sb_tensor_count(l->scale);
+    sb_bounds type;
+
+    if (k->dynamic || !sb_type_bounds(l->dtype, &type) || k->qparams.n != n ||
+        k->qparams.axis != l->axis)
+        return true;
+    double shift = k->qparams.symmetric ? 0 : -(double)type.lo;
+    for (int64_t i = 0; i < n; i++) {
+        double z = l->zero ? sb_tensor_get_f64(l->zero, i) : 0;
+        if (k->qparams.scale[i] != kept_scale(k, l, i) ||
+            (double)k->qparams.zero_point[i] != z + shift)
+            return true;
+    }
+    return false;
+}
+
+sb_status sb_known_readers(const sb_graph *g, sb_known_list *known, sb_known *k,
+                           sb_value_id y)
+{
+    const sb_value *v = sb_graph_value(g, y);
+
+    k->at_output |= v->is_output;
+    for (uint32_t i = 0; i < v->n_uses; i++) {
+        const sb_node *reader = sb_graph_node(g, v->uses[i].node);
+        if (reader->n_out == 0 || reader->outputs[0] == SB_NONE)
+            continue;
+        const char *name = sb_arena_str(
+            known->arena, sb_graph_value(g, reader->outputs[0])->name);
+        if (!name)
+            return SB_NO_MEMORY;
+        SB_TRY(sb_grow(g->ctx, &k->readers, &k->cap_readers, k->n_readers + 1,
+                       sizeof *k->readers));
+        k->readers[k->n_readers++] = name;
+    }
+    return SB_OK;
+}
+
+static bool same_constant(const sb_tensor *a, const sb_tensor *b)
+{
+    if (!a || !b)
+        return a == b;
+    return a->dtype == b->dtype && sb_tensor_count(a) == sb_tensor_count(b) &&
+           memcmp(a->data, b->data, sb_tensor_bytes(a)) == 0;
+}
+
+bool sb_linear_same(const sb_linear *a, const sb_linear *b)
+{
+    return same_constant(a->scale, b->scale) && a->axis == b->axis &&
+           a->block == b->block &&
+           (same_constant(a->zero, b->zero) || (!a->zero && !b->zero));
+}
