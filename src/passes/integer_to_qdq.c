@@ -98,6 +98,23 @@ static size_t triples_of(const integer_row *row, const sb_node *node)
     return node->n_in > row->first ? (node->n_in - row->first) / 3 : 0;
 }
 
+static bool all_there(const sb_node *node, size_t first, size_t n)
+{
+    for (size_t i = first; i < first + n; i++)
+        if (i >= node->n_in || node->inputs[i] == SB_NONE)
+            return false;
+    return true;
+}
+
+/* Are integers and scale of all triples there? */
+static bool has_triples(const integer_row *row, const sb_node *node, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!all_there(node, row->first + 3 * i, 2))
+            return false;
+    return row->plain == NONE || all_there(node, row->plain, 1);
+}
+
 /* Can it be written in float?  Biases need scales that are known. */
 static bool is_plain(const sb_graph *g, const integer_row *row,
                      const sb_node *node)
@@ -105,7 +122,7 @@ static bool is_plain(const sb_graph *g, const integer_row *row,
     size_t n = triples_of(row, node);
 
     if (node->n_out != 1 || n == 0 || n + 1 > MAX_IN ||
-        node->n_in < row->first + 3 * n ||
+        node->n_in < row->first + 3 * n || !has_triples(row, node, n) ||
         sb_node_int(node, "channels_last", 0) != 0 ||
         sb_node_int(node, "opset", 13) < 13)
         return false;
@@ -299,7 +316,7 @@ static sb_status integer_to_qdq_run(sb_graph *g, size_t *changes)
         const sb_node *node = sb_graph_node(g, order[i]);
         const integer_row *row = row_of(node);
         bool product = strcmp(node->op, "MatMulIntegerToFloat") == 0 &&
-                       node->n_in >= 4 && node->n_out == 1;
+                       all_there(node, 0, 4) && node->n_out == 1;
         if (!product && (!row || !is_plain(g, row, node)))
             continue;
         status =

@@ -37,8 +37,8 @@ static sb_status add_column(table *t, int i)
 
     column.rank = 2;
     column.dims[1] = 1;
-    SB_TRY(sb_graph_add_value_like(t->g, sb_graph_value(t->g, t->in[i])->name,
-                                   &t->in[i]));
+    SB_TRY(sb_export_value(t->g, sb_graph_value(t->g, t->in[i])->name,
+                           "_column", &t->in[i]));
     return sb_graph_set_constant(t->g, t->in[i], &column);
 }
 

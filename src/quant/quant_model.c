@@ -196,13 +196,9 @@ static sb_status simplify(sb_quant_model *qm, sb_graph *g)
     if (qm->target->ops && sb_graph_wants_expand(g))
         SB_TRY(run_passes(g, "expand"));
     if (sb_quant_config_mode(qm->config) != SB_QUANT_STATIC)
-<<<<<<< HEAD
-        return sb_quant_straighten(g);
-    return fold_columns(qm, g);
-=======
         return sb_quant_straighten(qm, g);
-    return sb_quant_merge_biases(qm, g);
->>>>>>> cd07fbe (quant: dynamic files and packed weights are read back)
+    SB_TRY(sb_quant_merge_biases(qm, g));
+    return fold_columns(qm, g);
 }
 
 /* The number of samples that the file fixes; 0 if it leaves it open. */

@@ -2,6 +2,9 @@
  * written again: pairs, a Clip, constants of all kinds, an embedding table. */
 #include "quanttest.h"
 
+#include "graph/text.h"
+#include "quant/export.h"
+
 static const char net[] =
     "graph net(x: f32[N,2,4,4]) -> (y) {\n"
     "xs: f32[] = 0.5\nxz: u8[] = 3\n"
@@ -30,6 +33,41 @@ static const char table[] =
     "d = DequantizeLinear(a, b, c) {axis=2, block_size=2}\n"
     "u: f32[2,3] = random(4)\ny = MatMul(d, u) \"fc\"\n}";
 
+/* A convolution with a bias, a product, and what ONNX Runtime fuses. */
+static const char dynamic[] =
+    "graph net(x: f32[N,1,2,2]) -> (y) {\n"
+    "q, s, z = DynamicQuantizeLinear(x)\n"
+    "k_quantized: i8[2,1,2,2] = [1, 2, 3, 4, 5, 6, 7, 8]\n"
+    "ks: f32[2,1,1] = [0.5, 2]\nkz: i8[] = 0\n"
+    "p = ConvInteger(q, k_quantized, z, kz)\nc = Cast(p) {to=1}\n"
+    "m = Mul(s, ks)\na = Mul(c, m) \"conv\"\n"
+    "b: f32[2,1,1] = [1, 2]\nd = Add(a, b)\ne = Flatten(d)\n"
+    "w: u8[2,2] = [1, 2, 3, 250]\nws: f32[2] = [0.5, 0.25]\nwz: u8[] = 3\n"
+    "q2, s2, z2 = DynamicQuantizeLinear(e)\n"
+    "p2 = MatMulInteger(q2, w, z2, wz)\nc2 = Cast(p2) {to=1}\n"
+    "m2 = Mul(s2, ws)\nf = Mul(c2, m2) \"fc\"\n"
+    "y = com.microsoft::DynamicQuantizeMatMul(f, w, ws) \"fc2\"\n}";
+
+static const char packed[] =
+    "graph net(x: f32[N,16]) -> (y) {\n"
+    "w_packed: u8[2,1,8] = 99\ns: f32[2] = 0.5\nz: u8[2] = 7\n"
+    "b: f32[2] = [1, 2]\n"
+    "a = com.microsoft::MatMulNBits(x, w_packed, s, z, _, b) "
+    "{K=16, N=2, bits=4, block_size=16} \"first\"\n"
+    "v_quantized: i8[3,2] = [5, -7, 3, 2, 9, 1]\n"
+    "vs: f32[3] = [0.5, 0.25, 1]\nvz: i8[3] = 0\n"
+    "v = DequantizeLinear(v_quantized, vs, vz) {axis=0}\n"
+    "y = Gemm(a, v) {transB=1} \"second\"\n}";
+
+static const char normalised[] =
+    "graph g(x: f32[1,1,2,2]) -> (y) {\n"
+    "w_quantized: i8[2,1,1,1] = [5, -7]\nws: f32[] = 0.5\nwz: i8[] = 0\n"
+    "w = DequantizeLinear(w_quantized, ws, wz)\n"
+    "gamma: f32[2] = [4, -1]\nbeta: f32[2] = [1, 2]\n"
+    "mean: f32[2] = [0, 0]\nvar: f32[2] = [3, 3]\n"
+    "c = Conv(x, w) \"conv\"\n"
+    "y = BatchNormalization(c, gamma, beta, mean, var)\n}";
+
 static sb_status as_it_was(sb_ctx *ctx)
 {
     return test_quant_write(ctx, net, TEST_W8 TEST_A8, NULL, SB_EXPORT_QDQ);
@@ -45,6 +83,68 @@ static sb_status a_table(sb_ctx *ctx)
 {
     return test_quant_write(ctx, table, TEST_W8 "A: none\n", "onnxruntime-x86",
                             SB_EXPORT_QDQ);
+}
+
+/* What the file quantizes, in its own mode. */
+static sb_status as_the_file_says(sb_ctx *ctx, const char *text,
+                                  const char *target, sb_export_format format)
+{
+    static const char dynamic_yaml[] = TEST_W8 "A: dynamic\n";
+    static const char none_yaml[] = TEST_W8 "A: none\n";
+    const sb_export_choice choice = {.format = format};
+    sb_quant_config *config = NULL;
+    sb_quant_model *qm = NULL;
+    sb_graph *g = NULL, *out = NULL;
+    int64_t opset = 0;
+
+    SB_TRY(sb_graph_parse(ctx, text, &g));
+    sb_status status = sb_graph_infer(g);
+    const char *yaml =
+        sb_quant_file_mode(g) == SB_QUANT_DYNAMIC ? dynamic_yaml : none_yaml;
+    if (status == SB_OK)
+        status =
+            sb_quant_config_load_memory(ctx, "test.yaml", yaml, strlen(yaml),
+                                        SB_QUANT_CONFIG_QUANT, &config);
+    if (status == SB_OK)
+        status =
+            sb_quant_model_again(ctx, g, config, sb_target_find(target), &qm);
+    if (status == SB_OK)
+        status = sb_quant_model_calc_qparams(qm);
+    if (status == SB_OK)
+        status = sb_export_graph(qm, &choice, &out, &opset);
+    sb_graph_free(out);
+    sb_quant_model_free(qm);
+    sb_graph_free(g);
+    return status;
+}
+
+static sb_status a_dynamic_file(sb_ctx *ctx)
+{
+    return as_the_file_says(ctx, dynamic, "onnxruntime-x86", SB_EXPORT_QDQ);
+}
+
+static sb_status packed_weights(sb_ctx *ctx)
+{
+    return as_the_file_says(ctx, packed, "onnxruntime-x86",
+                            SB_EXPORT_MATMULNBITS);
+}
+
+static sb_status a_normalised_layer(sb_ctx *ctx)
+{
+    return test_quant_write(ctx, normalised,
+                            "SCHEDULE: {FUSE_BN: true}\n" TEST_W8 "A: none\n",
+                            NULL, SB_EXPORT_QDQ);
+}
+
+/* Biases go back into their layers. */
+static sb_status calibrated_now(sb_ctx *ctx)
+{
+    sb_quant_model *qm = NULL;
+
+    SB_TRY(
+        test_quant_try(ctx, dynamic, TEST_W8 TEST_A8, "onnxruntime-x86", &qm));
+    sb_quant_model_free(qm);
+    return SB_OK;
 }
 
 /* What the file that was written last tells of itself: weights with a scale a
@@ -69,6 +169,10 @@ static void test_scenarios(void **state)
     test_every_allocation("integer operators", integer_operators);
     test_every_allocation("told", tell);
     test_every_allocation("a table", a_table);
+    test_every_allocation("a dynamic file", a_dynamic_file);
+    test_every_allocation("packed weights", packed_weights);
+    test_every_allocation("a normalised layer", a_normalised_layer);
+    test_every_allocation("calibrated now", calibrated_now);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Quantized files of others are read back, and written again they compute the
-same: those of ONNX Runtime's quantize_static and quantize_dynamic, of PyTorch's
+same: those of ONNX Runtime's quantize_static, of PyTorch's
 exporter and of Sparsebit (float weights, Q and DQ, with and without the
 attribute `bits`).
 
@@ -169,11 +169,7 @@ def main():
                      run(dynamic, samples[0]), 1e-3):
             failed += 1
             print("a dynamic file: differs")
-        done = sparsebit("quantize", dynamic, "-o", os.path.join(folder, "o"))
-        if "quantized already" not in done.stderr:
-            failed += 1
-            print("a dynamic file:", done.stderr)
-    print(f"{6 * len(files) + 2} checks, {failed} failed")
+    print(f"{6 * len(files) + 1} checks, {failed} failed")
     return 1 if failed else 0
 
 

@@ -36,6 +36,22 @@ static const pass_case cases[] = {
      "y_5 = Transpose(a_quantized_4) {perm=[1,0]}\n"
      "y = QuantizeLinear(y_5, t, o) {axis=0}\n",
      false},
+    {"a scale a channel, one zero point",
+     TEST_GRAPH("x: u8[1,1,2,2]", "y: u8[1,2,2,2]",
+                PARAMS "w: i8[2,1,1,1] = [3, -4]\nws: f32[2] = [0.5, 2]\n"
+                       "wz: i8 = 0\n"
+                       "y = QLinearConv(x, s, z, w, ws, wz, t, z)\n"),
+     "s: f32[] = 0.5\n"
+     "z: u8[] = 3\n"
+     "t: f32[] = 0.25\n"
+     "w: i8[2,1,1,1] = [3, -4]\n"
+     "ws: f32[2] = [0.5, 2]\n"
+     "wz_2: i8[2] = [0, 0]\n"
+     "x_1 = DequantizeLinear(x, s, z) {axis=0}\n"
+     "w_3 = DequantizeLinear(w, ws, wz_2) {axis=0}\n"
+     "y_0 = Conv(x_1, w_3)\n"
+     "y = QuantizeLinear(y_0, t, z) {axis=0}\n",
+     false},
     {"float stays",
      TEST_GRAPH("x: f32[2,8]", "y: f32[2,8]", "y = Sigmoid(x)\n"), NULL, false},
 };

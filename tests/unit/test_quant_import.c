@@ -100,10 +100,10 @@ static const struct {
                  "d = DequantizeLinear(w, s)\ny = MatMul(x, d)\n}",
      "d: 8 symmetric -128..127 axis -1 | 0.5:0 | y all\n",
      "d: f32[2,2] = [-64, 50, 0.5, 0]"},
-    {"int8 that uses 4 bit",
+    {"int8 that has few numbers is int8",
      MATRIX HALF "z: i8[] = 0\nw: i8[2,2] = [-5, 7, 1, 0]\n"
                  "d = DequantizeLinear(w, s, z)\ny = MatMul(x, d)\n}",
-     "d: 4 symmetric -7..7 axis -1 | 0.5:0 | y all\n",
+     "d: 8 symmetric -127..127 axis -1 | 0.5:0 | y all\n",
      "d: f32[2,2] = [-2.5, 3.5, 0.5, 0]"},
     {"uint8",
      MATRIX HALF "z: u8[] = 128\nw: u8[2,2] = [0, 255, 128, 1]\n"
@@ -140,20 +140,56 @@ static const struct {
                  "q = QuantizeLinear(w, s, z)\n"
                  "d = DequantizeLinear(q, s, z)\ny = MatMul(x, d)\n}",
      "w: 8 symmetric -127..127 axis -1 | 0.5:0 | y\n", "MatMul(x, w)"},
-    {"a scale of 0: zeros, of which nothing is remembered",
+    {"a scale of 0: zeros, which any other has as well",
      MATRIX "s: f32[2] = [0.5, 0]\nz: i8[2] = 0\n"
             "w: i8[2,2] = [-127, 0, 1, 0]\n"
             "d = DequantizeLinear(w, s, z) {axis=1}\ny = MatMul(x, d)\n}",
-     "", "d: f32[2,2] = [-63.5, 0, 0.5, 0]"},
+     "d: 8 symmetric -127..127 axis 1 | 0.5:0 1:0 | y all\n",
+     "d: f32[2,2] = [-63.5, 0, 0.5, 0]"},
+    {"a scale below 0, so as to have 128 above it",
+     MATRIX "s: f32[2] = [-0.5, 1]\nz: i8[2] = 0\n"
+            "w: i8[2,2] = [-128, 0, 1, 0]\n"
+            "d = DequantizeLinear(w, s, z) {axis=1}\ny = MatMul(x, d)\n}",
+     "d: 8 symmetric -128..127 axis 1 | -0.5:0 1:0 | y all\n",
+     "d: f32[2,2] = [64, 0, -0.5, 0]"},
+
+    /* ---- scales of each run ---- */
+    {"one reader",
+     VECTOR "q, s, z = DynamicQuantizeLinear(x)\n"
+            "d = DequantizeLinear(q, s, z)\ny = Relu(d)\n}",
+     "x: dynamic | | y all\n", "Relu(x)"},
+    {"two readers, and one of the float",
+     VECTOR "q, s, z = DynamicQuantizeLinear(x)\n"
+            "d = DequantizeLinear(q, s, z)\ne = DequantizeLinear(q, s, z)\n"
+            "a = Relu(d)\nb = Sigmoid(e)\nc = Add(a, b)\ny = Add(c, x)\n}",
+     "x: dynamic | | a b\n", "Relu(x)"},
+    {"beside a scale of the file, which is kept",
+     VECTOR HALF "t: u8[] = 3\np = QuantizeLinear(x, s, t)\n"
+                 "d = DequantizeLinear(p, s, t)\n"
+                 "q, r, z = DynamicQuantizeLinear(x)\n"
+                 "e = DequantizeLinear(q, r, z)\n"
+                 "a = Relu(d)\nb = Sigmoid(e)\ny = Add(a, b)\n}",
+     "x: 8 affine 0..255 axis -1 | 0.5:3 | a\n", "Sigmoid(x)"},
+    {"somebody reads the scale: nothing is taken away",
+     VECTOR "q, s, z = DynamicQuantizeLinear(x)\n"
+            "d = DequantizeLinear(q, s, z)\na = Relu(d)\ny = Mul(a, s)\n}",
+     "", "DynamicQuantizeLinear(x)"},
+    {"dequantized with other numbers, too",
+     VECTOR HALF "q, t, z = DynamicQuantizeLinear(x)\n"
+                 "d = DequantizeLinear(q, s, z)\ny = Relu(d)\n}",
+     "", "DynamicQuantizeLinear(x)"},
 };
 
 static void describe(const sb_known *k, sb_str *out)
 {
     const sb_qparams *p = &k->qparams;
 
-    sb_str_addf(out, "%s: %d %s %d..%d axis %d", k->value, p->bits,
-                p->symmetric ? "symmetric" : "affine", p->qmin, p->qmax,
-                p->axis);
+    if (k->dynamic)
+        sb_str_addf(out, "%s: dynamic", k->value);
+    else
+        sb_str_addf(out, "%s: %d %s %d..%d axis %d", k->value, p->bits,
+                    p->symmetric ? "symmetric" : "affine", p->qmin, p->qmax,
+                    p->axis);
     if (k->block > 0)
         sb_str_addf(out, " block %d", (int)k->block);
     sb_str_add(out, " |");
