@@ -331,5 +331,7 @@ size_t sb_graph_live_nodes(const sb_graph *g);
 /* Removes nodes none of whose results is needed, in sub-graphs too, and
  * captures that nothing reads; returns how many nodes. */
 size_t sb_graph_remove_dead(sb_graph *g);
+/* Does anybody read one of its outputs? */
+bool sb_graph_node_needed(const sb_graph *g, const sb_node *node);
 
 #endif

@@ -197,7 +197,7 @@ size_t sb_graph_live_nodes(const sb_graph *g)
 
 /* ---- dead code ---------------------------------------------------------- */
 
-static bool node_needed(const sb_graph *g, const sb_node *node)
+bool sb_graph_node_needed(const sb_graph *g, const sb_node *node)
 {
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (node->outputs[i] == SB_NONE)
@@ -221,13 +221,13 @@ static size_t remove_chain(sb_graph *g, sb_node_id id, sb_node_id *stack,
         const sb_node *node = sb_graph_node(g, stack[--depth]);
         const sb_value_id *inputs = node->inputs;
         uint32_t n = node->n_in + node->n_implicit;
-        if (node->dead || node_needed(g, node))
+        if (node->dead || sb_graph_node_needed(g, node))
             continue;
         sb_graph_remove_node(g, stack[depth]);
         removed++;
         for (uint32_t i = 0; i < n && depth < cap; i++) {
             const sb_node *from = sb_graph_producer(g, inputs[i]);
-            if (from && !node_needed(g, from))
+            if (from && !sb_graph_node_needed(g, from))
                 stack[depth++] = g->values[inputs[i]].producer;
         }
     }
@@ -252,7 +252,7 @@ size_t sb_graph_remove_dead(sb_graph *g)
     while (round > 0) {
         round = 0;
         for (size_t id = g->n_nodes; id-- > 0;)
-            if (!g->nodes[id].dead && !node_needed(g, &g->nodes[id]))
+            if (!g->nodes[id].dead && !sb_graph_node_needed(g, &g->nodes[id]))
                 round += remove_chain(g, (sb_node_id)id, many ? many : few,
                                       many ? g->n_nodes : SB_COUNT(few));
         removed += round;

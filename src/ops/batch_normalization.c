@@ -32,16 +32,8 @@ static sb_status batch_norm_infer(sb_infer *in)
 
     if (x->rank == 0)
         return sb_infer_fail(in, "input is a scalar, want rank 1 or more");
-    for (uint32_t i = 1; i < in->n_in && i < 5; i++) {
-        if (!in->in[i])
-            return sb_infer_fail(in, "input %u is absent", i);
-        const sb_shape *s = &in->in[i]->type.shape;
-        if (s->rank >= 0 &&
-            (s->rank != 1 ||
-             (sb_dim_known(s->dim[0]) && sb_dim_known(c) && s->dim[0] != c)))
-            return sb_infer_fail(in, "input %u does not have %lld elements", i,
-                                 (long long)c);
-    }
+    for (uint32_t i = 1; i < in->n_in && i < 5; i++)
+        SB_TRY(sb_infer_per_channel(in, i, c));
     in->out[0].type = in->in[0]->type;
     sb_infer_set(in, 1, in->in[3]->type.dtype, &per_channel);
     sb_infer_set(in, 2, in->in[4]->type.dtype, &per_channel);

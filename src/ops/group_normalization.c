@@ -33,16 +33,8 @@ static sb_status norm_infer(sb_infer *in)
 
     if (x->rank >= 0 && x->rank < 2)
         return sb_infer_fail(in, "input of rank %d, want at least 2", x->rank);
-    for (uint32_t i = 1; i < 3; i++) {
-        if (!in->in[i])
-            return sb_infer_fail(in, "input %u is absent", i);
-        const sb_shape *s = &in->in[i]->type.shape;
-        if (s->rank >= 0 &&
-            (s->rank != 1 ||
-             (sb_dim_known(s->dim[0]) && sb_dim_known(c) && s->dim[0] != c)))
-            return sb_infer_fail(in, "input %u does not have %lld elements", i,
-                                 (long long)c);
-    }
+    for (uint32_t i = 1; i < 3; i++)
+        SB_TRY(sb_infer_per_channel(in, i, c));
     in->out[0].type = in->in[0]->type;
     return SB_OK;
 }

@@ -144,3 +144,15 @@ void sb_row_norm_run(sb_ctx *ctx, const sb_row_norm *norm)
                     (size_t)(ROW_GRAIN / (norm->size + 1) + 1), norm_rows,
                     &copy);
 }
+
+sb_status sb_infer_per_channel(const sb_infer *in, uint32_t i, sb_dim c)
+{
+    if (!in->in[i])
+        return sb_infer_fail(in, "input %u is absent", i);
+    const sb_shape *s = &in->in[i]->type.shape;
+    if (s->rank >= 0 && (s->rank != 1 || (sb_dim_known(s->dim[0]) &&
+                                          sb_dim_known(c) && s->dim[0] != c)))
+        return sb_infer_fail(in, "input %u does not have %lld elements", i,
+                             (long long)c);
+    return SB_OK;
+}

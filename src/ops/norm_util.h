@@ -41,4 +41,8 @@ typedef struct sb_row_norm {
 
 void sb_row_norm_run(sb_ctx *ctx, const sb_row_norm *norm);
 
+/* Input i must be there and, as far as is known, have `c` elements. */
+SB_MUST_USE sb_status sb_infer_per_channel(const sb_infer *in, uint32_t i,
+                                           sb_dim c);
+
 #endif

@@ -293,18 +293,6 @@ sb_status sb_rewrite_forward(sb_graph *g, sb_node_id node, sb_value_id value,
     return *done ? sb_rewrite_prune(g, node) : SB_OK;
 }
 
-static bool node_needed(const sb_graph *g, const sb_node *node)
-{
-    for (uint32_t i = 0; i < node->n_out; i++) {
-        if (node->outputs[i] == SB_NONE)
-            continue;
-        const sb_value *v = sb_graph_value(g, node->outputs[i]);
-        if (v->n_uses > 0 || v->is_output)
-            return true;
-    }
-    return false;
-}
-
 sb_status sb_rewrite_prune(sb_graph *g, sb_node_id node)
 {
     sb_node_id *list = NULL;
@@ -316,7 +304,7 @@ sb_status sb_rewrite_prune(sb_graph *g, sb_node_id node)
     while (n > 0 && status == SB_OK) {
         sb_node_id id = list[--n];
         const sb_node *old = sb_graph_node(g, id);
-        if (old->dead || node_needed(g, old))
+        if (old->dead || sb_graph_node_needed(g, old))
             continue;
         uint32_t n_in = old->n_in + old->n_implicit;
         status = sb_grow(g->ctx, &list, &cap, n + n_in, sizeof *list);

@@ -4,21 +4,29 @@
 
 #include "quant/quant_model.h"
 
+sb_status sb_quant_put_node(sb_graph *g, sb_node_id like,
+                            const sb_node_spec *spec, sb_value_id x,
+                            sb_value_id y)
+{
+    sb_node_spec full = *spec;
+    sb_node_id node = SB_NONE;
+
+    sb_graph_value(g, y)->type = sb_graph_value(g, x)->type;
+    full.module = sb_graph_node(g, like)->module;
+    full.position = sb_graph_node(g, like)->position;
+    full.outputs = &y;
+    full.n_out = 1;
+    return sb_graph_add_node(g, &full, &node);
+}
+
 sb_status sb_quant_add_node(sb_graph *g, sb_node_id like,
                             const sb_node_spec *spec, sb_value_id x,
                             sb_value_id *y)
 {
-    sb_node_spec full = *spec;
     sb_value_id out = SB_NONE;
-    sb_node_id node = SB_NONE;
 
     SB_TRY(sb_graph_add_value_like(g, sb_graph_value(g, x)->name, &out));
-    sb_graph_value(g, out)->type = sb_graph_value(g, x)->type;
-    full.module = sb_graph_node(g, like)->module;
-    full.position = sb_graph_node(g, like)->position;
-    full.outputs = &out;
-    full.n_out = 1;
-    SB_TRY(sb_graph_add_node(g, &full, &node));
+    SB_TRY(sb_quant_put_node(g, like, spec, x, out));
     *y = out;
     return SB_OK;
 }

@@ -55,17 +55,10 @@ sb_status sb_export_node(sb_graph *g, sb_node_id like, const sb_node_spec *spec,
                          sb_value_id x, const char *base, const char *suffix,
                          sb_value_id *y)
 {
-    sb_node_spec full = *spec;
     sb_value_id out = SB_NONE;
-    sb_node_id node = SB_NONE;
 
     SB_TRY(sb_export_value(g, base, suffix, &out));
-    sb_graph_value(g, out)->type = sb_graph_value(g, x)->type;
-    full.module = sb_graph_node(g, like)->module;
-    full.position = sb_graph_node(g, like)->position;
-    full.outputs = &out;
-    full.n_out = 1;
-    SB_TRY(sb_graph_add_node(g, &full, &node));
+    SB_TRY(sb_quant_put_node(g, like, spec, x, out));
     *y = out;
     return SB_OK;
 }

@@ -193,7 +193,12 @@ typedef sb_status (*sb_site_fn)(void *user, sb_graph *g, uint32_t site,
  * quantizers that are not fake-fused are redirected. */
 SB_MUST_USE sb_status sb_quant_derive(const sb_quant_model *qm, sb_site_fn fn,
                                       void *user, sb_graph **out);
-/* Adds a node of one result like `x`, in the module and place of `like`. */
+/* Adds a node with the one result `y`, of the type of `x`, in the module and
+ * place of `like`. */
+SB_MUST_USE sb_status sb_quant_put_node(sb_graph *g, sb_node_id like,
+                                        const sb_node_spec *spec, sb_value_id x,
+                                        sb_value_id y);
+/* The same with a new value, named like `x`. */
 SB_MUST_USE sb_status sb_quant_add_node(sb_graph *g, sb_node_id like,
                                         const sb_node_spec *spec, sb_value_id x,
                                         sb_value_id *y);
