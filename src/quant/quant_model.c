@@ -159,15 +159,17 @@ static sb_status run_passes(sb_graph *g, const char *passes)
     return SB_OK;
 }
 
-/* First layers as the target's integer kernels are fast with them; not those
- * that stay float, and not where a file came with scales for its weights. */
-static sb_status fold_columns(const sb_quant_model *qm, sb_graph *g)
+/* First layers as runtimes are fast with them; not where a file came with
+ * scales for its weights, and folded only if they run on integers. */
+static sb_status first_layers(const sb_quant_model *qm, sb_graph *g)
 {
     sb_quant_spec act, weight;
 
-    if (!qm->target->fold_columns || qm->known.n > 0)
+    if (!qm->target->ops || qm->known.n > 0)
         return SB_OK;
     SB_TRY(run_passes(g, "focus_to_conv"));
+    if (!qm->target->fold_columns)
+        return SB_OK;
     for (size_t i = 0, n = g->n_nodes; i < n; i++) {
         const sb_node *node = sb_graph_node(g, (sb_node_id)i);
         bool done = false;
@@ -198,7 +200,7 @@ static sb_status simplify(sb_quant_model *qm, sb_graph *g)
     if (sb_quant_config_mode(qm->config) != SB_QUANT_STATIC)
         return sb_quant_straighten(qm, g);
     SB_TRY(sb_quant_merge_biases(qm, g));
-    return fold_columns(qm, g);
+    return first_layers(qm, g);
 }
 
 /* The number of samples that the file fixes; 0 if it leaves it open. */

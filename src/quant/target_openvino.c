@@ -2,7 +2,8 @@
  *
  * Quantizers stand on the inputs of what computes and are moved upwards
  * through what only moves data; results of the graph stay float.  All inputs
- * of a Concat share one scale. */
+ * of a Concat share one scale.  MaxPool has Q/DQ on both sides: without those
+ * behind it, OpenVINO lets it run in float and quantizes after it. */
 #include "quant/target.h"
 
 /* clang-format off */
@@ -23,7 +24,7 @@ static const sb_target_op ops[] = {
     {"Concat",    .place = SB_PLACE_SHARE_ALL},
     {"Expand",    .place = SB_PLACE_THROUGH, .data = 1},
     {"Flatten",   .place = SB_PLACE_THROUGH, .data = 1},
-    {"MaxPool",   .place = SB_PLACE_THROUGH, .data = 1},
+    {"MaxPool",   .place = SB_PLACE_SHARE, .data = 1},
     {"Pad",       .place = SB_PLACE_THROUGH, .data = 1},
     {"ReduceMax", .place = SB_PLACE_THROUGH, .data = 1},
     {"Reshape",   .place = SB_PLACE_THROUGH, .data = 1},

@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-# Some virtual machines announce AMX and then refuse its instructions.
+# Seen on a virtual machine whose processor lists AMX: without this OpenVINO
+# ended with an illegal instruction.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_VNNI")
 try:
     import numpy as np
