@@ -116,6 +116,24 @@ static int choose_shape(const cli_cmd *cmd, const cli_input_spec *spec,
     return CLI_OK;
 }
 
+/* The array of a file, in the type that the model wants if that can be. */
+static int load_one(cli_env *env, const char *file, sb_dtype want,
+                    sb_tensor **out)
+{
+    sb_tensor *loaded = NULL;
+
+    if (sb_tensor_load(env->ctx, file, &loaded) != SB_OK)
+        return cli_fail(env, file);
+    sb_dtype found = sb_tensor_dtype(loaded);
+    if (want == SB_DTYPE_NONE || want == found || found == SB_DTYPE_STRING) {
+        *out = loaded;
+        return CLI_OK;
+    }
+    sb_status status = sb_tensor_fit(env->ctx, loaded, want, out);
+    sb_tensor_free(env->ctx, loaded);
+    return status == SB_OK ? CLI_OK : cli_fail(env, file);
+}
+
 static int make_one(cli_env *env, const cli_cmd *cmd, const sb_model *model,
                     const cli_input_spec *spec, size_t i, sb_tensor **out)
 {
@@ -126,10 +144,8 @@ static int make_one(cli_env *env, const cli_cmd *cmd, const sb_model *model,
     char *file = file_of(spec->files, in.name, only);
 
     if (file) {
-        int rc = CLI_OK;
+        int rc = load_one(env, file, in.dtype, out);
 
-        if (sb_tensor_load(env->ctx, file, out) != SB_OK)
-            rc = cli_fail(env, file);
         free(file);
         return rc;
     }

@@ -133,6 +133,10 @@ SB_API void *sb_tensor_data(const sb_tensor *tensor);
 /** Reads a .npy file, or `ARCHIVE.npz:NAME` (the only array if no name). */
 SB_API SB_MUST_USE sb_status sb_tensor_load(sb_ctx *ctx, const char *path,
                                             sb_tensor **out);
+/** A copy for an input of type `dtype`: any number becomes a float of any
+ *  width, an integer another one that holds it; what cannot keeps its type. */
+SB_API SB_MUST_USE sb_status sb_tensor_fit(sb_ctx *ctx, const sb_tensor *tensor,
+                                           sb_dtype dtype, sb_tensor **out);
 /** Writes a .npy file. */
 SB_API SB_MUST_USE sb_status sb_tensor_save(sb_ctx *ctx, const char *path,
                                             const sb_tensor *tensor);

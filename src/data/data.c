@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "tensor/fit.h"
+
 static const sb_source_def *def_of(const sb_data *data)
 {
     return data->source.def;

@@ -49,14 +49,6 @@ struct sb_data {
  * source may have its own. */
 extern const sb_param_def sb_data_table[];
 
-/* The type in which elements of type `from` go into an input of type `want`
- * (none: unknown); `from` if they cannot. */
-sb_dtype sb_fit_dtype(sb_dtype from, sb_dtype want);
-/* Copies the elements of `from` to `to`, as elements of `dtype`, which
- * sb_fit_dtype() gave.  SB_BAD_DATA if an integer does not fit. */
-SB_MUST_USE sb_status sb_fit_copy(sb_ctx *ctx, const sb_tensor *from,
-                                  sb_dtype dtype, void *to);
-
 /* Reads the description and opens the source. */
 SB_MUST_USE sb_status sb_data_setup(sb_data *data, const sb_data_options *opt);
 

@@ -385,6 +385,11 @@ def test_types():
                     got, _ = tensors(text, inputs)
                     with np.errstate(over="ignore"):
                         same(name, got["x"], a.astype(want))
+                    subprocess.run([sparsebit, "run", top / "nothing.onnx", "-q",
+                                    "-i", top / "t.npy", "--npz",
+                                    top / "run.npz"], check=True)
+                    with np.load(top / "run.npz") as z:
+                        same(name + ", run", z["o_x"], got["x"])
                     continue
                 code, out, err = evaluate(nothing(*inputs), text)
                 check(name, code == 1 and err.count("\n") == 1, err)

@@ -4,9 +4,9 @@
  * often kept as bytes, tokenizers give 32 or 64 bits: none of that should stop
  * a run.  So any number becomes a float of any width, and an integer becomes
  * another integer that can hold it.  A float never becomes an integer. */
-#include <string.h>
+#include "tensor/fit.h"
 
-#include "data/data.h"
+#include <string.h>
 
 static bool is_number(sb_dtype dtype)
 {
@@ -69,4 +69,22 @@ sb_status sb_fit_copy(sb_ctx *ctx, const sb_tensor *from, sb_dtype dtype,
     }
     sb_convert(from->dtype, from->data, dtype, to, (size_t)n);
     return SB_OK;
+}
+
+sb_status sb_tensor_fit(sb_ctx *ctx, const sb_tensor *t, sb_dtype dtype,
+                        sb_tensor **out)
+{
+    sb_tensor *copy = NULL;
+    sb_dtype as = sb_fit_dtype(t->dtype, dtype);
+
+    if (sb_dtype_size(as) == 0)
+        return sb_fail(ctx, SB_UNSUPPORTED, "a copy of elements of type %s",
+                       sb_dtype_name(as));
+    SB_TRY(sb_tensor_create(ctx, as, t->rank, t->dims, &copy));
+    sb_status status = sb_fit_copy(ctx, t, as, copy->data);
+    if (status == SB_OK)
+        *out = copy;
+    else
+        sb_tensor_free(ctx, copy);
+    return status;
 }

@@ -2,7 +2,7 @@
  * gives them. */
 #include "sbtest.h"
 
-#include "data/data.h"
+#include "tensor/fit.h"
 
 static void test_types(void **state)
 {
