@@ -209,6 +209,8 @@ static sb_status set_qparams(sb_quant_model *qm, const sb_quant_site *site,
         ranges[0] = site->range;
     else
         status = sb_observer_ranges(site->observer, ranges);
+    if (status == SB_OK && !site->natural && n == 1)
+        sb_quant_cut_tails(qm, site, q->spec.bits, &ranges[0]);
     if (status == SB_OK) {
         sb_qparams_free(qm->ctx, &q->qparams);
         status = sb_qparams_init(qm->ctx, &q->qparams, n, q->axis, q->spec.bits,

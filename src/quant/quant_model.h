@@ -158,6 +158,10 @@ SB_MUST_USE sb_status sb_quant_place_target(sb_quant_model *qm);
  * result; `site_of` by value. */
 void sb_quant_join_scales(sb_quant_model *qm, const sb_node *node,
                           sb_value_id result, const uint32_t *site_of);
+/* flat_tails.c: cuts off what the functions that read the value of a site
+ * cannot tell apart; `bits` is its width. */
+void sb_quant_cut_tails(const sb_quant_model *qm, const sb_quant_site *site,
+                        int bits, sb_range *range);
 /* place_weights.c: weights, and activations that are quantized at each run:
  * for configurations that calibrate nothing. */
 SB_MUST_USE sb_status sb_quant_place_weights(sb_quant_model *qm);

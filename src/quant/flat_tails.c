@@ -1,0 +1,147 @@
+/* Ranges without what the function behind them flattens.
+ *
+ * SiLU, GELU and HardSwish are almost 0 far below it, a sigmoid almost 0 or 1
+ * far away on both sides.  A convolution before one of them often gives
+ * numbers down to -50, and all of them become the same 0; a range that reaches
+ * there wastes most of its 256 steps.  So it ends where the function is within
+ * a quarter of a step of its limit, a step being that of the function's own
+ * result: numbers beyond are clamped to the end, and still become that 0. */
+#include <math.h>
+
+#include "passes/rewrite.h"
+#include "quant/quant_model.h"
+
+typedef double (*curve)(double x);
+
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+static double hard_swish(double x)
+{
+    return x * fmin(fmax(x / 6 + 0.5, 0), 1);
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * erfc(-x * 0.70710678118654752);
+}
+
+/* Functions that fall from 0 to their least value at `turn`, and rise from
+ * there on. */
+static const struct {
+    const char *op;
+    curve f;
+    double turn;
+} bends[] = {
+    {"Gelu", gelu, -0.7517916},
+    {"HardSwish", hard_swish, -1.5},
+    {"Swish", silu, -1.2784645},
+};
+
+/* The lowest number of [lo, hi] that the function tells from 0. */
+static double bend_low(curve f, double turn, sb_range r, int bits)
+{
+    double lo = (double)r.lo, hi = fmin(turn, (double)r.hi);
+
+    if (lo >= hi)
+        return lo;
+    double top = fmax(f(lo), f((double)r.hi));
+    double near = (top - f(hi)) / ((1 << bits) - 1) / 4;
+    for (int i = 0; i < 60 && -f(lo) < near; i++) {
+        double middle = (lo + hi) / 2;
+        if (-f(middle) > near)
+            hi = middle;
+        else
+            lo = middle;
+    }
+    return lo;
+}
+
+/* The node that multiplies `value` with its own sigmoid, the result of
+ * `sigmoid`, which nobody else reads; SB_NONE if it is not that. */
+static sb_node_id gated_by(const sb_graph *g, sb_value_id value,
+                           const sb_node *sigmoid)
+{
+    const sb_value *gate = sb_graph_value(g, sigmoid->outputs[0]);
+
+    if (gate->n_uses != 1 || gate->is_output)
+        return SB_NONE;
+    const sb_node *mul = sb_graph_node(g, gate->uses[0].node);
+    if (!sb_node_is(mul, "Mul") ||
+        (mul->inputs[0] != value && mul->inputs[1] != value))
+        return SB_NONE;
+    return gate->uses[0].node;
+}
+
+/* Is the value stored in steps of a range that it has by nature? */
+static bool is_natural(const sb_quant_model *qm, sb_value_id value)
+{
+    for (size_t i = 0; i < qm->n_sites; i++)
+        if (qm->sites[i].value == value)
+            return qm->sites[i].natural;
+    return false;
+}
+
+/* Is the node the product with a sigmoid of the same value? */
+static bool is_silu_product(const sb_graph *g, sb_value_id value,
+                            sb_node_id mul)
+{
+    const sb_node *node = sb_graph_node(g, mul);
+
+    for (uint32_t i = 0; i < node->n_in && sb_node_is(node, "Mul"); i++) {
+        const sb_node *other = sb_graph_producer(g, node->inputs[i]);
+        if (other && sb_node_is(other, "Sigmoid") &&
+            other->inputs[0] == value && gated_by(g, value, other) == mul)
+            return true;
+    }
+    return false;
+}
+
+/* Widens `need` by what one reader tells apart; false if that is all. */
+static bool add_need(const sb_quant_model *qm, sb_value_id value, sb_use use,
+                     sb_range seen, int bits, sb_range *need)
+{
+    const sb_graph *g = qm->graph;
+    const sb_node *node = sb_graph_node(g, use.node);
+    sb_range r = seen;
+    size_t row = 0;
+
+    while (row < SB_COUNT(bends) && !sb_node_is(node, bends[row].op))
+        row++;
+    if (row < SB_COUNT(bends) && sb_node_float(node, "alpha", 1) == 1.0f) {
+        r.lo = (float)bend_low(bends[row].f, bends[row].turn, seen, bits);
+    } else if (is_silu_product(g, value, use.node)) {
+        r.lo = (float)bend_low(silu, -1.2784645, seen, bits);
+    } else if (!sb_node_is(node, "Sigmoid")) {
+        return false;
+    } else if (gated_by(g, value, node) != SB_NONE) {
+        return true; /* the product says what is needed */
+    } else if (is_natural(qm, node->outputs[0])) {
+        /* A quarter of a step from 0, and from the greatest number. */
+        double steps = (double)(1 << bits);
+        r.lo = (float)fmax((double)seen.lo, -log(4 * steps - 1));
+        r.hi = (float)fmin((double)seen.hi, log((4 * steps - 3) / 3));
+    } else {
+        return false;
+    }
+    need->lo = fminf(need->lo, r.lo);
+    need->hi = fmaxf(need->hi, r.hi);
+    return true;
+}
+
+void sb_quant_cut_tails(const sb_quant_model *qm, const sb_quant_site *site,
+                        int bits, sb_range *range)
+{
+    const sb_value *v = sb_graph_value(qm->graph, site->value);
+    sb_range need = {0, 0};
+
+    if (!qm->target->ops || v->is_output || v->n_uses == 0)
+        return;
+    for (uint32_t i = 0; i < v->n_uses; i++)
+        if (!add_need(qm, site->value, v->uses[i], *range, bits, &need))
+            return;
+    range->lo = fmaxf(range->lo, need.lo);
+    range->hi = fminf(range->hi, need.hi);
+}
