@@ -264,6 +264,12 @@ static int cut_rows(const sb_int_conv *c, int64_t first, int64_t n,
     return n_row;
 }
 
+/* How many steps reach `x` > 0; division is slow. */
+static int64_t steps_to(int64_t x, int64_t step)
+{
+    return step == 1 ? x : step == 2 ? (x + 1) >> 1 : (x + step - 1) / step;
+}
+
 /* One kernel tap over one row of pixels: to[j] = x - zero, or 0 outside. */
 SB_HOT static void gather_row(const conv_run *run, const void *row, int64_t ix,
                               int64_t count, int16_t *to)
@@ -272,8 +278,8 @@ SB_HOT static void gather_row(const conv_run *run, const void *row, int64_t ix,
     int64_t stride = c->stride[2], width = c->x[2];
     int32_t zero = run->x_zero;
     /* Pixels whose input column ix + j * stride lies in [0, width). */
-    int64_t begin = ix < 0 ? (-ix + stride - 1) / stride : 0;
-    int64_t end = ix < width ? (width - ix + stride - 1) / stride : 0;
+    int64_t begin = ix < 0 ? steps_to(-ix, stride) : 0;
+    int64_t end = ix < width ? steps_to(width - ix, stride) : 0;
 
     begin = begin < count ? begin : count;
     end = end < count ? end : count;
@@ -430,12 +436,6 @@ SB_HOT static void add_tap(const char *x, int64_t step, bool is_signed,
         ADD_TAP(uint8_t, 2);
     else
         ADD_TAP(uint8_t, step);
-}
-
-/* How many steps reach `x` > 0; division is slow. */
-static int64_t steps_to(int64_t x, int64_t step)
-{
-    return step == 1 ? x : step == 2 ? (x + 1) >> 1 : (x + step - 1) / step;
 }
 
 /* A row of taps over `n` output pixels from `first` on; `w` is the packed
