@@ -27,7 +27,7 @@ static sb_quant_spec variant(int i)
 static char *state_text(const sb_observer *obs)
 {
     sb_str text;
-    char *out;
+    char *out = NULL;
 
     sb_str_init(&text, test_ctx());
     assert_ok(sb_observer_save(obs, &text));

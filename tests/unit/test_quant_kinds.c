@@ -80,8 +80,10 @@ static void test_groups(void **state)
     for (int b = 0; b < 2; b++)
         for (int c = 0; c < 3; c++) {
             double most = 0;
-            for (int k = 16 * b; k < (b ? 20 : 16); k++)
-                most = fmax(most, fabs((double)w[k * 3 + c]));
+            for (int k = 16 * b; k < (b ? 20 : 16); k++) {
+                double size = fabs((double)w[k * 3 + c]);
+                most = size > most ? size : most;
+            }
             scale[b][c] = most * 2 / 15;
             assert_close("scale", q.scale[b * 3 + c], scale[b][c],
                          1e-6 * scale[b][c]);
