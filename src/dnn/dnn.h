@@ -66,6 +66,8 @@ typedef struct sb_dnn_conv_desc {
     int64_t dilation[SB_DNN_MAX_SPATIAL]; /* 1 is dense */
     int64_t pad_lo[SB_DNN_MAX_SPATIAL];   /* the high pad follows from `out` */
     sb_dnn_layout src_layout, dst_layout;
+    bool direct; /* SB_UNSUPPORTED if there are only GEMM and reference kernels,
+                  * which compute image by image on a thread each */
     bool has_bias;
     const float *weights; /* constant ones are packed at once; else NULL */
     size_t n_posts;

@@ -253,7 +253,7 @@ static sb_status make(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
         (void)sb_dnn_set_width(c->width);
         status = make_whole(c, attr);
     }
-    if (status == SB_UNSUPPORTED) {
+    if (status == SB_UNSUPPORTED && !c->desc.direct) {
         free_whole(c);
         (void)sb_dnn_set_width(1);
         status = make_slices(c, attr);

@@ -13,16 +13,19 @@ typedef struct sb_conv {
     int64_t n_batch, in_channels, out_channels, groups;
 } sb_conv;
 
-/* The state of a convolution kernel: oneDNN's object, or NULL for loops. */
+/* The state of a convolution kernel: one of the pointers, or none of them for
+ * loops. */
 typedef struct sb_conv_state {
     sb_conv conv;
     sb_dnn_conv *dnn;
-    struct sb_winograd *winograd; /* instead of dnn, if not NULL */
-    struct sb_conv_frame *frame;  /* likewise */
+    struct sb_winograd *winograd;
+    struct sb_conv_frame *frame;
+    struct sb_conv_patches *patches;
     sb_posts posts;
-    bool by_plain;           /* only plain order works: reorder around it */
+    bool around;             /* works on copies in order `copies` */
+    sb_layout copies;        /* ... in the scratch memory */
     bool late;               /* oneDNN writes to scratch, `posts` follow */
-    size_t at_x, at_y, at_z; /* plain copies in the scratch memory */
+    size_t at_x, at_y, at_z; /* copies of x, y and the addend */
 } sb_conv_state;
 
 /* Channels last for what oneDNN computes well with weights packed ahead. */

@@ -1,8 +1,9 @@
-/* Convolution in plain loops, of any rank, and the choice between it and
- * oneDNN.
+/* Convolution in plain loops, of any rank, and the choice between it, oneDNN
+ * and the others.
  *
- * Only for what oneDNN refuses (more than three spatial dimensions, negative
- * pads), so clarity comes before speed; it is threaded all the same. */
+ * The loops are only for what all others refuse (more than three spatial
+ * dimensions, weights that are computed), so clarity comes before speed; they
+ * are threaded all the same. */
 #include "ops/conv_attrs.h"
 
 #include <assert.h>
@@ -10,6 +11,7 @@
 
 #include "base/threads.h"
 #include "ops/conv_frame.h"
+#include "ops/conv_patches.h"
 #include "ops/winograd.h"
 
 typedef struct loops_job {
@@ -141,6 +143,7 @@ static sb_dnn_conv_desc conv_desc(const sb_kernel *k, const sb_conv *c)
         .in_channels = c->in_channels,
         .out_channels = c->out_channels,
         .groups = c->groups,
+        .direct = k->in[1]->data && !c->transposed,
         .has_bias = sb_kernel_in(k, 2) != NULL,
         .weights = k->in[1]->data,
     };
@@ -170,33 +173,52 @@ static sb_dnn_layout dnn_layout(const sb_tensor *t)
     return t->layout == SB_LAYOUT_CHANNELS_LAST ? t->dims[1] : SB_DNN_PLAIN;
 }
 
-/* oneDNN has no kernel for these layouts (or for the problem: no `desc`): plain
- * copies in scratch memory. */
-static sb_status conv_around(sb_kernel *k, sb_conv_state *s,
-                             sb_dnn_conv_desc *desc)
+/* Copies in the order that the kernel wants, if x and y have another; and for
+ * kernels that add afterwards, as the addend may lie where they write. */
+static void make_copies(sb_kernel *k, sb_conv_state *s)
 {
-    sb_status status = SB_OK;
-
-    if (desc) {
-        desc->src_layout = desc->dst_layout = SB_DNN_PLAIN;
-        status = sb_dnn_conv_create(k->ctx, desc, &s->dnn);
-        if (status == SB_UNSUPPORTED)
-            status = SB_OK;
-    }
-    /* Loops with an addend go around too: it may lie where they write. */
     bool addend = sb_kernel_in(k, 3) && !s->dnn;
-    if (k->in[0]->layout == SB_LAYOUT_PLAIN &&
-        k->out[0]->layout == SB_LAYOUT_PLAIN && !addend)
-        return status;
-    s->by_plain = true;
-    s->at_x = s->dnn ? sb_dnn_conv_scratch(s->dnn) : 0;
-    s->at_x = (s->at_x + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
+
+    s->copies = s->patches ? SB_LAYOUT_CHANNELS_LAST : SB_LAYOUT_PLAIN;
+    s->around = addend || k->in[0]->layout != s->copies ||
+                k->out[0]->layout != s->copies;
+    if (!s->around)
+        return;
+    s->at_x = (k->scratch_size + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
     s->at_y = s->at_x + sb_tensor_bytes(k->in[0]);
     s->at_y = (s->at_y + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
     s->at_z = s->at_y + sb_tensor_bytes(k->out[0]);
     s->at_z = (s->at_z + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
     k->scratch_size = s->at_z + sb_tensor_bytes(k->out[0]);
-    return status;
+}
+
+static sb_status make_patches(sb_kernel *k, sb_conv_state *s)
+{
+    SB_TRY(sb_conv_patches_create(k->ctx, sb_node_label(k->graph, k->node),
+                                  &s->conv, k->in[1]->data, &s->patches));
+    k->scratch_size = sb_conv_patches_scratch(s->patches);
+    k->packed |= 1u << 1;
+    return SB_OK;
+}
+
+/* oneDNN has no direct kernel for these layouts: one of our own, or oneDNN's
+ * others for plain order (the loops, if there is no `desc`). */
+static sb_status conv_around(sb_kernel *k, sb_conv_state *s,
+                             sb_dnn_conv_desc *desc)
+{
+    sb_status status = desc ? make_patches(k, s) : SB_UNSUPPORTED;
+
+    if (desc && status == SB_UNSUPPORTED) {
+        desc->direct = false;
+        desc->src_layout = desc->dst_layout = SB_DNN_PLAIN;
+        status = sb_dnn_conv_create(k->ctx, desc, &s->dnn);
+        if (status == SB_OK)
+            k->scratch_size = sb_dnn_conv_scratch(s->dnn);
+    }
+    if (status != SB_OK && status != SB_UNSUPPORTED)
+        return status;
+    make_copies(k, s);
+    return SB_OK;
 }
 
 /* A kernel that cannot add after an activation: it writes to scratch memory,
@@ -304,9 +326,12 @@ static sb_status conv_run(sb_kernel *k, const float *x, const float *z,
             memcpy(y, z, n * sizeof *y);
         return sb_dnn_conv_run(s->dnn, x, k->in[1]->data, b, y, k->scratch);
     }
-    /* The loops overwrite y, so the addend must lie elsewhere. */
+    /* These overwrite y, so the addend must lie elsewhere. */
     assert(!z || z != y);
-    sb_conv_loops(k->ctx, &s->conv, x, k->in[1]->data, b, y);
+    if (s->patches)
+        SB_TRY(sb_conv_patches_run(s->patches, x, b, y, k->scratch));
+    else
+        sb_conv_loops(k->ctx, &s->conv, x, k->in[1]->data, b, y);
     sb_posts_apply(k->ctx, &s->posts, y, z, n);
     return SB_OK;
 }
@@ -317,17 +342,17 @@ sb_status sb_conv_forward(sb_kernel *k)
     const sb_tensor *z = sb_kernel_in(k, 3);
     sb_tensor x = *k->in[0], y = *k->out[0];
 
-    if (!s->by_plain)
+    if (!s->around)
         return conv_run(k, x.data, z ? z->data : NULL, y.data);
     x.data = (char *)k->scratch + s->at_x;
     y.data = (char *)k->scratch + s->at_y;
-    x.layout = y.layout = SB_LAYOUT_PLAIN;
+    x.layout = y.layout = s->copies;
     sb_tensor_reorder(k->ctx, k->in[0], &x);
     if (z) {
-        sb_tensor plain = y;
-        plain.data = (char *)k->scratch + s->at_z;
-        sb_tensor_reorder(k->ctx, z, &plain);
-        SB_TRY(conv_run(k, x.data, plain.data, y.data));
+        sb_tensor copy = y;
+        copy.data = (char *)k->scratch + s->at_z;
+        sb_tensor_reorder(k->ctx, z, &copy);
+        SB_TRY(conv_run(k, x.data, copy.data, y.data));
     } else {
         SB_TRY(conv_run(k, x.data, NULL, y.data));
     }
@@ -343,6 +368,7 @@ void sb_conv_release(sb_kernel *k)
         sb_dnn_conv_free(s->dnn);
         sb_winograd_free(s->winograd);
         sb_conv_frame_free(s->frame);
+        sb_conv_patches_free(s->patches);
     }
     sb_free(k->ctx, s);
 }

@@ -1,0 +1,346 @@
+/* Convolution where oneDNN has no direct kernel (processors other than x86):
+ * what each output meets is laid out as a row of a matrix, and the matrix
+ * multiplied with the weights:
+ *
+ *     y[place, m] = sum over (tap, c) of patch[place, (tap, c)] w[(tap, c), m]
+ *
+ * A "line" is all outputs along the last dimension; patches are made for as
+ * many lines at once as stay in the cache.  1x1 convolutions read x as it is.
+ * Depthwise ones have nothing to multiply with a matrix: they go along the
+ * channels, which the compiler makes vectors of. */
+#include "ops/conv_patches.h"
+
+#include <string.h>
+
+#include "base/simd.h"
+#include "base/threads.h"
+
+enum {
+    BLOCK = 1 << 19,      /* elements of patches that are made at once */
+    LINE_MOST = 1 << 26,  /* of a single line */
+    LINE_GRAIN = 1 << 14, /* elements worth a thread */
+};
+
+struct sb_conv_patches {
+    sb_ctx *ctx;
+    sb_conv conv;
+    int64_t in, out;     /* channels of a group */
+    int64_t width;       /* places of a line */
+    int64_t lines;       /* of all images */
+    int64_t at_once;     /* lines of a block; divides `lines` */
+    int64_t line_values; /* elements of the patches of a line, all groups */
+    bool direct;         /* x itself is the patches */
+    bool depthwise;
+    sb_buf *weights; /* [group][tap][c][m]; depthwise [tap][channel] */
+    int64_t *at;     /* starts of each group in patches, weights, y */
+    sb_dnn_gemm *gemm;
+    size_t at_patches; /* in the scratch memory */
+};
+
+typedef struct patches_job {
+    const sb_conv_patches *p;
+    const float *x, *bias;
+    float *y, *patches;
+    int64_t first; /* line of the block */
+} patches_job;
+
+/* ---- places ------------------------------------------------------------- */
+
+/* Where the first place of a line is: its image, and its position in every
+ * dimension but the last. */
+static int64_t line_start(const sb_conv_patches *p, int64_t line, int64_t *at)
+{
+    const sb_window *w = &p->conv.w;
+
+    for (int i = w->n - 2; i >= 0; i--) {
+        at[i] = line % w->out[i];
+        line /= w->out[i];
+    }
+    at[w->n - 1] = 0;
+    return line;
+}
+
+/* The pixel of an image that `tap` of the place `at` meets; -1 is padding. */
+static int64_t pixel(const sb_window *w, const int64_t *at, int64_t tap)
+{
+    int64_t from = 0, step = 1;
+
+    for (int i = w->n - 1; i >= 0; i--) {
+        int64_t k = tap % w->kernel[i];
+        int64_t x = at[i] * w->stride[i] - w->pad_lo[i] + k * w->dilation[i];
+        if (x < 0 || x >= w->in[i])
+            return -1;
+        from += x * step;
+        step *= w->in[i];
+        tap /= w->kernel[i];
+    }
+    return from;
+}
+
+/* ---- patches ------------------------------------------------------------ */
+
+/* `to` is where the place's patch of the first group begins. */
+static void gather_place(const sb_conv_patches *p, const float *image,
+                         const int64_t *at, float *to)
+{
+    int64_t group_step = p->at_once * p->width * p->conv.w.taps * p->in;
+
+    for (int64_t tap = 0; tap < p->conv.w.taps; tap++, to += p->in) {
+        int64_t from = pixel(&p->conv.w, at, tap);
+        const float *x = image + from * p->conv.in_channels;
+        for (int64_t g = 0; g < p->conv.groups; g++) {
+            float *part = to + g * group_step;
+            if (from < 0)
+                memset(part, 0, (size_t)p->in * sizeof *part);
+            else
+                memcpy(part, x + g * p->in, (size_t)p->in * sizeof *part);
+        }
+    }
+}
+
+static void gather_lines(void *arg, size_t begin, size_t end)
+{
+    const patches_job *job = arg;
+    const sb_conv_patches *p = job->p;
+    const sb_window *w = &p->conv.w;
+    int64_t patch = w->taps * p->in, at[SB_MAX_SPATIAL];
+
+    for (size_t i = begin; i < end; i++) {
+        int64_t image = line_start(p, job->first + (int64_t)i, at);
+        const float *x = job->x + image * w->in_count * p->conv.in_channels;
+        float *to = job->patches + (int64_t)i * p->width * patch;
+        for (; at[w->n - 1] < p->width; at[w->n - 1]++, to += patch)
+            gather_place(p, x, at, to);
+    }
+}
+
+/* To the places of the block. */
+static void add_bias(void *arg, size_t begin, size_t end)
+{
+    const patches_job *job = arg;
+    int64_t n = job->p->conv.out_channels;
+    float *y = job->y + (job->first * job->p->width + (int64_t)begin) * n;
+
+    for (size_t i = begin; i < end; i++, y += n)
+        for (int64_t m = 0; m < n; m++)
+            y[m] += job->bias[m];
+}
+
+static sb_status run_blocks(sb_conv_patches *p, patches_job *job, void *scratch)
+{
+    const sb_conv *c = &p->conv;
+    size_t grain = (size_t)(LINE_GRAIN / p->line_values + 1);
+    int64_t places = p->at_once * p->width;
+
+    for (; job->first < p->lines; job->first += p->at_once) {
+        sb_dnn_gemm_args args = {.b = sb_buf_data(p->weights),
+                                 .c = job->y +
+                                      job->first * p->width * c->out_channels,
+                                 .n_batch = c->groups,
+                                 .a_at = p->at,
+                                 .b_at = p->at + c->groups,
+                                 .c_at = p->at + 2 * c->groups,
+                                 .scratch = scratch};
+        if (p->direct) {
+            args.a = job->x + job->first * p->width * c->in_channels;
+        } else {
+            sb_parallel_for(p->ctx, (size_t)p->at_once, grain, gather_lines,
+                            job);
+            args.a = job->patches;
+        }
+        SB_TRY(sb_dnn_gemm_run(p->gemm, &args));
+        if (job->bias)
+            sb_parallel_for(p->ctx, (size_t)places,
+                            (size_t)(LINE_GRAIN / c->out_channels + 1),
+                            add_bias, job);
+    }
+    return SB_OK;
+}
+
+/* ---- depthwise ---------------------------------------------------------- */
+
+SB_HOT static void add_products(float *y, const float *x, const float *w,
+                                int64_t n)
+{
+    SB_SIMD
+    for (int64_t c = 0; c < n; c++)
+        y[c] += x[c] * w[c];
+}
+
+static void depthwise_lines(void *arg, size_t begin, size_t end)
+{
+    const patches_job *job = arg;
+    const sb_conv_patches *p = job->p;
+    const sb_window *w = &p->conv.w;
+    const float *weights = sb_buf_data(p->weights);
+    int64_t n = p->conv.out_channels, at[SB_MAX_SPATIAL];
+
+    for (size_t i = begin; i < end; i++) {
+        int64_t image = line_start(p, (int64_t)i, at);
+        const float *x = job->x + image * w->in_count * n;
+        float *y = job->y + (int64_t)i * p->width * n;
+        for (; at[w->n - 1] < p->width; at[w->n - 1]++, y += n) {
+            if (job->bias)
+                memcpy(y, job->bias, (size_t)n * sizeof *y);
+            else
+                memset(y, 0, (size_t)n * sizeof *y);
+            for (int64_t tap = 0; tap < w->taps; tap++) {
+                int64_t from = pixel(w, at, tap);
+                if (from >= 0)
+                    add_products(y, x + from * n, weights + tap * n, n);
+            }
+        }
+    }
+}
+
+/* ---- the object --------------------------------------------------------- */
+
+/* [m][c][tap] becomes [group][tap][c][m]: for a depthwise convolution, in which
+ * a group is a channel, [tap][group]. */
+static sb_status pack_weights(sb_conv_patches *p, const float *w)
+{
+    int64_t taps = p->conv.w.taps, in = p->in, out = p->out;
+    size_t n = (size_t)(p->conv.out_channels * in * taps);
+
+    SB_TRY(sb_buf_create_raw(p->ctx, n * sizeof(float), &p->weights));
+    float *to = sb_buf_data(p->weights);
+    for (int64_t i = 0; i < p->conv.out_channels; i++)
+        for (int64_t c = 0; c < in; c++)
+            for (int64_t tap = 0; tap < taps; tap++, w++) {
+                if (p->depthwise)
+                    to[tap * p->conv.out_channels + i] = *w;
+                else
+                    to[((i / out * taps + tap) * in + c) * out + i % out] = *w;
+            }
+    return SB_OK;
+}
+
+static bool reads_x_as_it_is(const sb_conv *c)
+{
+    bool direct = c->groups == 1;
+
+    for (int i = 0; i < c->w.n; i++)
+        direct = direct && c->w.kernel[i] == 1 && c->w.stride[i] == 1 &&
+                 c->w.pad_lo[i] == 0 && c->w.out[i] == c->w.in[i];
+    return direct;
+}
+
+/* As many lines as fit the block, in blocks of one size. */
+static bool choose_lines(sb_conv_patches *p)
+{
+    size_t values = 0;
+
+    if (!sb_mul_size((size_t)p->width, (size_t)p->conv.w.taps, &values) ||
+        !sb_mul_size(values, (size_t)p->conv.in_channels, &values) ||
+        values > LINE_MOST)
+        return false;
+    p->line_values = (int64_t)values;
+    p->at_once = p->direct ? p->lines : BLOCK / p->line_values;
+    p->at_once = p->at_once < 1          ? 1
+                 : p->at_once > p->lines ? p->lines
+                                         : p->at_once;
+    while (p->lines % p->at_once)
+        p->at_once--;
+    return true;
+}
+
+static sb_status make_product(sb_conv_patches *p, const char *what)
+{
+    const sb_conv *c = &p->conv;
+    int64_t places = p->at_once * p->width, k = c->w.taps * p->in;
+    sb_dnn_gemm_desc desc = {.what = what,
+                             .m = places,
+                             .n = p->out,
+                             .k = k,
+                             .a_row = k,
+                             .a_col = 1,
+                             .b_row = p->out,
+                             .b_col = 1,
+                             .c_row = c->out_channels,
+                             .b = c->groups == 1 ? sb_buf_data(p->weights)
+                                                 : NULL};
+
+    p->at = sb_alloc(p->ctx, (size_t)c->groups, 3 * sizeof *p->at);
+    if (!p->at)
+        return SB_NO_MEMORY;
+    for (int64_t g = 0; g < c->groups; g++) {
+        p->at[g] = g * places * k;
+        p->at[c->groups + g] = g * k * p->out;
+        p->at[2 * c->groups + g] = g * p->out;
+    }
+    return sb_dnn_gemm_create(p->ctx, &desc, &p->gemm);
+}
+
+static sb_status make(sb_conv_patches *p, const char *what, const float *w)
+{
+    SB_TRY(pack_weights(p, w));
+    if (p->depthwise)
+        return SB_OK;
+    SB_TRY(make_product(p, what));
+    size_t bytes = sb_dnn_gemm_scratch(p->gemm);
+    p->at_patches = (bytes + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
+    return SB_OK;
+}
+
+sb_status sb_conv_patches_create(sb_ctx *ctx, const char *what,
+                                 const sb_conv *conv, const float *weights,
+                                 sb_conv_patches **out)
+{
+    sb_conv_patches *p = NULL;
+
+    if (conv->transposed || !weights || conv->w.n < 1)
+        return SB_UNSUPPORTED;
+    p = sb_alloc(ctx, 1, sizeof *p);
+    if (!p)
+        return SB_NO_MEMORY;
+    p->ctx = ctx;
+    p->conv = *conv;
+    p->in = conv->in_channels / conv->groups;
+    p->out = conv->out_channels / conv->groups;
+    p->width = conv->w.out[conv->w.n - 1];
+    p->lines = conv->n_batch * conv->w.out_count / p->width;
+    p->direct = reads_x_as_it_is(conv);
+    p->depthwise = p->in == 1 && p->out == 1;
+    sb_status status =
+        choose_lines(p) ? make(p, what, weights) : SB_UNSUPPORTED;
+    if (status != SB_OK) {
+        sb_conv_patches_free(p);
+        return status;
+    }
+    *out = p;
+    return SB_OK;
+}
+
+size_t sb_conv_patches_scratch(const sb_conv_patches *p)
+{
+    bool patches = !p->direct && !p->depthwise;
+
+    return p->at_patches +
+           (patches ? (size_t)(p->at_once * p->line_values) * sizeof(float)
+                    : 0);
+}
+
+sb_status sb_conv_patches_run(sb_conv_patches *p, const float *x,
+                              const float *bias, float *y, void *scratch)
+{
+    patches_job job = {.p = p, .x = x, .bias = bias, .y = y};
+
+    if (p->depthwise) {
+        sb_parallel_for(p->ctx, (size_t)p->lines,
+                        (size_t)(LINE_GRAIN / p->line_values + 1),
+                        depthwise_lines, &job);
+        return SB_OK;
+    }
+    job.patches = (float *)(void *)((char *)scratch + p->at_patches);
+    return run_blocks(p, &job, scratch);
+}
+
+void sb_conv_patches_free(sb_conv_patches *p)
+{
+    if (!p)
+        return;
+    sb_dnn_gemm_free(p->gemm);
+    sb_buf_unref(p->weights);
+    sb_free(p->ctx, p->at);
+    sb_free(p->ctx, p);
+}
