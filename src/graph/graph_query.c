@@ -240,10 +240,9 @@ size_t sb_graph_remove_dead(sb_graph *g)
 
     for (size_t id = 0; id < g->n_nodes; id++) {
         const sb_node *node = &g->nodes[id];
-        const sb_graph *body = NULL;
         if (node->dead)
             continue;
-        for (size_t i = 0; (body = sb_node_body(node, i)) != NULL; i++)
+        for (size_t i = 0; sb_node_body(node, i); i++)
             removed += sb_graph_remove_dead(sb_node_body(node, i));
         sb_graph_drop_unused_captures(g, (sb_node_id)id);
     }
