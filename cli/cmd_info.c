@@ -6,7 +6,7 @@
 
 typedef struct {
     const char *model;
-    bool modules;
+    bool modules, quantized;
 } info_args;
 
 #define ARG(field) offsetof(info_args, field)
@@ -14,12 +14,14 @@ typedef struct {
 /* clang-format off */
 static const cli_opt opts[] = {
     {CLI_FILE, 0, NULL,      ARG(model),   "MODEL", "ONNX file to read", true},
+    {CLI_FLAG, 0, "quantized", ARG(quantized), NULL, "list every quantized value with its width and scales", false},
     {CLI_FLAG, 0, "modules", ARG(modules), NULL, "list every module, not only the outermost", false},
     {0},
 };
 
 static const cli_example examples[] = {
     {"sparsebit info model.onnx", "What it computes, how big it is, whether this version can run it"},
+    {"sparsebit info model.int8.onnx --quantized", "Width, scales and zero points of every weight and activation"},
     {"sparsebit info model.onnx --json | jq .params", "One number for a script"},
     {0},
 };
@@ -59,18 +61,28 @@ static bool is_quantized(const sb_model_info *info)
            0;
 }
 
+/* "int8", or "int8 (5 bit)" where not all bits are used. */
+static const char *type_text(sb_dtype dtype, int bits, char *to, size_t size)
+{
+    (void)snprintf(to, size, bits < sb_dtype_bits(dtype) ? "%s (%d bit)" : "%s",
+                   sb_dtype_name(dtype), bits);
+    return to;
+}
+
 /* "22 int8, per channel"; biases are the rows of 32 bit. */
 static void add_kinds(cli_table *t, const char *what,
                       const sb_quant_count *rows, size_t n, bool biases)
 {
     for (size_t i = 0; i < n; i++) {
         const char *per = rows[i].granularity;
+        char type[48];
 
         if ((rows[i].dtype == SB_DTYPE_I32) != biases)
             continue;
         cli_table_add(t, "%s", what);
         cli_table_add(t, "%zu %s%s%s", rows[i].values,
-                      sb_dtype_name(rows[i].dtype), *per ? ", " : "", per);
+                      type_text(rows[i].dtype, rows[i].bits, type, sizeof type),
+                      *per ? ", " : "", per);
         what = "";
     }
 }
@@ -93,6 +105,43 @@ static void print_quantization(const sb_model_info *info)
     add_kinds(t, "weights", info->quant_weights, info->n_quant_weights, false);
     add_kinds(t, "biases", info->quant_weights, info->n_quant_weights, true);
     add_kinds(t, "activations", info->quant_acts, info->n_quant_acts, false);
+    cli_table_print(t, "  ");
+}
+
+/* "0.5", or "0.25 .. 2 (64)" if there are several. */
+static void add_numbers(cli_table *t, float least, float most, size_t n,
+                        bool count)
+{
+    if (n == 0)
+        cli_table_add(t, "%s", "");
+    else if (n == 1 || (!count && least == most))
+        cli_table_add(t, "%.6g", (double)least);
+    else if (count)
+        cli_table_add(t, "%.6g .. %.6g (%zu)", (double)least, (double)most, n);
+    else
+        cli_table_add(t, "%.6g .. %.6g", (double)least, (double)most);
+}
+
+static void print_quantized(const sb_quant_value *v, size_t n)
+{
+    static const char *const head[] = {"value", "kind",  "bits",      "type",
+                                       "per",   "scale", "zero point"};
+    cli_table *t = cli_table_new("llrllll");
+
+    for (size_t i = 0; i < CLI_COUNT(head); i++)
+        cli_table_add(t, "%s", head[i]);
+    for (size_t i = 0; i < n; i++) {
+        const char *per = v[i].granularity;
+
+        cli_table_add(t, "%s", v[i].name);
+        cli_table_add(t, "%s", v[i].is_weight ? "weight" : "activation");
+        cli_table_add(t, "%d", v[i].bits);
+        cli_table_add(t, "%s", sb_dtype_name(v[i].dtype));
+        cli_table_add(t, "%s", strncmp(per, "per ", 4) == 0 ? per + 4 : per);
+        add_numbers(t, v[i].scale_min, v[i].scale_max, v[i].n_scales, true);
+        add_numbers(t, v[i].zero_min, v[i].zero_max, v[i].n_scales, false);
+    }
+    printf("\n");
     cli_table_print(t, "  ");
 }
 
@@ -240,6 +289,7 @@ static void json_kinds(cli_json *j, const char *key, const sb_quant_count *rows,
     for (size_t i = 0; i < n; i++) {
         cli_json_open(j, NULL, '{');
         cli_json_str(j, "dtype", sb_dtype_name(rows[i].dtype));
+        cli_json_int(j, "bits", rows[i].bits);
         cli_json_str(j, "granularity", rows[i].granularity);
         cli_json_int(j, "values", (long long)rows[i].values);
         if (elements)
@@ -249,7 +299,30 @@ static void json_kinds(cli_json *j, const char *key, const sb_quant_count *rows,
     cli_json_close(j, ']');
 }
 
-static void json_quantization(cli_json *j, const sb_model_info *info)
+static void json_quantized(cli_json *j, const sb_quant_value *v, size_t n)
+{
+    cli_json_open(j, "values", '[');
+    for (size_t i = 0; i < n; i++) {
+        cli_json_open(j, NULL, '{');
+        cli_json_str(j, "name", v[i].name);
+        cli_json_str(j, "kind", v[i].is_weight ? "weight" : "activation");
+        cli_json_int(j, "bits", v[i].bits);
+        cli_json_str(j, "dtype", sb_dtype_name(v[i].dtype));
+        cli_json_str(j, "granularity", v[i].granularity);
+        cli_json_int(j, "scales", (long long)v[i].n_scales);
+        if (v[i].n_scales > 0) {
+            cli_json_num(j, "scale_min", (double)v[i].scale_min);
+            cli_json_num(j, "scale_max", (double)v[i].scale_max);
+            cli_json_num(j, "zero_point_min", (double)v[i].zero_min);
+            cli_json_num(j, "zero_point_max", (double)v[i].zero_max);
+        }
+        cli_json_close(j, '}');
+    }
+    cli_json_close(j, ']');
+}
+
+static void json_quantization(cli_json *j, const sb_model_info *info,
+                              const sb_quant_value *values, size_t n)
 {
     cli_json_open(j, "quantization", '{');
     cli_json_str(j, "target", info->target);
@@ -258,11 +331,14 @@ static void json_quantization(cli_json *j, const sb_model_info *info)
     cli_json_int(j, "integer_nodes", (long long)info->integer_nodes);
     json_kinds(j, "weights", info->quant_weights, info->n_quant_weights, true);
     json_kinds(j, "activations", info->quant_acts, info->n_quant_acts, false);
+    if (n > 0)
+        json_quantized(j, values, n);
     cli_json_close(j, '}');
 }
 
 static void print_json(const char *path, const sb_model *model,
-                       const sb_model_info *info)
+                       const sb_model_info *info, const sb_quant_value *values,
+                       size_t n)
 {
     cli_json j = {0};
 
@@ -283,7 +359,7 @@ static void print_json(const char *path, const sb_model *model,
     json_counts(&j, "operators", info->ops, info->n_ops, true);
     json_counts(&j, "modules", info->modules, info->n_modules, false);
     if (is_quantized(info))
-        json_quantization(&j, info);
+        json_quantization(&j, info, values, n);
     cli_json_close(&j, '}');
 }
 
@@ -291,18 +367,24 @@ static int info_run(cli_env *env, const void *parsed)
 {
     const info_args *args = parsed;
     sb_model *model = NULL;
+    const sb_quant_value *values = NULL;
+    size_t n = 0;
     sb_model_info info;
     int rc = CLI_OK;
 
     if (sb_model_load(env->ctx, args->model, &model) != SB_OK ||
-        sb_model_info_get(env->ctx, model, &info) != SB_OK) {
+        sb_model_info_get(env->ctx, model, &info) != SB_OK ||
+        (args->quantized &&
+         sb_model_quantized(env->ctx, model, &values, &n) != SB_OK)) {
         rc = cli_fail(env, args->model);
     } else if (env->common.json) {
-        print_json(args->model, model, &info);
+        print_json(args->model, model, &info, values, n);
     } else {
         print_head(args->model, &info);
         if (is_quantized(&info))
             print_quantization(&info);
+        if (n > 0)
+            print_quantized(values, n);
         print_values(model);
         print_counts(&info, args->modules);
     }

@@ -117,6 +117,8 @@ typedef enum sb_dtype {
 
 /** "float", "int8", ... as ONNX writes them. */
 SB_API const char *sb_dtype_name(sb_dtype dtype);
+/** Bits of an element: 4 for SB_DTYPE_I4; 0 for strings. */
+SB_API int sb_dtype_bits(sb_dtype dtype);
 
 /** A new zeroed tensor; rank at most 12. */
 SB_API SB_MUST_USE sb_status sb_tensor_create(sb_ctx *ctx, sb_dtype dtype,

@@ -86,6 +86,8 @@ typedef struct sb_count {
 /** Quantized weights or activations of one kind. */
 typedef struct sb_quant_count {
     sb_dtype dtype; /**< of the integers; SB_DTYPE_I32: biases */
+    int bits;       /**< in use, as far as the file tells; at most those of
+                         `dtype` */
     /** "per tensor", "per channel", "per group", "at run time", or "" if the
      * file does not say at that place. */
     const char *granularity;
@@ -118,6 +120,25 @@ typedef struct sb_model_info {
 /** Borrowed; valid until the model is changed or freed. */
 SB_API SB_MUST_USE sb_status sb_model_info_get(sb_ctx *ctx, sb_model *model,
                                                sb_model_info *out);
+
+/** One quantized weight or activation. */
+typedef struct sb_quant_value {
+    const char *name;
+    int is_weight;
+    sb_dtype dtype;          /**< of the integers */
+    int bits;                /**< as in sb_quant_count */
+    const char *granularity; /**< as in sb_quant_count */
+    size_t n_scales;         /**< 0: computed at run time */
+    float scale_min, scale_max;
+    float zero_min, zero_max; /**< of the zero points */
+} sb_quant_value;
+
+/** All that is quantized in a model, in the order of the nodes that read it;
+ *  biases are left out.  Borrowed; valid until the model is changed or freed,
+ *  or asked for sb_model_info_get(). */
+SB_API SB_MUST_USE sb_status sb_model_quantized(sb_ctx *ctx, sb_model *model,
+                                                const sb_quant_value **out,
+                                                size_t *n);
 
 typedef enum sb_graph_format {
     SB_GRAPH_TEXT,

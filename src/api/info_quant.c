@@ -68,21 +68,34 @@ static const char *granularity(const sb_value *scale, bool blocks)
 
 enum { WEIGHTS, ACTIVATIONS };
 
-static sb_status add(sb_info_quant *q, int kind, sb_dtype dtype,
-                     const char *granularity_of, int64_t elements)
+/* What is counted: a value that a node quantizes, or whose integers it has. */
+typedef struct counted {
+    const sb_graph *g;
+    const sb_node *node;
+    const sb_value *value;
+    sb_dtype dtype;
+    const char *granularity;
+} counted;
+
+static sb_status add(sb_info_quant *q, int kind, const counted *c,
+                     int64_t elements)
 {
     sb_quant_count *rows = q->rows[kind];
+    const char *granularity_of = c->granularity;
+    sb_dtype dtype = c->dtype;
     size_t i = 0;
+    int bits = 0;
 
-    while (i < q->n[kind] && (rows[i].dtype != dtype ||
+    SB_TRY(sb_info_width(c->g, c->node, c->value->name, dtype, &bits));
+    while (i < q->n[kind] && (rows[i].dtype != dtype || rows[i].bits != bits ||
                               strcmp(rows[i].granularity, granularity_of) != 0))
         i++;
     if (i == q->n[kind]) {
         SB_TRY(sb_grow(q->ctx, &q->rows[kind], &q->cap[kind], i + 1,
                        sizeof *rows));
         rows = q->rows[kind];
-        rows[i] =
-            (sb_quant_count){.dtype = dtype, .granularity = granularity_of};
+        rows[i] = (sb_quant_count){
+            .dtype = dtype, .bits = bits, .granularity = granularity_of};
         q->n[kind]++;
     }
     rows[i].values++;
@@ -107,11 +120,12 @@ static sb_status count_quantize(sb_info_quant *q, const sb_graph *g,
     q->n_quantize++;
     if (!x)
         return SB_OK;
+    const counted c = {g, node, x, dtype, per};
     if (!x->is_constant)
-        return add(q, ACTIVATIONS, dtype, per, 0);
+        return add(q, ACTIVATIONS, &c, 0);
     if (!is_first(x, id, 0))
         return SB_OK;
-    return add(q, WEIGHTS, dtype, per, sb_tensor_count(&x->constant));
+    return add(q, WEIGHTS, &c, sb_tensor_count(&x->constant));
 }
 
 static sb_status count_dequantize(sb_info_quant *q, const sb_graph *g,
@@ -137,8 +151,9 @@ static sb_status count_dequantize(sb_info_quant *q, const sb_graph *g,
         blocks =
             sb_node_int(node, "block_size", 0) <
             x->constant.dims[x->constant.rank > 0 ? x->constant.rank - 1 : 0];
-    return add(q, WEIGHTS, x->constant.dtype, granularity(scale, blocks),
-               sb_tensor_count(&x->constant));
+    const counted c = {g, node, x, x->constant.dtype,
+                       granularity(scale, blocks)};
+    return add(q, WEIGHTS, &c, sb_tensor_count(&x->constant));
 }
 
 /* Packed integers: the attribute says how wide they are. */
@@ -154,7 +169,8 @@ static sb_status count_packed(sb_info_quant *q, const sb_graph *g,
 
     if (!w || !w->is_constant || k <= 0 || n <= 0 || n > INT64_MAX / k)
         return SB_OK;
-    return add(q, WEIGHTS, dtype, "per group", k * n);
+    const counted c = {g, node, w, dtype, "per group"};
+    return add(q, WEIGHTS, &c, k * n);
 }
 
 static sb_status count_integer(sb_info_quant *q, const sb_graph *g,
@@ -176,16 +192,19 @@ static sb_status count_integer(sb_info_quant *q, const sb_graph *g,
         if (!v || !v->is_constant || v->constant.rank < 2 ||
             !is_integer(v->constant.dtype) || !is_first(v, id, i))
             continue;
-        SB_TRY(add(q, WEIGHTS, v->constant.dtype, granularity(scale, false),
-                   sb_tensor_count(&v->constant)));
+        const counted c = {g, node, v, v->constant.dtype,
+                           granularity(scale, false)};
+        SB_TRY(add(q, WEIGHTS, &c, sb_tensor_count(&v->constant)));
     }
+    const counted x = {g, node, value_in(g, node, 0), SB_DTYPE_U8,
+                       "at run time"};
     if (dynamic)
-        return add(q, ACTIVATIONS, SB_DTYPE_U8, "at run time", 0);
+        return x.value ? add(q, ACTIVATIONS, &x, 0) : SB_OK;
     if (raw || node->n_out == 0 || node->outputs[0] == SB_NONE)
         return SB_OK;
-    sb_dtype dtype = sb_graph_value(g, node->outputs[0])->type.dtype;
-    return is_integer(dtype) ? add(q, ACTIVATIONS, dtype, "per tensor", 0)
-                             : SB_OK;
+    const sb_value *y = sb_graph_value(g, node->outputs[0]);
+    const counted c = {g, node, y, y->type.dtype, "per tensor"};
+    return is_integer(y->type.dtype) ? add(q, ACTIVATIONS, &c, 0) : SB_OK;
 }
 
 sb_status sb_info_quant_node(sb_info_quant *q, const sb_graph *g, sb_node_id id)

@@ -19,6 +19,11 @@ SB_MUST_USE sb_status sb_info_quant_node(sb_info_quant *q, const sb_graph *g,
 SB_MUST_USE sb_status sb_info_quant_keep(const sb_info_quant *q,
                                          const sb_graph *g, sb_arena *arena,
                                          sb_model_info *out);
+/* info_values.c: how many bits of a type a value uses, by the attribute `bits`
+ * of the node or the metadata of a file of ours. */
+SB_MUST_USE sb_status sb_info_width(const sb_graph *g, const sb_node *node,
+                                    const char *name, sb_dtype dtype,
+                                    int *bits);
 void sb_info_quant_free(sb_info_quant *q);
 
 #endif

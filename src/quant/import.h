@@ -45,6 +45,10 @@ SB_MUST_USE sb_status sb_quant_import_check(const sb_graph *g);
 void sb_known_free(sb_ctx *ctx, sb_known_list *known);
 /* NULL if the file said nothing about it. */
 const sb_known *sb_known_find(const sb_known_list *known, const char *value);
+/* known.c: the width that the metadata of a file of ours tell of a value; 0 if
+ * they do not. */
+SB_MUST_USE sb_status sb_known_width(const sb_graph *g, const char *value,
+                                     int *bits);
 /* Does the file have scales of activations? */
 bool sb_known_calibrated(const sb_known_list *known);
 /* place_known.c: is the node among those that read it quantized? */

@@ -40,16 +40,26 @@ static sb_status width_in(sb_ctx *ctx, const char *text, const char *name,
     return status;
 }
 
+sb_status sb_known_width(const sb_graph *g, const char *value, int *bits)
+{
+    const char *text = metadata(g, "sparsebit.bits");
+
+    *bits = 0;
+    if (text)
+        SB_TRY(width_in(g->ctx, text, value, bits));
+    if (*bits > 16)
+        *bits = 0;
+    return SB_OK;
+}
+
 sb_status sb_quant_known_widths(sb_quant_model *qm)
 {
-    const char *text = metadata(qm->graph, "sparsebit.bits");
-
-    for (size_t i = 0; text && i < qm->known.n; i++) {
+    for (size_t i = 0; i < qm->known.n; i++) {
         sb_known *k = &qm->known.v[i];
         int bits = 0;
 
-        SB_TRY(width_in(qm->ctx, text, k->value, &bits));
-        if (bits < 1 || bits > 16 || k->dynamic)
+        SB_TRY(sb_known_width(qm->graph, k->value, &bits));
+        if (bits < 1 || k->dynamic)
             continue;
         /* Not believed if the integers say otherwise. */
         if (k->constant && (k->least < sb_qmin(bits, k->qparams.symmetric) ||

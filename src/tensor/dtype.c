@@ -96,3 +96,8 @@ const char *sb_dtype_name(sb_dtype dtype)
 {
     return sb_dtype_get(dtype)->onnx;
 }
+
+int sb_dtype_bits(sb_dtype dtype)
+{
+    return (int)sb_dtype_get(dtype)->bits;
+}

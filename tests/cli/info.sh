@@ -16,3 +16,10 @@ for f in w4 nbits dynamic; do
     code $sparsebit info $f.onnx | sed -n '/^quantization/,/^inputs/p' | grep '^  '
 done
 code $sparsebit info w4.onnx --json | sed -n '/"quantization"/,$p'
+echo --- values
+printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 5}}\nA: none\n' >w5.yaml
+$sparsebit quantize -q $models/cnn.onnx -c w5.yaml -o w5.onnx
+for f in w5 nbits dynamic; do
+    code $sparsebit info $f.onnx --quantized | sed -n '/^quantization/,/^inputs/p' | grep '^  '
+done
+code $sparsebit info nbits.onnx --quantized --json | sed -n '/"values"/,$p'

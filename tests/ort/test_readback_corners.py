@@ -75,6 +75,105 @@ def qdq(x, y, scale, zero):
             node("DequantizeLinear", [y + "_q", scale, zero], [y])]
 
 
+def weights_of(name):
+    return {i.name: numpy_helper.to_array(i)
+            for i in onnx.load(name).graph.initializer}
+
+
+def test_weights(image, result, same, w, feed):
+    """What becomes of integers."""
+    ints = rng.integers(-7, 8, w.shape, np.int8)
+    byte = np.array(0, np.int8)
+    scales = f(0.1, 0.2, 0.3, 0.4)
+
+    # Few numbers of int8 are int8 all the same.
+    save("few.onnx", qdq("x", "d", "s", "m") +
+         [node("DequantizeLinear", ["k", "t", "i"], ["kd"]),
+          node("Conv", ["d", "kd"], ["y"], **same)], image, result,
+         dict(k=ints, s=f(0.05), t=f(0.02), i=byte, m=np.array(128, np.uint8)))
+    same_after("few.onnx", feed, "virtual")
+    types = {i.name: i.data_type for i in onnx.load("out.onnx").graph.initializer}
+    check("few", TensorProto.INT4 not in types.values(), types)
+
+    # A scale a channel, one zero point.
+    save("channels.onnx", [
+        node("QuantizeLinear", ["x", "s", "m"], ["q"]),
+        node("QLinearConv", ["q", "s", "m", "k", "t", "i", "u", "m"], ["r"],
+             **same),
+        node("DequantizeLinear", ["r", "u", "m"], ["y"])], image, result,
+        dict(k=ints, s=f(0.05), t=scales, i=byte, u=f(0.3),
+             m=np.array(128, np.uint8)))
+    for target in ("virtual", "onnxruntime-x86"):
+        same_after("channels.onnx", feed, target, 0.31)
+        check("channels " + target, any(
+            np.array_equal(v, ints) for v in weights_of("out.onnx").values()))
+
+    # A normalisation behind the layer multiplies scales, not integers.
+    save("normal.onnx", qdq("x", "d", "s", "m") +
+         [node("DequantizeLinear", ["k", "t", "i4"], ["kd"], axis=0),
+          node("Conv", ["d", "kd"], ["c"], **same),
+          node("BatchNormalization", ["c", "g", "b", "e", "v"], ["y"])],
+         image, result,
+         dict(k=ints, s=f(0.05), t=scales, i4=np.zeros(4, np.int8), g=f(
+             0.5, 2, 3, 1), b=f(1, 2, 3, 4), e=f(0, 1, 0, 1), v=f(1, 2, 3, 4),
+             m=np.array(128, np.uint8)))
+    for target in ("virtual", "onnxruntime-x86"):
+        same_after("normal.onnx", feed, target, 1e-4 if target == "virtual"
+                   else 0.5)
+        kinds = [n.op_type for n in onnx.load("out.onnx").graph.node]
+        check("normal " + target, "BatchNormalization" not in kinds, kinds)
+        check("normal " + target, any(
+            np.array_equal(v, ints) for v in weights_of("out.onnx").values()))
+
+    # A table of 4 bit: bytes for ONNX Runtime, with the same numbers.
+    info = helper.make_tensor_value_info
+    table = rng.integers(-7, 8, (6, 8), np.int8)
+    graph = helper.make_graph(
+        [node("DequantizeLinear", ["k", "t", "i"], ["kd"], axis=0),
+         node("Gather", ["kd", "ids"], ["y"])], "table",
+        [info("ids", TensorProto.INT64, ["n"])],
+        [info("y", TensorProto.FLOAT, ["n", 8])],
+        [helper.make_tensor("k", TensorProto.INT4, [6, 8], table.ravel()),
+         helper.make_tensor("i", TensorProto.INT4, [6], np.zeros(6, int)),
+         numpy_helper.from_array(f(rng.uniform(0.1, 1, 6)), "t")])
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[
+        helper.make_opsetid("", 21)]), "table.onnx")
+    for target in ("virtual", "onnxruntime-x86"):
+        same_after("table.onnx", {"ids": np.array([3, 0, 5])}, target)
+        check("table " + target, any(
+            np.array_equal(v.astype(int), table)
+            for v in weights_of("out.onnx").values()))
+
+
+def test_joined(image, same, w):
+    """Joined at a scale of its own beside a reader with another, in whatever
+    order: written again it is the same."""
+    first = [node("Conv", ["x", "w"], ["a"], "c0", **same),
+             node("Relu", ["a"], ["r"], "relu")]
+    conv = node("Conv", ["r", "w1"], ["b"], "c1", **same)
+    last = [node("Conv", ["j", "w2"], ["c"], "c2", **same),
+            node("Add", ["b", "c"], ["s"], "sum"),
+            node("Conv", ["s", "w1"], ["y"], "c3", **same)]
+    orders = {
+        "before": [node("Concat", ["r", "x"], ["j"], "j", axis=1), conv],
+        "behind": [conv, node("Concat", ["r", "x"], ["j"], "j", axis=1)],
+        "both": [conv, node("Concat", ["r", "b"], ["j"], "j", axis=1)],
+    }
+    for name, middle in orders.items():
+        width = 8 if name == "both" else 7
+        save("join.onnx", first + middle + last, image, {"y": [1, 4, 8, 8]},
+             dict(w=w, w1=f(rng.normal(size=(4, 4, 3, 3))),
+                  w2=f(rng.normal(size=(4, width, 3, 3)))))
+        for target in ("openvino", "tensorrt", "onnxruntime-x86", "qnn"):
+            done = quantize("join.onnx", "-d", "data.yaml", "-t", target)
+            check(f"join {name} {target}", done.returncode == 0, done.stderr)
+            os.replace("out.onnx", "once.onnx")
+            done = quantize("once.onnx", "-t", target)
+            check(f"join {name} {target}", done.returncode == 0, done.stderr)
+            with open("once.onnx", "rb") as a, open("out.onnx", "rb") as b:
+                check(f"join {name} {target}", a.read() == b.read(), "differs")
+
+
 def main():
     image = {"x": [1, 3, 8, 8]}
     result = {"y": [1, 4, 8, 8]}
@@ -178,6 +277,8 @@ def main():
     check("weights", done.returncode == 0 and not done.stderr, done.stderr)
     kinds = [n.op_type for n in onnx.load("out.onnx").graph.node]
     check("weights", kinds.count("QuantizeLinear") == 2, kinds)
+    test_weights(image, result, same, w, feed)
+    test_joined(image, same, w)
     print(f"{checks} checks, {failed} failed")
     return 1 if failed else 0
 
