@@ -192,7 +192,7 @@ static void narrow(sb_quantizer *q, const sb_range *ranges)
     p->qmax = q->qmax;
     for (int64_t i = 0; i < p->n; i++) {
         float most = fmaxf(fmaxf(-ranges[i].lo, ranges[i].hi), 0);
-        p->scale[i] = fmaxf(most * 2 / (float)(q->qmax - q->qmin), 1e-6f);
+        p->scale[i] = fmaxf(most / ((float)(q->qmax - q->qmin) / 2), 1e-6f);
     }
 }
 

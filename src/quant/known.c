@@ -3,6 +3,7 @@
  * Where the target can hold them they are taken as they are, to the last bit,
  * so that writing such a file again gives the same file; else the range that
  * they stand for is quantized as the target wants it. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -262,6 +263,16 @@ static void bound(const sb_graph *g, sb_value_id value, sb_range *r)
     r->hi = fminf(r->hi, (float)hi);
 }
 
+/* What the integers of channel i stand for, within what floats can span. */
+static sb_range range_of(const sb_qparams *k, int64_t i)
+{
+    const float most = FLT_MAX / 4;
+    float a = ((float)k->qmin - k->zero_point[i]) * k->scale[i];
+    float b = ((float)k->qmax - k->zero_point[i]) * k->scale[i];
+
+    return (sb_range){fmaxf(fminf(a, b), -most), fminf(fmaxf(a, b), most)};
+}
+
 static bool fits(const sb_known *k, const sb_quantizer *q)
 {
     const sb_qparams *p = &k->qparams;
@@ -293,10 +304,7 @@ sb_status sb_quant_use_known(sb_quant_model *qm, const sb_known *known,
     }
     sb_range all = {0, 0};
     for (int64_t i = 0; i < k->n; i++) {
-        sb_range r = {((float)k->qmin - k->zero_point[i]) * k->scale[i],
-                      ((float)k->qmax - k->zero_point[i]) * k->scale[i]};
-        if (k->scale[i] < 0)
-            r = (sb_range){r.hi, r.lo};
+        sb_range r = range_of(k, i);
         bound(qm->graph, q->value, &r);
         all.lo = fminf(all.lo, r.lo);
         all.hi = fmaxf(all.hi, r.hi);

@@ -90,10 +90,13 @@ static void use(sb_ctx *ctx, sb_model *model)
 {
     static const char *const targets[] = {"virtual", "onnxruntime-x86",
                                           "tensorrt", "openvino", "qnn"};
+    const sb_quant_value *values = NULL;
     sb_model_info info;
+    size_t n = 0;
 
     if (sb_model_info_get(ctx, model, &info) != SB_OK || info.macs > 1e7 ||
-        info.nodes > 500)
+        info.nodes > 500 ||
+        sb_model_quantized(ctx, model, &values, &n) != SB_OK)
         return;
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
         again(ctx, model, targets[i]);

@@ -158,6 +158,12 @@ static sb_status tell(sb_ctx *ctx)
     sb_status status = sb_model_info_get(ctx, m, &info);
     if (status == SB_OK)
         assert_int_equal(info.n_quant_weights, 2);
+    const sb_quant_value *values = NULL;
+    size_t n = 0;
+    if (status == SB_OK)
+        status = sb_model_quantized(ctx, m, &values, &n);
+    if (status == SB_OK)
+        assert_int_equal(n, 5); /* two weights, three activations */
     sb_model_free(m);
     return status;
 }
