@@ -96,20 +96,38 @@ static void set_shape(sb_int_matmul *mm, const sb_tensor *a, const sb_tensor *b)
     }
     for (int i = 0; i < b_batch.rank; i++)
         mm->n_b *= b_batch.dim[i];
+    mm->rows = mm->m;
+    mm->products = mm->n_batch;
     batch_steps(&a_batch, mm, mm->a_step);
     batch_steps(&b_batch, mm, mm->b_step);
-    if (mm->n_b == 1 && !mm->in.trans_a && b->rank <= 2) {
-        mm->m *= mm->n_batch;
-        mm->n_batch = 1;
-        mm->rank = 0;
-    }
+}
+
+/* All matrices of `a` as one, if they meet the same `b` and their rows do not
+ * share zero points across matrices. */
+static void merge_rows(sb_int_matmul *mm, const sb_tensor *b)
+{
+    if (mm->n_b != 1 || mm->in.trans_a || b->rank > 2 ||
+        (mm->n_a_zero != 1 && mm->n_a_zero != mm->m * mm->n_batch))
+        return;
+    mm->m *= mm->n_batch;
+    mm->n_batch = 1;
+    mm->rank = 0;
 }
 
 /* ---- preparing ---------------------------------------------------------- */
 
-/* A zero point must be one element, or a multiple of rows (columns). */
+/* One number for all, or one for each line (row, column) of a matrix, or of
+ * some matrices that come again and again. */
+static bool fits_lines(int64_t n, int64_t lines, int64_t matrices)
+{
+    int64_t all = 0;
+
+    return n == 1 || (n > 0 && lines > 0 && n % lines == 0 &&
+                      sb_mul_i64(lines, matrices, &all) && all % n == 0);
+}
+
 static sb_status check_zero(const sb_kernel *k, uint32_t input, sb_dtype dtype,
-                            int64_t count, int64_t *n)
+                            int64_t lines, int64_t matrices, int64_t *n)
 {
     const sb_tensor *z = sb_kernel_in(k, input);
 
@@ -121,11 +139,11 @@ static sb_status check_zero(const sb_kernel *k, uint32_t input, sb_dtype dtype,
         return sb_kernel_fail(
             k, SB_BAD_MODEL, "zero point (input %u) has type %s, want %s",
             input, sb_dtype_name(z->dtype), sb_dtype_name(dtype));
-    if (*n != 1 && (*n <= 0 || count % *n != 0))
+    if (!fits_lines(*n, lines, matrices))
         return sb_kernel_fail(k, SB_BAD_MODEL,
                               "zero point (input %u) has %lld elements for "
                               "%lld rows or columns",
-                              input, (long long)*n, (long long)count);
+                              input, (long long)*n, (long long)lines);
     return SB_OK;
 }
 
@@ -223,10 +241,11 @@ static sb_status fill(sb_kernel *k, sb_int_matmul *mm)
     set_shape(mm, a, b);
     mm->n_a_zero = 1;
     if (!mm->in.a_is_float)
-        SB_TRY(check_zero(k, mm->in.a_zero, a_dtype, mm->m * mm->n_batch,
+        SB_TRY(check_zero(k, mm->in.a_zero, a_dtype, mm->m, mm->n_batch,
                           &mm->n_a_zero));
     SB_TRY(
-        check_zero(k, mm->in.b_zero, b->dtype, mm->n * mm->n_b, &mm->n_b_zero));
+        check_zero(k, mm->in.b_zero, b->dtype, mm->n, mm->n_b, &mm->n_b_zero));
+    merge_rows(mm, b);
     if (!packed_sizes(mm, &a_bytes, &b_bytes))
         return sb_kernel_fail(k, SB_BAD_MODEL, "matrices are too large");
     SB_TRY(pack_constant_b(k, mm, b_bytes));
@@ -484,7 +503,8 @@ void sb_int_matmul_release(sb_kernel *k)
 
 /* ---- scales ------------------------------------------------------------- */
 
-sb_status sb_int_scales_check(const sb_kernel *k, uint32_t input, int64_t count)
+sb_status sb_int_scales_check(const sb_kernel *k, uint32_t input, int64_t lines,
+                              int64_t matrices)
 {
     const sb_tensor *s = sb_kernel_in(k, input);
     int64_t n = s ? sb_tensor_count(s) : 0;
@@ -493,10 +513,10 @@ sb_status sb_int_scales_check(const sb_kernel *k, uint32_t input, int64_t count)
         return sb_kernel_fail(k, SB_UNSUPPORTED,
                               "scale (input %u) has type %s, want float", input,
                               s ? sb_dtype_name(s->dtype) : "none");
-    if (n != 1 && (n <= 0 || count % n != 0))
+    if (!fits_lines(n, lines, matrices))
         return sb_kernel_fail(k, SB_BAD_MODEL,
                               "scale (input %u) has %lld elements for %lld "
                               "rows or columns",
-                              input, (long long)n, (long long)count);
+                              input, (long long)n, (long long)lines);
     return SB_OK;
 }

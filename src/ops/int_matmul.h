@@ -19,6 +19,7 @@ typedef struct sb_int_operands {
 
 typedef struct sb_int_matmul {
     int64_t n_batch, m, k, n;
+    int64_t rows, products; /* m and n_batch, before matrices were merged */
     /* Leading dimensions of the result; the steps count whole matrices. */
     int rank;
     int64_t batch[SB_MAX_RANK], a_step[SB_MAX_RANK], b_step[SB_MAX_RANK];
@@ -67,9 +68,9 @@ void sb_int_matmul_run_u8(const sb_kernel *k, const sb_int_matmul *mm,
 double sb_int_matmul_macs(const sb_kernel *k, const sb_int_operands *ops);
 /* Frees k->state, a matmul or NULL. */
 void sb_int_matmul_release(sb_kernel *k);
-/* Refuses scales that are not one float, or one for each of `count` rows (or
- * columns), or for those of one matrix. */
+/* Refuses scales that are not one float, or one for each of the `lines` (rows
+ * or columns) of a matrix, or of several of the `matrices`. */
 SB_MUST_USE sb_status sb_int_scales_check(const sb_kernel *k, uint32_t input,
-                                          int64_t count);
+                                          int64_t lines, int64_t matrices);
 
 #endif

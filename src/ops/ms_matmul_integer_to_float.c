@@ -48,8 +48,8 @@ static sb_status to_float_prepare(sb_kernel *k)
     SB_TRY(sb_int_matmul_create(k, &which->mm, &mm));
     k->state = mm;
     if (!which->mm.a_is_float)
-        SB_TRY(sb_int_scales_check(k, which->a_scale, mm->m * mm->n_batch));
-    SB_TRY(sb_int_scales_check(k, which->b_scale, mm->n * mm->n_b));
+        SB_TRY(sb_int_scales_check(k, which->a_scale, mm->rows, mm->products));
+    SB_TRY(sb_int_scales_check(k, which->b_scale, mm->n, mm->n_b));
     if (bias && (bias->dtype != SB_DTYPE_F32 || sb_tensor_count(bias) != mm->n))
         return sb_kernel_fail(k, SB_BAD_MODEL,
                               "bias has %lld elements of type %s, want %lld of "

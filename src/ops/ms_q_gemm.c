@@ -51,8 +51,8 @@ static sb_status q_gemm_check(const sb_kernel *k, const sb_int_matmul *mm)
     const sb_tensor *c = sb_kernel_in(k, C);
     sb_dtype dtype = k->out[0]->dtype;
 
-    SB_TRY(sb_int_scales_check(k, A_SCALE, 1));
-    SB_TRY(sb_int_scales_check(k, B_SCALE, mm->n));
+    SB_TRY(sb_int_scales_check(k, A_SCALE, 1, 1));
+    SB_TRY(sb_int_scales_check(k, B_SCALE, mm->n, 1));
     if (sb_kernel_in(k, Y_SCALE))
         SB_TRY(sb_qparam_check(k, Y_SCALE, Y_ZERO, dtype));
     if (dtype != SB_DTYPE_F32 && !sb_is_byte(dtype))

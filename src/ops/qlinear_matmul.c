@@ -31,8 +31,8 @@ static sb_status qlinear_matmul_prepare(sb_kernel *k)
     SB_TRY(sb_int_matmul_create(k, &qlinear_matmul_in, &mm));
     k->state = mm;
     k->scratch_size = mm->scratch;
-    SB_TRY(sb_int_scales_check(k, A_SCALE, mm->m * mm->n_batch));
-    return sb_int_scales_check(k, B_SCALE, mm->n * mm->n_b);
+    SB_TRY(sb_int_scales_check(k, A_SCALE, mm->rows, mm->products));
+    return sb_int_scales_check(k, B_SCALE, mm->n, mm->n_b);
 }
 
 static sb_status qlinear_matmul_forward(sb_kernel *k)

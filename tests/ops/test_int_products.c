@@ -299,6 +299,53 @@ static void test_to_float(void **state)
                   test_f32("1x2", 179.5, -125.5), 0);
 }
 
+/* A zero point for each row of a matrix, the same for all matrices. */
+static void test_zero_by_row(void **state)
+{
+    uint64_t seed = 7;
+
+    (void)state;
+    sb_tensor *a = random_bytes(SB_DTYPE_U8, "3x5x6", &seed);
+    sb_tensor *b = random_bytes(SB_DTYPE_I8, "6x9", &seed);
+    sb_tensor *y = test_run1("graph g(a: u8[3,5,6], b: i8[6,9]) ->"
+                             " (y: i32[3,5,9]) {\n"
+                             "  za: u8[5] = [1, 20, 0, 255, 7]\n"
+                             "  y = MatMulInteger(a, b, za)\n}\n",
+                             INPUTS(a, b));
+    const int za[5] = {1, 20, 0, 255, 7};
+
+    for (int64_t i = 0; i < 3 * 5 * 9; i++) {
+        int64_t row = i / 9, sum = 0;
+        for (int64_t p = 0; p < 6; p++)
+            sum += (at(a, row * 6 + p) - za[row % 5]) * at(b, p * 9 + i % 9);
+        assert_int_equal(at(y, i), sum);
+    }
+}
+
+/* Zero points and scales for some of the columns only. */
+static void test_too_few(void **state)
+{
+    sb_tensor *a = test_tensor(SB_DTYPE_U8, "2x3", NULL);
+
+    (void)state;
+    assert_status(test_try_run("graph g(a: u8[2,3]) -> (y: i32[2,16]) {\n"
+                               "  b: i8[3,16] = 1\n  za: u8[] = 0\n"
+                               "  zb: i8[4] = 1\n"
+                               "  y = MatMulInteger(a, b, za, zb)\n}\n",
+                               INPUTS(a)),
+                  SB_BAD_MODEL);
+    assert_error_has("has 4 elements for 16 rows or columns");
+    assert_status(test_try_run("graph g(a: u8[2,3]) -> (y: u8[2,16]) {\n"
+                               "  b: i8[3,16] = 1\n  z: u8[] = 0\n"
+                               "  zb: i8[] = 1\n  s: f32[] = 1\n"
+                               "  sb: f32[4] = 1\n"
+                               "  y = QLinearMatMul(a, s, z, b, sb, zb, s, z)\n"
+                               "}\n",
+                               INPUTS(a)),
+                  SB_BAD_MODEL);
+    assert_error_has("has 4 elements for 16 rows or columns");
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -338,6 +385,8 @@ int main(void)
         cmocka_unit_test(test_qlinear_conv),
         cmocka_unit_test(test_q_gemm),
         cmocka_unit_test(test_to_float),
+        cmocka_unit_test(test_zero_by_row),
+        cmocka_unit_test(test_too_few),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("int_products", tests, NULL, NULL);
