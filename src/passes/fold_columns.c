@@ -191,7 +191,10 @@ static sb_status set_constant(sb_graph *g, sb_node_id id, uint32_t input,
 
     SB_TRY(sb_graph_add_value_like(g, sb_graph_value(g, old)->name, &value));
     SB_TRY(sb_graph_set_constant(g, value, t));
-    return sb_graph_set_input(g, id, input, value);
+    SB_TRY(sb_graph_set_input(g, id, input, value));
+    return sb_graph_value(g, old)->n_uses > 0
+               ? SB_OK
+               : sb_graph_claim_name(g, value, sb_graph_value(g, old)->name);
 }
 
 static sb_status fold_weight(sb_graph *g, const fold *p)

@@ -57,6 +57,7 @@ static const char *const simplify_passes[] = {
 static const char *const lower_passes[] = {
     "simplify",
     "focus_to_conv",
+    "chain_pools",
     "fuse_bn",
     "fuse_attention",
     "pad_pointwise",

@@ -8,6 +8,7 @@
 #include "passes/fold_columns.h"
 #include "passes/pass.h"
 #include "passes/relax_batch.h"
+#include "passes/tile_resize.h"
 
 /* ---- quantizers --------------------------------------------------------- */
 
@@ -159,17 +160,31 @@ static sb_status run_passes(sb_graph *g, const char *passes)
     return SB_OK;
 }
 
-/* First layers as runtimes are fast with them; not where a file came with
- * scales for its weights, and folded only if they run on integers. */
-static sb_status first_layers(const sb_quant_model *qm, sb_graph *g)
+/* Does the target compute the node on integers, if it does so around it? */
+static bool has_kernel(const sb_quant_model *qm, const sb_node *node)
+{
+    const sb_target_op *row = node ? sb_target_op_find(qm->target, node) : NULL;
+
+    return row && row->place != SB_PLACE_FLOAT &&
+           !sb_quant_config_skips(qm->config, node);
+}
+
+static bool between_kernels(const sb_quant_model *qm, const sb_graph *g,
+                            const sb_node *node)
+{
+    const sb_value *y = sb_graph_value(g, node->outputs[0]);
+    bool all = has_kernel(qm, sb_graph_producer(g, node->inputs[0]));
+
+    for (uint32_t i = 0; i < y->n_uses; i++)
+        all = all && has_kernel(qm, sb_graph_node(g, y->uses[i].node));
+    return all && y->n_uses > 0 && !y->is_output;
+}
+
+/* What the target's integer kernels are slow with. */
+static sb_status help_kernels(const sb_quant_model *qm, sb_graph *g)
 {
     sb_quant_spec act, weight;
 
-    if (!qm->target->ops || qm->known.n > 0)
-        return SB_OK;
-    SB_TRY(run_passes(g, "focus_to_conv"));
-    if (!qm->target->fold_columns)
-        return SB_OK;
     for (size_t i = 0, n = g->n_nodes; i < n; i++) {
         const sb_node *node = sb_graph_node(g, (sb_node_id)i);
         bool done = false;
@@ -178,10 +193,24 @@ static sb_status first_layers(const sb_quant_model *qm, sb_graph *g)
             continue;
         sb_quant_config_spec(qm->config, SB_QUANT_FEATURE, node, &act);
         sb_quant_config_spec(qm->config, SB_QUANT_WEIGHT, node, &weight);
-        if (!act.disabled && !weight.disabled)
+        if (act.disabled || weight.disabled)
+            continue;
+        if (sb_node_is(node, "Conv"))
             SB_TRY(sb_fold_columns(g, (sb_node_id)i, &done));
+        else if (sb_node_is(node, "Resize") && between_kernels(qm, g, node))
+            SB_TRY(sb_tile_resize(g, (sb_node_id)i, &done));
     }
     return SB_OK;
+}
+
+/* The network in a form with which runtimes are fast; not where a file came
+ * with scales, which belong to its values as they are. */
+static sb_status help_runtime(const sb_quant_model *qm, sb_graph *g)
+{
+    if (!qm->target->ops || qm->known.n > 0)
+        return SB_OK;
+    SB_TRY(run_passes(g, "focus_to_conv,chain_pools"));
+    return qm->target->channels_last ? help_kernels(qm, g) : SB_OK;
 }
 
 /* A runtime sees Swish as it stands in the file, as a product with a sigmoid,
@@ -200,7 +229,7 @@ static sb_status simplify(sb_quant_model *qm, sb_graph *g)
     if (sb_quant_config_mode(qm->config) != SB_QUANT_STATIC)
         return sb_quant_straighten(qm, g);
     SB_TRY(sb_quant_merge_biases(qm, g));
-    return first_layers(qm, g);
+    return help_runtime(qm, g);
 }
 
 /* The number of samples that the file fixes; 0 if it leaves it open. */

@@ -127,11 +127,12 @@ typedef struct sb_target_def {
     bool quantize_outputs;   /* Q/DQ before the outputs of the graph */
     bool one_dq_per_use;     /* each consumer has a DQ of its own */
     bool zero_point_is_zero; /* zero points other than 0 are refused */
-    bool fold_columns;       /* kernels want channels in fours: images with
-                                fewer are convolved several columns at a time
-                                (passes/fold_columns.h) */
-    int opset;               /* of the file for 8-bit types */
-    int opset_wide;          /* when 4- or 16-bit types appear in it */
+    /* Integer kernels run channels last and want channels in fours: first
+     * layers and Resize are rewritten for that (passes/fold_columns.h,
+     * passes/tile_resize.h). */
+    bool channels_last;
+    int opset;      /* of the file for 8-bit types */
+    int opset_wide; /* when 4- or 16-bit types appear in it */
     /* NULL: the configuration alone decides (the target "virtual"). */
     const sb_target_op *ops;
     size_t n_ops;

@@ -64,7 +64,7 @@ const sb_target_def sb_target_onnxruntime_x86 = {
     .act_types = SB_TYPE(U8),
     .act_schemes = SB_SCHEME_AFFINE,
     .pairs_saturate = true,
-    .fold_columns = true,
+    .channels_last = true,
     .rules = &sb_qdq_rules_ort_x86,
     ONNXRUNTIME,
 };

@@ -19,7 +19,8 @@ static const char net[] =
     "y = MatMul(f, u) \"fc\" @ head.fc\n}";
 
 /* Begins with parts of an image that become one convolution, which is folded
- * for onnxruntime-x86, padded and cut. */
+ * for onnxruntime-x86, padded and cut; then an image that is enlarged, and
+ * pools of two sizes. */
 static const char focus[] =
     "graph net(x: f32[N,1,4,6]) -> (y) {\n"
     "zero: i64[2] = [0, 0]\nright: i64[2] = [0, 1]\n"
@@ -29,7 +30,12 @@ static const char focus[] =
     "r = Slice(x, below, end, axes, two)\ns = Slice(x, both, end, axes, two)\n"
     "c = Concat(p, q, r, s) {axis=1}\n"
     "w: f32[16,4,1,1] = random(1)\nb: f32[16] = random(2)\n"
-    "d = Conv(c, w, b) @ first\ny = Relu(d) @ act\n}";
+    "d = Conv(c, w, b) @ first\ne = Relu(d) @ act\n"
+    "two_f: f32[4] = [1, 1, 2, 2]\nf = Resize(e, _, two_f)\n"
+    "g = MaxPool(f) {kernel_shape=[3,3], pads=[1,1,1,1]}\n"
+    "h = MaxPool(f) {kernel_shape=[5,5], pads=[2,2,2,2]}\n"
+    "j = Concat(g, h) {axis=1}\nu: f32[4,32,1,1] = random(3)\n"
+    "y = Conv(j, u) @ last\n}";
 
 #define CONFIG                                                               \
     "SCHEDULE: {FUSE_BN: true}\nSKIP_TRACE_MODULES: [\"head*\"]\n" TEST_W8   \
