@@ -16,7 +16,7 @@ typedef struct {
 
 /* clang-format off */
 static const cli_opt opts[] = {
-    {CLI_FILE,   0,   NULL,      ARG(model),   "MODEL", "float ONNX file", true},
+    {CLI_FILE,   0,   NULL,      ARG(model),   "MODEL", "ONNX file, float or quantized", true},
     {CLI_FILE,   'c', "config",  ARG(config),  "FILE",  "qconfig.yaml (default: what `sparsebit config default` prints)", false},
     {CLI_FILE,   'd', "data",    ARG(data),    "FILE",  "data.yaml with calibration samples", false},
     {CLI_UINT,   'n', "samples", ARG(samples), "N",     "use at most N samples (default: all)", false},

@@ -8,12 +8,11 @@
 static sb_status default_config(sb_ctx *ctx, const sb_target_def *target,
                                 sb_quant_mode mode, sb_quant_config **out)
 {
+    /* Nothing is put together that the file has apart. */
     static const char dynamic[] =
-        "SCHEDULE: {FUSE_BN: true}\n"
         "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
         "A: dynamic\n";
     static const char none[] =
-        "SCHEDULE: {FUSE_BN: true}\n"
         "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
         "A: none\n";
     static const char symmetric[] =

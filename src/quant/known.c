@@ -158,8 +158,17 @@ static bool all_positive(const sb_qparams *p)
     return true;
 }
 
+static bool one_zero_point(const sb_qparams *p)
+{
+    for (int64_t i = 1; i < p->n; i++)
+        if (p->zero_point[i] != p->zero_point[0])
+            return false;
+    return true;
+}
+
 /* Can the integer product of a dynamic layer take the weight?  Its scales are
- * multiplied into the result, so they must be those of its channels. */
+ * multiplied into the result, so they must be those of its channels.
+ * ConvInteger has one zero point. */
 static bool fits_product(const sb_quant_model *qm, const sb_known *k,
                          const sb_quantizer *q)
 {
@@ -168,7 +177,7 @@ static bool fits_product(const sb_quant_model *qm, const sb_known *k,
 
     return k->block == 0 && p->bits <= 8 &&
            (p->axis < 0 || p->axis == (conv ? 0 : 1)) &&
-           !(conv && p->axis >= 0 && !p->symmetric);
+           (!conv || one_zero_point(p));
 }
 
 /* Has the target kernels for the settings of a constant? */

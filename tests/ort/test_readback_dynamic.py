@@ -58,8 +58,10 @@ def convolutions(path):
         node("Conv", ["x", "w0", "b0"], ["a"], "c0", strides=[2, 2], **same),
         node("Relu", ["a"], ["r"], "relu"),
         node("Conv", ["r", "w1"], ["c"], "c1", **same),
+        node("BatchNormalization", ["c", "g", "b4", "b4", "v"], ["n"], "bn"),
         node("Conv", ["r", "w4", "b4"], ["e"], "c2", group=8, **same),
-        node("Add", ["c", "e"], ["s"], "sum"),
+        node("Add", ["n", "e"], ["k"], "sum"),
+        node("Add", ["k", "r"], ["s"], "residual"),
         node("GlobalAveragePool", ["s"], ["p"], "pool"),
         node("Flatten", ["p"], ["fl"], "flat"),
         node("Gemm", ["fl", "w2", "b2"], ["h"], "fc", transB=1),
@@ -67,7 +69,9 @@ def convolutions(path):
         node("Add", ["m", "b3"], ["y"], "add")],
         dict(w0=f(8, 3, 3, 3), b0=f(8, 1)[:, 0], w1=f(8, 8, 3, 3),
              w2=f(12, 8), b2=f(12, 1)[:, 0], w3=f(12, 5), b3=f(5, 1)[:, 0],
-             w4=f(8, 1, 3, 3), b4=f(8, 1)[:, 0]),
+             w4=f(8, 1, 3, 3), b4=f(8, 1)[:, 0],
+             g=rng.uniform(0.5, 2, 8).astype("f4"),
+             v=rng.uniform(0.5, 2, 8).astype("f4")),
         [("x", T.FLOAT, [1, 3, 10, 10])])
 
 
@@ -204,6 +208,15 @@ def test_dynamic():
             same(what, "o1.onnx", "o2.onnx")
             if target == mine:
                 same(what + ", ours", path, "o1.onnx")
+            # The normalisation goes into the weight, whose integers stay.
+            with open("q.yaml", "w") as y:
+                y.write("SCHEDULE: {FUSE_BN: true}\nW: {QSCHEME: per-channel-"
+                        "symmetric, QUANTIZER: {BIT: 8}}\nA: dynamic\n")
+            quantize(what, path, "o1.onnx", "-t", target, "-c", "q.yaml")
+            check(what, "BatchNormalization" not in ops("o1.onnx"))
+            check(what + ": weights", integers(path) <= integers("o1.onnx"))
+            check(what, off(run("o1.onnx", feed), want) < 1e-2,
+                  off(run("o1.onnx", feed), want))
         for target in ("tensorrt", "openvino", "qnn"):
             done = sparsebit("quantize", path, "-t", target, "-o", "o1.onnx")
             check(f"{path} for {target}", done.returncode == 1 and
