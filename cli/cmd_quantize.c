@@ -9,7 +9,7 @@ typedef struct {
     const char *model, *config, *data, *output, *target, *weights;
     const char *save, *load, *format, *asym, *reduce;
     unsigned samples, batch, memory;
-    bool strict, exact, extra_info;
+    bool strict, exact, extra_info, all_values;
 } quantize_args;
 
 #define ARG(field) offsetof(quantize_args, field)
@@ -23,6 +23,7 @@ static const cli_opt opts[] = {
     {CLI_UINT,   'b', "batch",   ARG(batch),   "N",     "samples in a batch (default: as the data file says)", false},
     {CLI_WORDS,  0,   "asym",    ARG(asym),    "w,a",   "observe behind quantized weights (w), activations (a) or both; with a the network runs block by block", false},
     {CLI_UINT,   0,   "asym-memory", ARG(memory), "MB", "activations that --asym keeps in memory; more go to a file in TMPDIR (default: 512)", false},
+    {CLI_FLAG,   0,   "all-values", ARG(all_values), NULL, "histograms count every value of large activations, not a part; slower", false},
     {CLI_FILE,   'o', "output",  ARG(output),  "FILE",  "quantized ONNX file to write", false},
     {CLI_STRING, 't', "target",  ARG(target),  "NAME",  "runtime to write for; see `sparsebit list targets` (default: BACKEND of the config)", false},
     {CLI_STRING, 0,   "format",  ARG(format),  "FORM",  "`qdq` (default); `qoperator`: QLinearConv and its like; `matmulnbits`: MatMulNBits, for `A: none`", false},
@@ -184,6 +185,7 @@ static sb_status observe(job *j, cli_progress *progress)
     opt.asym_weights = asym_has(j, 'w');
     opt.asym_features = asym_has(j, 'a');
     opt.memory_limit = (size_t)a->memory << 20;
+    opt.all_values = a->all_values;
     opt.progress = step;
     opt.progress_user = progress;
     sb_status status = sb_quant_model_prepare_calibration(j->qm, &opt);

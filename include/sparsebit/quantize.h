@@ -60,11 +60,14 @@ typedef struct sb_calibration_options {
     size_t memory_limit;
     sb_progress_fn progress; /**< NULL, or called by calc_qparams() */
     void *progress_user;
+    /** Histograms of large activations count all values, not a part of them
+     *  (docs/observers.md); slower. */
+    int all_values;
 } sb_calibration_options;
 
-#define SB_CALIBRATION_OPTIONS_INIT                         \
-    {                                                       \
-        sizeof(sb_calibration_options), 0, 0, 0, NULL, NULL \
+#define SB_CALIBRATION_OPTIONS_INIT                            \
+    {                                                          \
+        sizeof(sb_calibration_options), 0, 0, 0, NULL, NULL, 0 \
     }
 
 /** From now on forward() observes; what was observed before is forgotten.

@@ -29,6 +29,14 @@ typedef void (*sb_lane_fn)(void *arg, size_t lane, size_t item);
 void sb_parallel_lanes(sb_ctx *ctx, size_t n, size_t lanes, sb_lane_fn fn,
                        void *arg);
 
+/* Sees a result while it is made: whoever computes it in pieces may call
+ * `look` for each, on the thread that made it (its lane, below the context's
+ * number of threads), as long as it is in the cache.  No piece twice. */
+typedef struct sb_tap {
+    void (*look)(void *arg, size_t lane, const float *x, size_t n);
+    void *arg;
+} sb_tap;
+
 /* Ends the threads; they come back when there is work. */
 void sb_threads_stop(sb_ctx *ctx);
 

@@ -19,6 +19,7 @@
 #ifndef SB_DNN_DNN_H
 #define SB_DNN_DNN_H
 
+#include "base/threads.h"
 #include "tensor/tensor.h"
 
 /* ---- layouts --------------------------------------------------------------
@@ -86,10 +87,12 @@ size_t sb_dnn_conv_scratch(const sb_dnn_conv *conv);
 /* True if constant weights were packed: runs do not read them again. */
 bool sb_dnn_conv_packed(const sb_dnn_conv *conv);
 /* `weights` must be the same as at creation if they were given there; `bias`
- * is not read if the description says so. */
+ * is not read if the description says so.  `tap` (NULL: none) sees dst while it
+ * is made, where that is possible. */
 SB_MUST_USE sb_status sb_dnn_conv_run(sb_dnn_conv *conv, const float *src,
                                       const float *weights, const float *bias,
-                                      float *dst, void *scratch);
+                                      float *dst, void *scratch,
+                                      const sb_tap *tap);
 void sb_dnn_conv_free(sb_dnn_conv *conv);
 
 /* ---- matrix product -------------------------------------------------------

@@ -342,12 +342,12 @@ static dnnl_status_t run_whole(sb_dnn_conv *c, const float *src,
 
 sb_status sb_dnn_conv_run(sb_dnn_conv *conv, const float *src,
                           const float *weights, const float *bias, float *dst,
-                          void *scratch)
+                          void *scratch, const sb_tap *tap)
 {
     dnnl_status_t status;
 
     if (conv->parts) {
-        status = sb_dnn_parts_run(conv->parts, src, bias, dst, scratch);
+        status = sb_dnn_parts_run(conv->parts, src, bias, dst, scratch, tap);
     } else if (conv->lanes) {
         slice_job job = {.conv = conv,
                          .src = src,

@@ -41,7 +41,8 @@ SB_MUST_USE sb_status sb_dnn_parts_create(sb_ctx *ctx,
                                           sb_dnn_parts **out);
 size_t sb_dnn_parts_scratch(const sb_dnn_parts *parts);
 dnnl_status_t sb_dnn_parts_run(sb_dnn_parts *parts, const float *src,
-                               const float *bias, float *dst, void *scratch);
+                               const float *bias, float *dst, void *scratch,
+                               const sb_tap *tap);
 void sb_dnn_parts_free(sb_dnn_parts *parts);
 
 #endif

@@ -421,6 +421,7 @@ typedef struct parts_job {
     const float *src, *bias;
     float *dst;
     char *scratch;
+    const sb_tap *tap;
     atomic_int status;
 } parts_job;
 
@@ -464,16 +465,21 @@ static void run_part(void *arg, size_t lane, size_t i)
     if (p->by_channels)
         copy_channels(p, own, at.kind.channels, dst, d->out_channels,
                       at.kind.channels);
+    else if (job->tap)
+        job->tap->look(job->tap->arg, lane, dst,
+                       (size_t)(at.kind.out * p->dst_row));
 }
 
 dnnl_status_t sb_dnn_parts_run(sb_dnn_parts *parts, const float *src,
-                               const float *bias, float *dst, void *scratch)
+                               const float *bias, float *dst, void *scratch,
+                               const sb_tap *tap)
 {
     parts_job job = {.parts = parts,
                      .src = src,
                      .bias = bias,
                      .dst = dst,
-                     .scratch = scratch};
+                     .scratch = scratch,
+                     .tap = tap};
 
     sb_parallel_lanes(parts->ctx, (size_t)parts->n_parts, parts->n_lanes,
                       run_part, &job);

@@ -16,11 +16,17 @@ typedef struct sb_exec sb_exec;
  * has; an error ends the run. */
 typedef sb_status (*sb_observe_fn)(void *user, int64_t id, const sb_tensor *x);
 
+/* Asked before that input is made: may set `tap` to see it in pieces, on the
+ * threads that make them. */
+typedef sb_status (*sb_tap_fn)(void *user, int64_t id, const sb_tensor *x,
+                               sb_tap *tap);
+
 typedef struct sb_exec_options {
     sb_dump_fn dump; /* (optional) sees every value right after it is made */
     void *dump_user;
     bool exact;            /* no faster algorithms that round differently */
     sb_observe_fn observe; /* (optional) */
+    sb_tap_fn tap;         /* (optional) */
     void *observe_user;
     bool profile; /* measure the time of every step */
 } sb_exec_options;

@@ -47,6 +47,7 @@ typedef struct step {
     sb_tensor **k_in, **k_out;  /* what k.in and k.out point at */
     conversion *before, *after; /* the kernel */
     size_t n_before, n_after;
+    struct step *watcher; /* that may want to see output 0 as it is made */
     slot *scratch;
     sb_fact *facts; /* room for inputs and outputs, if dynamic */
     const sb_fact **in_facts;

@@ -480,6 +480,24 @@ static sb_status drop_packed(plan_builder *b)
     return SB_OK;
 }
 
+/* Whoever only looks at a value may see it while it is made. */
+static void find_watchers(sb_plan *plan)
+{
+    for (size_t i = 1; i < plan->n_steps; i++) {
+        step *st = plan->steps[i];
+        if (!st->k.op->tap || st->dynamic || st->n_before > 0 ||
+            st->in[0]->kind != SLOT_STATIC)
+            continue;
+        size_t j = i;
+        while (j > 0 && (plan->steps[j - 1]->k.n_out == 0 ||
+                         plan->steps[j - 1]->out[0] != st->in[0]))
+            j--;
+        step *maker = j > 0 ? plan->steps[j - 1] : NULL;
+        if (maker && !maker->dynamic && maker->n_after == 0 && !maker->watcher)
+            maker->watcher = st;
+    }
+}
+
 static sb_status build(plan_builder *b, const sb_tensor *const *inputs,
                        const sb_tensor *const *captured)
 {
@@ -513,6 +531,8 @@ static sb_status build(plan_builder *b, const sb_tensor *const *inputs,
     for (size_t i = 0; i < plan->n_steps; i++)
         if (plan->steps[i]->scratch && !plan->steps[i]->dynamic)
             plan->steps[i]->k.scratch = plan->steps[i]->scratch->t.data;
+    if (exec->opt.tap)
+        find_watchers(plan);
     if (exec->opt.profile)
         SB_TRY(profile_create(plan));
     /* A dump wants to see everything that was computed. */

@@ -124,10 +124,19 @@ static sb_status host_observe(sb_kernel *k, int64_t id, const sb_tensor *x)
     return opt->observe ? opt->observe(opt->observe_user, id, x) : SB_OK;
 }
 
+static sb_status host_tap(sb_kernel *k, int64_t id, const sb_tensor *x,
+                          sb_tap *tap)
+{
+    const sb_exec_options *opt = &((const step *)k->host_data)->exec->opt;
+
+    return opt->tap ? opt->tap(opt->observe_user, id, x, tap) : SB_OK;
+}
+
 static const sb_kernel_host host = {
     .resize_out = host_resize_out,
     .run_body = host_run_body,
     .observe = host_observe,
+    .tap = host_tap,
 };
 
 /* ---- making ------------------------------------------------------------- */
@@ -325,10 +334,22 @@ void step_before(step *st)
         run_conversion(st->k.ctx, &st->before[i]);
 }
 
+static sb_status run_watched(step *st)
+{
+    sb_kernel *watcher = &st->watcher->k;
+    sb_tap tap = {0};
+
+    SB_TRY(watcher->op->tap(watcher, &tap));
+    st->k.tap = tap.look ? &tap : NULL;
+    sb_status status = st->k.op->forward(&st->k);
+    st->k.tap = NULL;
+    return status;
+}
+
 sb_status step_kernel(step *st)
 {
     if (!st->dynamic)
-        return st->k.op->forward(&st->k);
+        return st->watcher ? run_watched(st) : st->k.op->forward(&st->k);
     sb_status status = run_dynamic(st);
     release_state(&st->k);
     return status;

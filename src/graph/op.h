@@ -6,6 +6,7 @@
 #ifndef SB_GRAPH_OP_H
 #define SB_GRAPH_OP_H
 
+#include "base/threads.h"
 #include "graph/graph.h"
 
 typedef struct sb_op_def sb_op_def;
@@ -93,6 +94,9 @@ typedef struct sb_kernel_host {
                           const sb_tensor **outputs);
     /* Shows the tensor to whoever observes this run under that number. */
     sb_status (*observe)(sb_kernel *k, int64_t id, const sb_tensor *x);
+    /* The same observer wants, if tap->look is set, to see x in pieces while
+     * it is made; observe() follows. */
+    sb_status (*tap)(sb_kernel *k, int64_t id, const sb_tensor *x, sb_tap *tap);
 } sb_kernel_host;
 
 struct sb_kernel {
@@ -112,6 +116,9 @@ struct sb_kernel {
     size_t scratch_size;
     void *scratch;
     bool exact; /* no faster algorithms that round differently */
+    /* (optional) Wants to see output 0 in pieces while it is made.  A kernel
+     * that does not make it so leaves it alone; one that does shows all. */
+    const sb_tap *tap;
     const sb_kernel_host *host;
     void *host_data; /* the executor's own */
 };
@@ -196,6 +203,9 @@ struct sb_op_def {
     sb_status (*prepare)(sb_kernel *k); /* (optional) nothing to prepare */
     sb_status (*forward)(sb_kernel *k); /* (optional) known but cannot run */
     void (*release)(sb_kernel *k);      /* (optional) sb_free(state) */
+    /* (optional) For rows that look at input 0: asked before it is made, may
+     * set `tap`, which is empty, to see it in pieces. */
+    sb_status (*tap)(sb_kernel *k, sb_tap *tap);
     /* (optional) multiply-accumulates of one run; 0 otherwise */
     double (*macs)(const sb_kernel *k);
     /* (optional) What a fused node consists of, for people ("Conv+Relu"), into

@@ -150,7 +150,7 @@ sb_status sb_conv_frame_run(sb_conv_frame *f, const float *x,
                      .y = y,
                      .rows = mine + f->at_rows};
 
-    SB_TRY(sb_dnn_conv_run(f->dnn, x, weights, bias, inner, scratch));
+    SB_TRY(sb_dnn_conv_run(f->dnn, x, weights, bias, inner, scratch, NULL));
     sb_parallel_lanes(f->ctx, (size_t)(f->conv.n_batch * f->conv.w.out[0]),
                       f->n_lanes, frame_row, &job);
     return SB_OK;

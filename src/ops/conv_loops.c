@@ -316,7 +316,8 @@ static sb_status conv_run(sb_kernel *k, const float *x, const float *z,
     if (s->late) {
         float *own = (float *)(void *)((char *)k->scratch + s->at_y);
 
-        SB_TRY(sb_dnn_conv_run(s->dnn, x, k->in[1]->data, b, own, k->scratch));
+        SB_TRY(sb_dnn_conv_run(s->dnn, x, k->in[1]->data, b, own, k->scratch,
+                               NULL));
         sb_posts_apply(k->ctx, &s->posts, own, z, n);
         memcpy(y, own, n * sizeof *y);
         return SB_OK;
@@ -324,7 +325,8 @@ static sb_status conv_run(sb_kernel *k, const float *x, const float *z,
     if (s->dnn) {
         if (z && z != y)
             memcpy(y, z, n * sizeof *y);
-        return sb_dnn_conv_run(s->dnn, x, k->in[1]->data, b, y, k->scratch);
+        return sb_dnn_conv_run(s->dnn, x, k->in[1]->data, b, y, k->scratch,
+                               s->around ? NULL : k->tap);
     }
     /* These overwrite y, so the addend must lie elsewhere. */
     assert(!z || z != y);

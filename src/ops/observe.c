@@ -26,6 +26,13 @@ static sb_status observe_forward(sb_kernel *k)
     return SB_OK;
 }
 
+static sb_status observe_tap(sb_kernel *k, sb_tap *tap)
+{
+    const observe_attrs *a = k->attrs;
+
+    return k->host->tap(k, a->id, k->in[0], tap);
+}
+
 const sb_op_def sb_op_observe = {
     .name = "Observe",
     .domain = SB_FUSED_DOMAIN,
@@ -39,4 +46,5 @@ const sb_op_def sb_op_observe = {
     .attrs = attrs,
     .infer = sb_infer_same,
     .forward = observe_forward,
+    .tap = observe_tap,
 };

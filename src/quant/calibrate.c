@@ -41,15 +41,26 @@ static bool is_constant(const sb_quant_model *qm, const sb_quant_site *site)
     return sb_graph_value(qm->graph, site->value)->is_constant;
 }
 
+sb_status sb_calibrate_observer(sb_quant_model *qm, sb_quant_site *site,
+                                int64_t channels)
+{
+    sb_quant_spec spec = qm->quantizers[site->first].spec;
+
+    if (site->observer)
+        return SB_OK;
+    spec.all_values = qm->calibration.all_values != 0;
+    SB_TRY(sb_observer_create(qm->ctx, &spec, channels, &site->observer));
+    sb_observer_share(site->observer, &qm->room);
+    return SB_OK;
+}
+
 static sb_status observe(sb_quant_model *qm, sb_quant_site *site,
                          const sb_obs_view *view)
 {
     const sb_quantizer *q = &qm->quantizers[site->first];
     const char *what = sb_graph_value(qm->graph, q->value)->name;
 
-    if (!site->observer)
-        SB_TRY(sb_observer_create(qm->ctx, &q->spec, view->channels,
-                                  &site->observer));
+    SB_TRY(sb_calibrate_observer(qm, site, view->channels));
     site->channels = view->channels;
     SB_TRY(sb_observer_update(site->observer, view, what, site->samples));
     site->samples += view->samples;
@@ -65,6 +76,19 @@ sb_status sb_calibrate_observe(void *user, int64_t id, const sb_tensor *x)
     sb_obs_view view = view_of(x, qm->quantizers[site->first].axis, true);
 
     return sb_tensor_count(x) == 0 ? SB_OK : observe(qm, site, &view);
+}
+
+sb_status sb_calibrate_tap(void *user, int64_t id, const sb_tensor *x,
+                           sb_tap *tap)
+{
+    sb_quant_model *qm = user;
+    sb_quant_site *site = &qm->sites[id];
+    sb_obs_view view = view_of(x, qm->quantizers[site->first].axis, true);
+
+    if (sb_tensor_count(x) == 0)
+        return SB_OK;
+    SB_TRY(sb_calibrate_observer(qm, site, view.channels));
+    return sb_observer_tap(site->observer, &view, tap);
 }
 
 bool sb_calibrate_observes(const sb_quant_model *qm, uint32_t site)
@@ -121,6 +145,7 @@ sb_status sb_calibrate_graph(sb_quant_model *qm, sb_exec_options *opt,
                              sb_graph **out)
 {
     opt->observe = sb_calibrate_observe;
+    opt->tap = sb_calibrate_tap;
     opt->observe_user = qm;
     return sb_quant_derive(qm, put_observe, qm, out);
 }
@@ -169,8 +194,14 @@ static sb_status observe_groups(sb_quant_model *qm, sb_quant_site *site,
 static sb_status observe_weight(sb_quant_model *qm, sb_quant_site *site)
 {
     const sb_quantizer *q = &qm->quantizers[site->first];
+    const sb_tensor *own = &sb_graph_value(qm->graph, q->value)->constant;
     sb_tensor w;
 
+    if (own->dtype == SB_DTYPE_F32 && !q->def->map_weight && q->block == 0 &&
+        (uintptr_t)own->data % sizeof(float) == 0) {
+        sb_obs_view as_is = view_of(own, q->axis, false);
+        return observe(qm, site, &as_is);
+    }
     SB_TRY(sb_quantizer_weight(qm, q, &w));
     sb_obs_view view = view_of(&w, q->axis, false);
     sb_status status =
@@ -315,10 +346,25 @@ sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,
     return SB_OK;
 }
 
+static sb_status prepare_ranges(sb_quant_model *qm)
+{
+    sb_observer **list = sb_alloc_raw(qm->ctx, qm->n_sites, sizeof(*list));
+
+    if (!list)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < qm->n_sites; i++)
+        list[i] = qm->sites[i].observer;
+    sb_status status = sb_observers_prepare(qm->ctx, list, qm->n_sites);
+    sb_free(qm->ctx, list);
+    return status;
+}
+
 static sb_status calc_all(sb_quant_model *qm)
 {
     if (qm->blocks)
         SB_TRY(sb_blocks_run(qm->blocks));
+    else
+        SB_TRY(prepare_ranges(qm));
     for (size_t i = 0; !qm->blocks && i < qm->n_quantizers; i++)
         SB_TRY(calc_quantizer(qm, &qm->quantizers[i]));
     return SB_OK;

@@ -446,6 +446,7 @@ static sb_status make_block(block *k)
     sb_quant_model *qm = k->b->qm;
     sb_exec_options opt = {.exact = qm->exact,
                            .observe = sb_calibrate_observe,
+                           .tap = sb_calibrate_tap,
                            .observe_user = qm};
     sb_pass_result *results = NULL;
     size_t n = 0;

@@ -155,7 +155,7 @@ static sb_status load_site(loader *l, const sb_json *o)
                             "%lld ranges for the quantizer '%s', want %lld",
                             (long long)n, q->name, (long long)want);
     if (!site->observer)
-        SB_TRY(sb_observer_create(qm->ctx, &q->spec, n, &site->observer));
+        SB_TRY(sb_calibrate_observer(qm, site, n));
     else if (site->channels != n)
         return sb_json_fail(l->doc, o, "numbers of channels differ");
     site->channels = n;

@@ -3,9 +3,7 @@
  * Counting is two loops over a few hundred values at a time: one computes the
  * places of all of them as vector code, one counts.  Zeros, of which there
  * are many behind a ReLU, would make each increment wait for the one before;
- * they go to a slot by their position instead.  While one counts, what comes
- * next is fetched from memory, so that counting costs little more than reading
- * the data at all. */
+ * they go to a slot by their position instead. */
 #include "quant/obs_hist.h"
 
 #include <assert.h>
@@ -14,8 +12,8 @@
 #include "base/simd.h"
 
 enum {
-    RUN = 512, /* values whose places are computed at a time */
-    LINE = 16, /* values in a line of the cache */
+    RUN = 512,     /* values whose places are computed at a time */
+    BAR_RUN = 256, /* bins that are added up at a time */
     EXPONENT_LEAST =
         -100 /* below this all is one bin, for the products' sake */
 };
@@ -118,6 +116,17 @@ sb_status sb_hist_reserve(sb_ctx *ctx, sb_hist *h, int parts, uint64_t elements)
     }
     h->room -= elements;
     return SB_OK;
+}
+
+void sb_hist_clear(sb_hist *h)
+{
+    size_t n = tables_size(h);
+
+    for (int p = 0; p < SB_HIST_PARTS; p++)
+        if (h->tables[p])
+            memset(h->tables[p], 0, 2 * n * sizeof *h->tables[p]);
+    if (h->carry)
+        memset(h->carry, 0, n * sizeof *h->carry);
 }
 
 /* ---- range --------------------------------------------------------------- */
@@ -278,105 +287,22 @@ void sb_hist_add_channel(sb_hist *h, int64_t c, const float *x, size_t n)
     count_run(hist_table_of(h, 0, c), x, n);
 }
 
-void sb_hist_remove(sb_hist *h, int part, const float *x, size_t n)
+void sb_hist_add_weighted(sb_hist *h, int part, const float *x, size_t n,
+                          uint32_t weight)
 {
     hist_table t = hist_table_of(h, part, 0);
-
-    for (size_t i = 0; i < n; i++) {
-        uint32_t place = hist_place(x[i], t.factor, t.half,
-                                    (uint32_t)i & (SB_HIST_ZEROS - 1));
-        if (t.low[place]-- == 0)
-            t.high[place]--;
-    }
-}
-
-/* Places and keys at the same time, of whole blocks.  A place only means
- * something if the value fits. */
-SB_HOT static void look_blocks(const float *x, size_t n_block, float factor,
-                               uint32_t half, uint32_t *place,
-                               sb_obs_keys *keys)
-{
-    for (size_t b = 0; b < n_block; b++) {
-        int32_t lo = INT32_MAX, hi = INT32_MIN;
-        for (size_t i = 0; i < SB_HIST_BLOCK; i++) {
-            int32_t key = sb_obs_key(x[i]);
-            lo = key < lo ? key : lo;
-            hi = key > hi ? key : hi;
-            place[i] = hist_place(x[i], factor, half,
-                                  (uint32_t)i & (SB_HIST_ZEROS - 1));
-        }
-        keys[b] = (sb_obs_keys){lo, hi};
-        x += SB_HIST_BLOCK;
-        place += SB_HIST_BLOCK;
-    }
-}
-
-#if defined(__GNUC__)
-#define PREFETCH(address) __builtin_prefetch(address)
-#else
-#define PREFETCH(address) (void)(address)
-#endif
-
-/* One run: at most RUN values; `next` is RUN values that come soon, or NULL. */
-static bool look_run(const hist_table *t, int32_t limit, const float *x,
-                     size_t n, const float *next, sb_obs_keys *keys)
-{
     uint32_t place[RUN];
-    size_t n_block = n / SB_HIST_BLOCK, whole = n_block * SB_HIST_BLOCK;
-    bool fits = true;
 
-    look_blocks(x, n_block, t->factor, t->half, place, keys);
-    if (whole < n) {
-        keys[n_block++] = sb_obs_scan(x + whole, n - whole);
-        hist_places(x + whole, n - whole, t->factor, t->half, place + whole);
-    }
-    for (size_t b = 0; b < n_block; b++)
-        fits &= keys[b].hi < limit && ~keys[b].lo < limit;
-    if (!fits)
-        return false;
-    if (n < RUN || !next) {
-        count_places(t, place, n);
-        return true;
-    }
-    for (size_t i = 0; i < RUN; i += LINE) {
-        PREFETCH(next + i);
-        count_places(t, place + i, LINE);
-    }
-    return true;
-}
-
-/* Keys of the rest, when there is nothing to count. */
-static void scan_blocks(const float *x, size_t n, sb_obs_keys *keys)
-{
-    for (size_t at = 0; at < n; at += SB_HIST_BLOCK) {
-        size_t m = n - at < SB_HIST_BLOCK ? n - at : SB_HIST_BLOCK;
-        *keys++ = sb_obs_scan(x + at, m);
-    }
-}
-
-bool sb_hist_look(sb_hist *h, int part, const float *x, size_t n, size_t ahead,
-                  sb_obs_keys *blocks)
-{
-    size_t at = 0;
-
-    if (h->exponent[0] == SB_HIST_UNSET) {
-        scan_blocks(x, n, blocks);
-        return false;
-    }
-    hist_table t = hist_table_of(h, part, 0);
-    int32_t limit = fit_limit(h, 0);
-    for (; at < n; at += RUN) {
+    for (size_t at = 0; at < n; at += RUN) {
         size_t m = n - at < RUN ? n - at : RUN;
-        bool more = ahead - at >= 3 * (size_t)RUN;
-        if (!look_run(&t, limit, x + at, m,
-                      more ? x + at + 2 * (size_t)RUN : NULL,
-                      blocks + at / SB_HIST_BLOCK)) {
-            sb_hist_remove(h, part, x, at);
-            scan_blocks(x + at, n - at, blocks + at / SB_HIST_BLOCK);
-            return false;
+        hist_places(x + at, m, t.factor, t.half, place);
+        for (size_t i = 0; i < m; i++) {
+            uint32_t sum = t.low[place[i]] + weight;
+            t.low[place[i]] = (uint16_t)sum;
+            if (sum >> 16)
+                t.high[place[i]]++;
         }
     }
-    return true;
 }
 
 /* Places of whole rows: each channel has a factor of its own. */
@@ -463,18 +389,48 @@ sb_status sb_hist_add_counts(sb_ctx *ctx, sb_hist *h, int64_t c, int e,
     return SB_OK;
 }
 
+SB_HOT static uint64_t sum_of(const uint16_t *low, const uint16_t *high,
+                              size_t n)
+{
+    uint32_t sum = 0, sum_high = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        sum += low[i];
+        sum_high += high[i];
+    }
+    return ((uint64_t)sum_high << 16) + sum;
+}
+
+/* Counters [i, i + n) of all, n at most RUN. */
+static uint64_t counts_of(const sb_hist *h, size_t i, size_t n)
+{
+    uint64_t sum = 0;
+
+    for (size_t k = 0; h->carry && k < n; k++)
+        sum += h->carry[i + k];
+    for (int p = 0; p < SB_HIST_PARTS; p++)
+        if (h->tables[p])
+            sum +=
+                sum_of(h->tables[p] + i, h->tables[p] + tables_size(h) + i, n);
+    return sum;
+}
+
 int32_t sb_hist_bar(const sb_hist *h, int64_t c, bool low, uint64_t keep)
 {
     size_t at = (size_t)c * table_size(h) + (low ? h->half : 0);
+    size_t i = h->half; /* bins from here on are added up */
     uint64_t n = 0;
 
-    for (size_t i = h->half; i-- > 1;) {
-        n += h->carry ? h->carry[at + i] : 0;
-        for (int p = 0; p < SB_HIST_PARTS && h->tables[p]; p++)
-            n += table_get(h, h->tables[p], at + i);
-        if (n >= keep)
-            return sb_obs_key((float)((double)i * sb_hist_width(h, c))) - 1;
-    }
+    for (size_t step = BAR_RUN; step > 0; step = step > 1 ? 1 : 0)
+        while (i > step) {
+            uint64_t more = counts_of(h, at + i - step, step);
+            if (n + more >= keep && step > 1)
+                break;
+            n += more;
+            i -= step;
+            if (n >= keep)
+                return sb_obs_key((float)((double)i * sb_hist_width(h, c))) - 1;
+        }
     return low ? 0 : -1;
 }
 

@@ -20,9 +20,8 @@ enum {
     SB_HIST_BINS_MOST = 1 << 14,   /* of one of several channels */
     SB_HIST_BINS_LEAST = 1 << 11,  /* the same */
     SB_HIST_BINS_BUDGET = 1 << 20, /* together, as long as that is possible */
-    SB_HIST_ZEROS = 16,  /* slots for zeros: no two in a row collide */
-    SB_HIST_PARTS = 8,   /* tables of a single channel, at most */
-    SB_HIST_BLOCK = 128, /* values whose keys are told apart */
+    SB_HIST_ZEROS = 16, /* slots for zeros: no two in a row collide */
+    SB_HIST_PARTS = 8,  /* tables of a single channel, at most */
 };
 
 typedef struct sb_hist {
@@ -50,20 +49,19 @@ size_t sb_hist_bytes(const sb_hist *h);
 SB_MUST_USE sb_status sb_hist_reserve(sb_ctx *ctx, sb_hist *h, int parts,
                                       uint64_t elements);
 
+/* Forgets all counts; the range stays. */
+void sb_hist_clear(sb_hist *h);
+
 /* Widens channel c until values in `keys` fit. */
 void sb_hist_fit(sb_hist *h, int64_t c, sb_obs_keys keys);
 /* Do they fit already? */
 bool sb_hist_fits(const sb_hist *h, int64_t c, sb_obs_keys keys);
 
-/* Looks at n values of a single channel for the first time: finds the keys of
- * each block of SB_HIST_BLOCK and, if all values fit, counts them in the table
- * of this part; returns whether it did.  `ahead` values can be read from x on,
- * and will soon be. */
-bool sb_hist_look(sb_hist *h, int part, const float *x, size_t n, size_t ahead,
-                  sb_obs_keys *blocks);
-/* Counts n values that fit, or takes them out again. */
+/* Counts n values that fit into the table of this part of a single channel. */
 void sb_hist_add(sb_hist *h, int part, const float *x, size_t n);
-void sb_hist_remove(sb_hist *h, int part, const float *x, size_t n);
+/* The same, each of them `weight` times, at most 65535. */
+void sb_hist_add_weighted(sb_hist *h, int part, const float *x, size_t n,
+                          uint32_t weight);
 /* Counts n values that fit into channel c of several. */
 void sb_hist_add_channel(sb_hist *h, int64_t c, const float *x, size_t n);
 /* Counts rows of n_channel (at most SB_OBS_BLOCK) channels from c on. */

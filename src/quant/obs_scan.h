@@ -51,6 +51,19 @@ static inline bool sb_obs_keys_empty(sb_obs_keys k)
     return k.lo > k.hi;
 }
 
+/* From the extremes of the bits as they are, of one value at least: with a sign
+ * they order backwards as integers, so the least is the greatest value if all
+ * have it, and the least if none has; else those are the most, and the most
+ * if the sign counts as a digit. */
+static inline sb_obs_keys sb_obs_keys_of(int32_t least, int32_t most,
+                                         uint32_t most_low)
+{
+    int32_t lo = most_low >> 31 ? (int32_t)most_low : least;
+
+    return (sb_obs_keys){sb_obs_key_turn(lo),
+                         sb_obs_key_turn(most >= 0 ? most : least)};
+}
+
 /* Are all values finite?  True if there are none. */
 static inline bool sb_obs_keys_finite(sb_obs_keys k)
 {

@@ -31,6 +31,13 @@ void sb_obs_tails_init(sb_obs_tails *t, size_t keep)
     *t = (sb_obs_tails){.keep = keep, .high.bar = -1, .low.bar = 0};
 }
 
+void sb_obs_tails_clear(sb_obs_tails *t)
+{
+    t->high.n = t->low.n = 0;
+    t->high.bar = -1;
+    t->low.bar = 0;
+}
+
 void sb_obs_tails_free(sb_ctx *ctx, sb_obs_tails *t)
 {
     sb_free(ctx, t->high.v);
@@ -130,6 +137,20 @@ sb_status sb_obs_tails_reserve(sb_ctx *ctx, sb_obs_tails *t, size_t n)
     return tail_reserve(ctx, &t->low, t->keep, n);
 }
 
+static bool tail_room(sb_obs_tail *t, size_t keep, size_t n)
+{
+    if (t->n + n + SB_TAIL_SLACK > t->cap)
+        tail_cut(t, keep);
+    return t->n + n + SB_TAIL_SLACK <= t->cap;
+}
+
+bool sb_obs_tails_room(sb_obs_tails *t, size_t n)
+{
+    bool high = tail_room(&t->high, t->keep, n);
+
+    return tail_room(&t->low, t->keep, n) && high;
+}
+
 /* Room for SB_TAIL_SLACK more? */
 static inline void tail_make_room(sb_obs_tail *t, size_t keep)
 {
@@ -164,16 +185,21 @@ void sb_obs_tails_raise(sb_obs_tails *t, int32_t high, int32_t low)
     t->low.bar = low > t->low.bar ? low : t->low.bar;
 }
 
-/* The first block from i on that has a value that passes. */
+/* The first block from i on that has a value that passes.  Bits without a sign
+ * order like the values, those with one like the magnitudes, above all
+ * others if it counts as a digit. */
 SB_HOT static size_t next_block(const float *x, size_t i, size_t n,
                                 int32_t high, int32_t low)
 {
+    uint32_t below = 1U << 31 | (uint32_t)low;
+
     for (; i + LOOK <= n; i += LOOK) {
         int32_t any = 0;
         SIMD_ANY
         for (size_t k = 0; k < LOOK; k++) {
-            int32_t key = sb_obs_key(x[i + k]);
-            any |= (key > high) | (key < low);
+            int32_t bits;
+            memcpy(&bits, &x[i + k], sizeof bits);
+            any |= (bits > high) | ((uint32_t)bits > below);
         }
         if (any)
             break;
@@ -205,7 +231,7 @@ void sb_obs_tails_take(sb_obs_tails *t, const float *x, size_t n)
     size_t i = 0;
 
     for (;;) {
-        i = next_block(x, i, n, t->high.bar, key_low(t));
+        i = next_block(x, i, n, t->high.bar, t->low.bar);
         if (i + LOOK > n)
             break;
         take_values(t, x + i, LOOK);
@@ -270,7 +296,7 @@ static void tail_join(sb_obs_tail *into, size_t keep, const sb_obs_tail *from)
 
 void sb_obs_tails_merge(sb_obs_tails *into, const sb_obs_tails *from)
 {
-    assert(into->keep == from->keep);
+    assert(into->keep <= from->keep);
     tail_join(&into->high, into->keep, &from->high);
     tail_join(&into->low, into->keep, &from->low);
 }

@@ -34,6 +34,8 @@ typedef struct sb_obs_tails {
 size_t sb_obs_tails_keep(int64_t channels);
 /* An empty one. */
 void sb_obs_tails_init(sb_obs_tails *t, size_t keep);
+/* Empties it; the memory stays. */
+void sb_obs_tails_clear(sb_obs_tails *t);
 void sb_obs_tails_free(sb_ctx *ctx, sb_obs_tails *t);
 size_t sb_obs_tails_bytes(const sb_obs_tails *t);
 
@@ -46,13 +48,19 @@ SB_MUST_USE sb_status sb_obs_tails_reserve(sb_ctx *ctx, sb_obs_tails *t,
                                            size_t n);
 /* Takes what passes, of n values in a row. */
 void sb_obs_tails_take(sb_obs_tails *t, const float *x, size_t n);
-/* The same for n_channel (at most SB_OBS_BLOCK) neighbouring channels, each
- * with its own list, in n_row rows that are `stride` apart. */
+/* The same, and their keys. */
+sb_obs_keys sb_obs_tails_look(sb_obs_tails *t, const float *x, size_t n);
+/* Makes room for n more on either side, and SB_TAIL_SLACK, by cutting the lists
+ * if need be; whether there is. */
+bool sb_obs_tails_room(sb_obs_tails *t, size_t n);
+/* Takes what passes of n_channel (at most SB_OBS_BLOCK) neighbouring channels,
+ * each with its own list, in n_row rows that are `stride` apart. */
 void sb_obs_tails_take_block(sb_obs_tails *t, const float *x, size_t n_row,
                              size_t stride, size_t n_channel);
 /* Raises the bars; they never go down. */
 void sb_obs_tails_raise(sb_obs_tails *t, int32_t high, int32_t low);
-/* Puts what `from` has into `into`, which has room for it. */
+/* Puts what `from` has, which keeps at least as many, into `into`, which has
+ * room for it. */
 void sb_obs_tails_merge(sb_obs_tails *into, const sb_obs_tails *from);
 /* The r-th largest magnitude (from 1) of the floats in x that are not below
  * zero, or that are (`low`).  There must be so many. */

@@ -119,6 +119,7 @@ void sb_observer_free(sb_observer *obs)
     sb_ctx *ctx = obs->ctx;
     for (int64_t c = 0; obs->tails && c < obs->channels; c++)
         sb_obs_tails_free(ctx, &obs->tails[c]);
+    sb_obs_job_free(obs->job);
     sb_hist_free(ctx, &obs->hist);
     sb_free(ctx, obs->tails);
     sb_free(ctx, obs->keys);
@@ -298,13 +299,19 @@ sb_status sb_observer_merge(sb_observer *into, const sb_observer *from)
     if (!into->done && (into->needs & SB_OBS_HISTOGRAM))
         SB_TRY(merge_hist(into, from));
     for (int64_t c = 0; c < into->channels; c++) {
-        if (into->tails)
+        if (into->tails) {
             sb_obs_tails_merge(&into->tails[c], &from->tails[c]);
+            sb_obs_tails_raise(&into->tails[c], from->tails[c].high.bar,
+                               from->tails[c].low.bar);
+        }
         if (into->own)
             into->def->own_merge(&into->spec, sb_observer_own(into, c),
                                  sb_observer_own(from, c));
         into->keys[c] = sb_obs_keys_join(into->keys[c], from->keys[c]);
     }
+    into->sampled |= from->sampled;
+    into->below += from->below;
+    into->bars_from = 0;
     into->samples += from->samples;
     into->elements += from->elements;
     return SB_OK;
@@ -322,6 +329,7 @@ typedef struct ask_job {
     float *x;
     double *count;
     bool non_negative;
+    bool alone; /* nothing else is asked meanwhile */
 } ask_job;
 
 static void ask_channel(const ask_job *job, int64_t c, size_t part)
@@ -332,10 +340,12 @@ static void ask_channel(const ask_job *job, int64_t c, size_t part)
         .ctx = obs->ctx,
         .spec = &obs->spec,
         .channel = c,
-        .alone = obs->channels == 1,
+        .alone = job->alone,
         .range = sb_obs_keys_range(obs->keys[c]),
         .non_negative = job->non_negative,
         .per_sample = (double)obs->elements / (double)obs->samples,
+        .elements = (double)(obs->elements / obs->channels),
+        .below = obs->tails && obs->channels == 1 ? (double)obs->below : -1.0,
         .tails = obs->tails ? &obs->tails[c] : NULL,
         .own = sb_observer_own(obs, c),
     };
@@ -360,29 +370,84 @@ static void ask_part(void *arg, size_t begin, size_t end)
             ask_channel(job, c, p);
 }
 
-static sb_status ask(const sb_observer *obs, sb_range *out)
+static ask_job ask_of(const sb_observer *obs, sb_range *out)
 {
-    sb_ctx *ctx = obs->ctx;
-    size_t parts =
-        obs->channels < ASK_PARTS ? (size_t)obs->channels : ASK_PARTS;
-    ask_job job = {.obs = obs, .out = out, .parts = parts, .bins = 1};
-    sb_status status = SB_NO_MEMORY;
+    ask_job job = {.obs = obs,
+                   .out = out,
+                   .parts = obs->channels < ASK_PARTS ? (size_t)obs->channels
+                                                      : ASK_PARTS,
+                   .bins = 1,
+                   .non_negative = true,
+                   .alone = obs->channels == 1};
 
     if (obs->needs & SB_OBS_HISTOGRAM)
         job.bins = 2 * (size_t)obs->hist.half + 1;
-    job.non_negative = true;
     for (int64_t c = 0; c < obs->channels; c++)
         job.non_negative &= sb_obs_keys_range(obs->keys[c]).lo >= 0.0F;
-    job.work = sb_alloc_raw(ctx, parts * job.bins, sizeof *job.work);
-    job.x = sb_alloc_raw(ctx, parts * job.bins, sizeof *job.x);
-    job.count = sb_alloc_raw(ctx, parts * job.bins, sizeof *job.count);
-    if (job.work && job.x && job.count) {
-        sb_parallel_for(ctx, parts, 1, ask_part, &job);
-        status = SB_OK;
-    }
-    sb_free(ctx, job.work);
-    sb_free(ctx, job.x);
-    sb_free(ctx, job.count);
+    return job;
+}
+
+static sb_status ask_memory(sb_ctx *ctx, size_t n, ask_job *job)
+{
+    job->work = sb_alloc_raw(ctx, n, sizeof *job->work);
+    job->x = sb_alloc_raw(ctx, n, sizeof *job->x);
+    job->count = sb_alloc_raw(ctx, n, sizeof *job->count);
+    return job->work && job->x && job->count ? SB_OK : SB_NO_MEMORY;
+}
+
+static void ask_free(sb_ctx *ctx, ask_job *job)
+{
+    sb_free(ctx, job->work);
+    sb_free(ctx, job->x);
+    sb_free(ctx, job->count);
+}
+
+static sb_status ask(const sb_observer *obs, sb_range *out)
+{
+    sb_ctx *ctx = obs->ctx;
+    ask_job job = ask_of(obs, out);
+    sb_status status = ask_memory(ctx, job.parts * job.bins, &job);
+
+    if (status == SB_OK)
+        sb_parallel_for(ctx, job.parts, 1, ask_part, &job);
+    ask_free(ctx, &job);
+    return status;
+}
+
+typedef struct many_job {
+    sb_observer *const *list;
+    ask_job memory[ASK_PARTS]; /* of each lane */
+} many_job;
+
+static void ask_one(void *arg, size_t lane, size_t i)
+{
+    const many_job *many = arg;
+    sb_observer *obs = many->list[i];
+
+    if (!obs || obs->done || obs->channels != 1 || obs->elements == 0)
+        return;
+    ask_job job = ask_of(obs, &obs->answer);
+    job.work = many->memory[lane].work;
+    job.x = many->memory[lane].x;
+    job.count = many->memory[lane].count;
+    job.alone = false;
+    ask_channel(&job, 0, 0);
+    obs->answered = obs->elements;
+}
+
+sb_status sb_observers_prepare(sb_ctx *ctx, sb_observer *const *list, size_t n)
+{
+    many_job job = {.list = list};
+    size_t lanes = (size_t)sb_ctx_threads(ctx);
+    sb_status status = SB_OK;
+
+    lanes = lanes < ASK_PARTS ? lanes : ASK_PARTS;
+    for (size_t i = 0; i < lanes && status == SB_OK; i++)
+        status = ask_memory(ctx, SB_HIST_BINS + 1, &job.memory[i]);
+    if (status == SB_OK)
+        sb_parallel_lanes(ctx, n, lanes, ask_one, &job);
+    for (size_t i = 0; i < lanes; i++)
+        ask_free(ctx, &job.memory[i]);
     return status;
 }
 
@@ -392,6 +457,10 @@ sb_status sb_observer_ranges(const sb_observer *obs, sb_range *out)
         return sb_fail(obs->ctx, SB_BAD_DATA, "nothing was observed");
     if (obs->done) {
         memcpy(out, obs->done, (size_t)obs->channels * sizeof *out);
+        return SB_OK;
+    }
+    if (obs->answered == obs->elements) {
+        *out = obs->answer;
         return SB_OK;
     }
     return ask(obs, out);

@@ -19,6 +19,7 @@
 #define SB_QUANT_OBSERVER_H
 
 #include "base/json.h"
+#include "base/threads.h"
 #include "quant/qparams.h"
 #include "quant/quant_config.h"
 
@@ -46,6 +47,22 @@ SB_MUST_USE sb_status sb_observer_update(sb_observer *obs,
                                          const char *what,
                                          int64_t first_sample);
 
+/* Memory that observers use one after another, while they look at a view. */
+typedef struct sb_obs_room {
+    void *data; /* whoever has the room frees it in the end */
+    size_t size;
+    bool taken;
+} sb_obs_room;
+
+/* From now on the observer uses this room, which must outlive it. */
+void sb_observer_share(sb_observer *obs, sb_obs_room *room);
+
+/* Sets `tap` to what may look at pieces of the view while it is made; the next
+ * update with this view then need not look again, if all pieces were shown.
+ * tap->look is NULL if it is no use now. */
+SB_MUST_USE sb_status sb_observer_tap(sb_observer *obs, const sb_obs_view *view,
+                                      sb_tap *tap);
+
 /* Takes in what `from` has seen, as if it came after what `into` has seen.
  * Both must be of the same spec and number of channels, else SB_BAD_ARG. */
 SB_MUST_USE sb_status sb_observer_merge(sb_observer *into,
@@ -54,6 +71,11 @@ SB_MUST_USE sb_status sb_observer_merge(sb_observer *into,
 /* The range of every channel, `out` [channels].  SB_BAD_DATA if nothing was
  * seen at all. */
 SB_MUST_USE sb_status sb_observer_ranges(const sb_observer *obs, sb_range *out);
+
+/* Computes the ranges of many observers (NULL: none) at a time, so that asking
+ * each for its own takes no time. */
+SB_MUST_USE sb_status sb_observers_prepare(sb_ctx *ctx,
+                                           sb_observer *const *list, size_t n);
 
 /* Samples, and elements of all channels, seen so far. */
 int64_t sb_observer_samples(const sb_observer *obs);

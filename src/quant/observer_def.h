@@ -20,7 +20,8 @@ typedef struct sb_obs_tails sb_obs_tails; /* obs_tails.h */
  *
  * Of a weight `x` are its values.  Of a feature `x` are the centres of the
  * histogram's bins that are not empty, ascending (zero itself is a bin of its
- * own), and `count` says how many values each stands for; no value is farther
+ * own), and `count` says how many values each stands for, of large tensors by
+ * a sample; no value is farther
  * than half of `width` from its centre.  Without a histogram n is 0. */
 typedef struct sb_obs_values {
     sb_ctx *ctx; /* for loops on threads; only if `alone` */
@@ -30,6 +31,8 @@ typedef struct sb_obs_values {
     sb_range range;      /* exact least and greatest value */
     bool non_negative;   /* no value of any channel is below 0 */
     double per_sample;   /* elements of a sample, all channels */
+    double elements;     /* of this channel */
+    double below;        /* of them below zero; negative: not known */
     const float *x;      /* [n] */
     const double *count; /* [n]; NULL: 1 each */
     int64_t n;

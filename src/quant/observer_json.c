@@ -6,6 +6,10 @@
  *                    "counts": ["12 7 -30 1"]},
  *      "tails": {"high": ["401fffff..."], "low": [""]}, "own": [[...]]}
  *
+ * If only a part of the values was counted, the histogram has "sampled": true.
+ * Tails that are not complete say above which bars they are, and how many
+ * values are below zero: "bars": ["3f800000", "00000000"], "below": 0.
+ *
  * Lists have an entry for each channel.  In counts, -30 stands for thirty bins
  * that are empty, and so are those after the last number; tails are the bits of
  * floats, eight hexadecimal digits each.  Weights have no more than their
@@ -84,6 +88,8 @@ static sb_status save_hist(const sb_observer *obs, sb_str *out)
     add_key(out, "histogram");
     sb_str_add(out, "{");
     add_number(out, "bins", (double)bins);
+    if (obs->sampled)
+        add_bool(out, "sampled", true);
     add_key(out, "exponent");
     for (int64_t c = 0; c < obs->channels; c++)
         sb_str_addf(out, "%c%d", c ? ',' : '[', (int)h->exponent[c]);
@@ -133,6 +139,33 @@ static sb_status add_tail(sb_ctx *ctx, const sb_obs_tail *t, size_t keep,
     return SB_OK;
 }
 
+/* That of a list which is full, whether it was cut yet or not, is its last
+ * value that counts. */
+static int32_t tail_bar(const sb_obs_tail *t, size_t keep)
+{
+    int32_t bar = t->bar < 0 ? 0 : t->bar;
+
+    if (t->n >= keep) {
+        int32_t last = sb_obs_key(sb_obs_select(t->v, t->n, false, keep));
+        bar = last > bar ? last : bar;
+    }
+    return bar;
+}
+
+static void save_bars(const sb_observer *obs, sb_str *out)
+{
+    const sb_obs_tails *t = obs->tails;
+    int32_t high = tail_bar(&t->high, t->keep);
+    int32_t low = tail_bar(&t->low, t->keep);
+
+    if (obs->channels != 1 || (!obs->sampled && high == 0 && low == 0))
+        return;
+    add_key(out, "bars");
+    sb_str_addf(out, "[\"%08" PRIx32 "\",\"%08" PRIx32 "\"]", (uint32_t)high,
+                (uint32_t)low);
+    add_number(out, "below", (double)obs->below);
+}
+
 static sb_status save_tails(const sb_observer *obs, sb_str *out)
 {
     add_key(out, "tails");
@@ -145,6 +178,7 @@ static sb_status save_tails(const sb_observer *obs, sb_str *out)
         }
         sb_str_add(out, "]");
     }
+    save_bars(obs, out);
     sb_str_add(out, "}");
     return SB_OK;
 }
@@ -356,8 +390,11 @@ static sb_status load_hist_channel(const load_job *job, int64_t c,
     uint64_t sum = (uint64_t)zeros->number;
     for (size_t i = 0; i < bins; i++)
         sum += work[i];
-    if (sum != (uint64_t)(obs->elements / obs->channels))
+    uint64_t want = (uint64_t)(obs->elements / obs->channels);
+    if (obs->sampled ? sum < want / 2 || sum / 2 > want : sum != want)
         return bad(job, text, "counts", "they do not add up to the elements");
+    for (size_t i = bins / 2; !obs->sampled && i < bins; i++)
+        obs->below += work[i];
     int e = (int)exponent->number;
     SB_TRY(sb_hist_add_counts(obs->ctx, &obs->hist, c, e, work,
                               (uint64_t)zeros->number));
@@ -375,6 +412,8 @@ static sb_status load_hist(const load_job *job, const sb_json *from)
     int64_t found;
 
     SB_TRY(load_item(job, from, "histogram", SB_JSON_OBJECT, &hist));
+    const sb_json *sampled = sb_json_get(hist, "sampled");
+    obs->sampled = sb_json_is(sampled, SB_JSON_BOOL) && sampled->number != 0.0;
     SB_TRY(load_whole(job, hist, "bins", &found));
     if (found != (int64_t)bins)
         return bad(job, hist, "bins", "another number of bins");
@@ -428,6 +467,34 @@ static sb_status load_tail(const load_job *job, const sb_json *item,
     return SB_OK;
 }
 
+static sb_status load_bars(const load_job *job, const sb_json *tails)
+{
+    sb_observer *obs = job->obs;
+    sb_obs_tail *sides[] = {&obs->tails->high, &obs->tails->low};
+    const sb_json *bars, *item;
+    int64_t below;
+
+    SB_TRY(load_item(job, tails, "bars", SB_JSON_LIST, &bars));
+    if (obs->channels != 1 || bars->n != 2)
+        return bad(job, bars, "bars", "want two");
+    item = bars->child;
+    for (int i = 0; i < 2; i++, item = item->next) {
+        sb_obs_tail bar = {0};
+        sb_status status = load_tail(job, item, &bar, 1);
+        if (status == SB_OK && bar.n != 1)
+            status = bad(job, item, "bars", "want one value each");
+        if (status == SB_OK)
+            sides[i]->bar = (int32_t)bar.v[0];
+        sb_free(obs->ctx, bar.v);
+        SB_TRY(status);
+    }
+    SB_TRY(load_whole(job, tails, "below", &below));
+    if (below > obs->elements)
+        return bad(job, tails, "below", "more than there are elements");
+    obs->below = (uint64_t)below;
+    return SB_OK;
+}
+
 static sb_status load_tails(const load_job *job, const sb_json *from)
 {
     sb_observer *obs = job->obs;
@@ -443,6 +510,8 @@ static sb_status load_tails(const load_job *job, const sb_json *from)
         high = high->next;
         low = low->next;
     }
+    if (obs->sampled || sb_json_get(tails, "bars"))
+        return load_bars(job, tails);
     return SB_OK;
 }
 

@@ -29,16 +29,24 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/simd.h"
 #include "base/threads.h"
 #include "quant/observer_def.h"
 
-enum { HALF = 1024, BINS = 2 * HALF };
+enum {
+    HALF = 1024,
+    BINS = 2 * HALF,
+    FEW = 32,  /* steps from one to the next of those tried first */
+    LANES = 8, /* sums that are kept apart, the same on any machine */
+};
 
 static const double little = 1e-9;
 
 typedef struct kl_job {
     int levels;
-    int least; /* h to begin with */
+    int least;    /* h to begin with */
+    int lo, hi;   /* first and last bin that is filled */
+    double limit; /* a divergence that was found */
     /* Sums over the bins before each one. */
     double count[BINS + 1];
     double entropy[BINS + 1]; /* of c log c */
@@ -72,52 +80,143 @@ static void kl_fill(kl_job *job, const sb_obs_values *v, double top)
         job->filled[i + 1] = job->filled[i] + (bins[i] > 0.0);
         job->log_int[i + 1] = log((double)(i + 1));
     }
+    while (job->lo < BINS - 1 && bins[job->lo] == 0.0)
+        job->lo++;
+    job->hi = BINS - 1;
+    while (job->hi > job->lo && bins[job->hi] == 0.0)
+        job->hi--;
 }
 
-/* One level: bins [a, b), of which P fills `filled` and which holds `p` with
- * and `t` without what was cut off.  Returns p log q, q per filled bin. */
-static double kl_level(const kl_job *job, double p, double t, int filled,
-                       double inside)
+/* The levels of one threshold: what P and Q hold, and the logarithm of the
+ * number of bins that P fills. */
+typedef struct kl_levels {
+    double p[BINS + LANES], t[BINS + LANES], log_filled[BINS + LANES];
+} kl_levels;
+
+/* The logarithm of a normal number above zero, to some units in the last place,
+ * as vector code: x = m 2^e with m around 1, log m = 2 artanh((m-1) / (m+1)).
+ */
+static inline double kl_log(double x)
 {
-    if (p == 0.0)
+    uint64_t bits, e;
+    double m, power;
+
+    memcpy(&bits, &x, sizeof bits);
+    e = bits >> 52 | 0x4330000000000000; /* 2^52 + e */
+    memcpy(&power, &e, sizeof power);
+    power -= 4503599627370496.0 + 1023.0;
+    bits = (bits & 0xfffffffffffff) | 0x3ff0000000000000;
+    memcpy(&m, &bits, sizeof m);
+    power = m > 1.4142135623730951 ? power + 1.0 : power;
+    m = m > 1.4142135623730951 ? m * 0.5 : m;
+    double s = (m - 1.0) / (m + 1.0), z = s * s, sum = 1.0 / 21;
+    for (int k = 19; k >= 1; k -= 2)
+        sum = sum * z + 1.0 / k;
+    return power * 0.6931471805599453 + 2.0 * s * sum;
+}
+
+/* Sum of p log(t / filled).  n is a multiple of LANES. */
+SB_HOT static void kl_cross(const kl_levels *l, size_t n, double *sum)
+{
+    for (size_t i = 0; i < n; i += LANES) {
+        SB_SIMD
+        for (size_t k = 0; k < LANES; k++)
+            sum[k] +=
+                l->p[i + k] * (kl_log(l->t[i + k]) - l->log_filled[i + k]);
+    }
+}
+
+/* An end level also holds what was cut off; the bin at the end then counts as
+ * filled. */
+static void kl_end(const kl_job *job, kl_levels *l, int at, int filled,
+                   double bin, double cut)
+{
+    l->p[at] += cut;
+    if (bin == 0.0 && cut > 0.0)
+        l->log_filled[at] = job->log_int[filled + 1];
+}
+
+static double kl_walk(const kl_job *job, int h, double cut_lo, double cut_hi)
+{
+    int from = HALF - h, to = HALF + h;
+    /* Not more levels than bins: others would be empty. */
+    int levels = job->levels < 2 * h ? job->levels : 2 * h;
+    double sum[LANES] = {0}, cross = 0.0;
+    double inside = job->count[to] - job->count[from];
+    kl_levels v;
+    double bin_lo = job->count[from + 1] - job->count[from];
+    double bin_hi = job->count[to] - job->count[to - 1];
+    /* Bin i (from 0) belongs to level i * levels / 2h, so level l ends at
+     * (l + 1) * 2h / levels, rounded up.  Empty ones at either end are left
+     * out. */
+    int empty = job->lo > from ? (job->lo - from) * levels / (2 * h) : 0;
+    int step = 2 * h / levels, part = 2 * h % levels;
+    int rest = (empty * 2 * h + levels - 1) % levels;
+    int a = from + (empty * 2 * h + levels - 1) / levels;
+    int n = 0, first = 0, last = 0;
+
+    for (; empty + n < levels && a <= job->hi; n++) {
+        rest += part;
+        int b = a + step + (rest >= levels);
+        rest -= rest >= levels ? levels : 0;
+        v.t[n] = v.p[n] = job->count[b] - job->count[a];
+        last = job->filled[b] - job->filled[a];
+        first = n == 0 ? last : first;
+        v.log_filled[n] = job->log_int[last];
+        a = b;
+    }
+    kl_end(job, &v, 0, first, bin_lo, cut_lo);
+    last += levels == 1 && bin_lo == 0.0 && cut_lo > 0.0;
+    kl_end(job, &v, n - 1, last, bin_hi, cut_hi);
+    for (int i = 0; i < n; i++) {
+        if (v.t[i] > 0.0)
+            continue;
+        v.t[i] = v.p[i] > 0.0 ? little * inside : 1.0;
+        v.log_filled[i] = 0.0;
+    }
+    for (; n % LANES; n++) {
+        v.p[n] = v.log_filled[n] = 0.0;
+        v.t[n] = 1.0;
+    }
+    kl_cross(&v, (size_t)n, sum);
+    for (int k = 0; k < LANES; k++)
+        cross += sum[k];
+    return cross;
+}
+
+/* Less than the divergence: that of what the outermost levels hold together,
+ * since taking parts together never adds to it. */
+static double kl_least(const kl_job *job, int h)
+{
+    int from = HALF - h, to = HALF + h, levels = job->levels;
+    int wide = (2 * h + levels - 1) / levels;
+    int last = 2 * h - ((levels - 1) * 2 * h + levels - 1) / levels;
+    double all = job->count[BINS];
+    double inside = job->count[to] - job->count[from];
+
+    if (levels < 3 || levels > 2 * h || !(inside > 0.0))
         return 0.0;
-    if (t == 0.0)
-        return p * log(little * inside);
-    return p * (log(t) - job->log_int[filled]);
+    double middle = job->count[to - last] - job->count[from + wide];
+    double p = 1.0 - middle / all, q = 1.0 - middle / inside;
+    if (!(p > 0.0 && p < 1.0 && q > 0.0 && q < 1.0))
+        return 0.0;
+    return p * log(p / q) + (1.0 - p) * log((1.0 - p) / (1.0 - q)) - 1e-6;
 }
 
 static double kl_divergence(const kl_job *job, int h)
 {
-    int from = HALF - h, to = HALF + h, levels = job->levels;
+    int from = HALF - h, to = HALF + h;
     double all = job->count[BINS];
     double cut_lo = job->count[from], cut_hi = all - job->count[to];
     double inside = job->count[to] - job->count[from];
     double first = job->count[from + 1] - job->count[from];
     double last = job->count[to] - job->count[to - 1];
 
-    if (2.0 * inside < all)
+    if (2.0 * inside < all || kl_least(job, h) > job->limit)
         return (double)INFINITY;
     double self = job->entropy[to - 1] - job->entropy[from + 1] +
                   c_log_c(first + cut_lo) + c_log_c(last + cut_hi);
-    double cross = 0.0;
-    int a = from;
-    for (int l = 0; l < levels; l++) {
-        /* Bin i (from 0) belongs to level i * levels / 2h. */
-        int b = from + (int)(((int64_t)(l + 1) * 2 * h + levels - 1) / levels);
-        double t = job->count[b] - job->count[a], p = t;
-        int filled = job->filled[b] - job->filled[a];
-        if (b > a && a == from) {
-            p += cut_lo;
-            filled += first == 0.0 && cut_lo > 0.0;
-        }
-        if (b > a && b == to) {
-            p += cut_hi;
-            filled += last == 0.0 && cut_hi > 0.0;
-        }
-        cross += kl_level(job, p, t, filled, inside);
-        a = b;
-    }
-    return (self - cross) / all + log(inside / all);
+    return (self - kl_walk(job, h, cut_lo, cut_hi)) / all + log(inside / all);
 }
 
 static void kl_steps(void *arg, size_t begin, size_t end)
@@ -126,6 +225,12 @@ static void kl_steps(void *arg, size_t begin, size_t end)
 
     for (size_t i = begin; i < end; i++)
         job->kl[job->least + (int)i] = kl_divergence(job, job->least + (int)i);
+}
+
+static void kl_steps_few(void *arg, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++)
+        kl_steps(arg, i * FEW, i * FEW + 1);
 }
 
 static sb_range kl_range(const sb_obs_values *v)
@@ -139,6 +244,12 @@ static sb_range kl_range(const sb_obs_values *v)
     job.least = (job.levels + 1) / 2 < HALF ? (job.levels + 1) / 2 : HALF;
     kl_fill(&job, v, top);
     size_t n = (size_t)(HALF - job.least) + 1;
+    /* A few first, for a limit. */
+    size_t few = (n + FEW - 1) / FEW;
+    job.limit = (double)INFINITY;
+    kl_steps_few(&job, 0, few);
+    for (size_t i = 0; i < few; i++)
+        job.limit = fmin(job.limit, job.kl[job.least + (int)i * FEW]);
     if (v->alone)
         sb_parallel_for(v->ctx, n, 32, kl_steps, &job);
     else

@@ -26,6 +26,7 @@ static void weight_range(const weight_job *job, size_t c, const float *x)
         .alone = obs->channels == 1,
         .range = sb_obs_keys_range(job->keys[c]),
         .non_negative = job->non_negative,
+        .below = -1.0,
         .per_sample = (double)job->n * (double)obs->channels,
         .x = x,
         .n = (int64_t)job->n,

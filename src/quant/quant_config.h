@@ -62,6 +62,7 @@ typedef struct sb_quant_spec {
                               "percentile", "mse", "kl_histogram", "aciq" */
     double percentile_alpha;
     bool aciq_laplace;
+    bool all_values; /* histograms count all, not samples of large tensors */
     double ema_ratio;
     double pact_alpha;
     /* Channel axis of a feature by LAYOUT: NCHW 1, NLC 2; -1 for weights, where

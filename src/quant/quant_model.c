@@ -407,6 +407,7 @@ void sb_quant_model_free(sb_quant_model *qm)
     sb_blocks_free(qm->blocks);
     for (size_t i = 0; i < qm->n_sites; i++)
         sb_observer_free(qm->sites[i].observer);
+    sb_free(qm->ctx, qm->room.data);
     for (size_t i = 0; i < qm->n_quantizers; i++)
         sb_qparams_free(qm->ctx, &qm->quantizers[i].qparams);
     sb_free(qm->ctx, qm->sites);

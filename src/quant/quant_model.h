@@ -65,6 +65,7 @@ struct sb_quant_model {
     sb_quant_config *config;
     const sb_target_def *target;
     sb_known_list known; /* of a file that was quantized already */
+    sb_obs_room room;    /* of all observers */
     sb_quantizer *quantizers;
     size_t n_quantizers, cap_quantizers;
     sb_quant_site *sites;
@@ -230,6 +231,13 @@ SB_MUST_USE sb_status sb_calibrate_put(const sb_quant_model *qm, sb_graph *g,
                                        sb_value_id x, sb_value_id *watched);
 /* What Observe nodes call: sb_observe_fn, `qm` the user. */
 sb_status sb_calibrate_observe(void *qm, int64_t site, const sb_tensor *x);
+/* And before the tensor is made: sb_tap_fn. */
+sb_status sb_calibrate_tap(void *qm, int64_t site, const sb_tensor *x,
+                           sb_tap *tap);
+/* Makes the observer of a site, unless it has one. */
+SB_MUST_USE sb_status sb_calibrate_observer(sb_quant_model *qm,
+                                            sb_quant_site *site,
+                                            int64_t channels);
 /* Scales of the quantizers whose range comes from site `root`. */
 SB_MUST_USE sb_status sb_calibrate_calc(sb_quant_model *qm, uint32_t root);
 

@@ -94,7 +94,7 @@ static void test_conv_layouts(void **state)
     assert_true(src == SB_DNN_PLAIN && dst == SB_DNN_PLAIN);
     assert_true(sb_dnn_conv_scratch(conv) <= ROOM * sizeof(float));
     assert_ok(sb_dnn_conv_run(conv, x->data, w->data, b->data, plain->data,
-                              scratch->data));
+                              scratch->data, NULL));
     sb_dnn_conv_free(conv);
     desc.src_layout = desc.dst_layout = SB_DNN_ANY;
     assert_ok(sb_dnn_conv_create(test_ctx(), &desc, &conv));
@@ -106,7 +106,7 @@ static void test_conv_layouts(void **state)
                                     SB_DNN_PLAIN, &out));
     assert_ok(sb_dnn_reorder_run(in, x->data, blocked_x->data, scratch->data));
     assert_ok(sb_dnn_conv_run(conv, blocked_x->data, w->data, b->data,
-                              blocked_y->data, scratch->data));
+                              blocked_y->data, scratch->data, NULL));
     assert_ok(
         sb_dnn_reorder_run(out, blocked_y->data, back->data, scratch->data));
     assert_memory_equal(plain->data, back->data, sb_tensor_bytes(plain));
@@ -143,8 +143,8 @@ static void test_conv_posts(void **state)
         for (int e = 0; e < COUNT; e++)
             y[e] = old[e] = (float)e / COUNT;
         assert_ok(sb_dnn_conv_create(test_ctx(), &desc, &conv));
-        assert_ok(
-            sb_dnn_conv_run(conv, x->data, w->data, b->data, y, scratch->data));
+        assert_ok(sb_dnn_conv_run(conv, x->data, w->data, b->data, y,
+                                  scratch->data, NULL));
         sb_dnn_conv_free(conv);
         if (i == 0)
             memcpy(plain, y, sizeof y);

@@ -179,7 +179,7 @@ static void compute(int threads, const sb_dnn_conv_desc *d, const float *x,
     assert_true(sb_dnn_conv_packed(conv));
     void *scratch = aligned_alloc(64, (sb_dnn_conv_scratch(conv) | 63) + 1);
     assert_non_null(scratch);
-    assert_int_equal(sb_dnn_conv_run(conv, x, w, b, y, scratch), SB_OK);
+    assert_int_equal(sb_dnn_conv_run(conv, x, w, b, y, scratch, NULL), SB_OK);
     free(scratch);
     sb_dnn_conv_free(conv);
     sb_ctx_free(ctx);

@@ -75,7 +75,7 @@ static void test_exact(void **state)
  * always before the final rank is known. */
 static void test_order(void **state)
 {
-    enum { SAMPLES = 16, EACH = 20000 };
+    enum { SAMPLES = 16, EACH = 16000 };
     static const int order[3][SAMPLES] = {
         {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
         {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
@@ -91,11 +91,51 @@ static void test_order(void **state)
         for (int s = 0; s < SAMPLES; s++)
             for (int i = 0; i < EACH; i++)
                 x[s * EACH + i] *= (float)(1 + order[k][s]);
-        spec.percentile_alpha = 0.1; /* 16000 of 160000 a side */
+        spec.percentile_alpha = 0.1; /* 12800 of 128000 a side */
         obs_ranges(&spec, &view, 1, &got);
         check(&view, 0.1, &got, 0, "order");
         obs_ranges(&spec, &view, 5, &got);
         check(&view, 0.1, &got, 0, "order, by fives");
+    }
+}
+
+/* Large tensors, of which only a part is counted: as exact, unless values
+ * shrink so much that the answer is below all that was kept. */
+static void test_large(void **state)
+{
+    enum { SAMPLES = 18, EACH = 50000 };
+    sb_quant_spec spec = obs_spec("percentile");
+
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        float *x = obs_make(OBS_LAPLACE, SAMPLES * EACH, 6);
+        sb_obs_view view = {x, SAMPLES, 1, 1, EACH};
+        sb_range got, same;
+        for (int s = 0; s < SAMPLES; s++)
+            for (int i = 0; i < EACH; i++) /* alike, growing, two that shrink */
+                x[s * EACH + i] *= k == 0   ? 1
+                                   : k == 1 ? (float)(1 + s)
+                                   : k == 2 ? (s < 9 ? 1.0F : 0.5F)
+                                            : (s < 2 ? 1000.0F : 1.0F);
+        spec.percentile_alpha = 0.001;
+        obs_ranges(&spec, &view, 1, &got);
+        obs_ranges(&spec, &view, 7, &same);
+        assert_memory_equal(&got, &same, sizeof got);
+        if (k < 3) {
+            check(&view, 0.001, &got, 0, "large");
+        } else {
+            /* The answer is in the sampled part: the rank is right to a few
+             * per cent. */
+            double top;
+            sb_range more = reference(&view, 0, 0.0009, &top);
+            sb_range less = reference(&view, 0, 0.0011, &top);
+            assert_true(got.hi <= more.hi && got.hi >= less.hi);
+            assert_true(got.lo >= more.lo && got.lo <= less.lo);
+        }
+        spec.all_values = true;
+        obs_ranges(&spec, &view, 5, &got);
+        check(&view, 0.001, &got, k < 3 ? 0 : 1.0 / 32768, "all values");
+        spec.all_values = false;
     }
 }
 
@@ -153,7 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),  cmocka_unit_test(test_order),
         cmocka_unit_test(test_bound),  cmocka_unit_test(test_bound_channels),
-        cmocka_unit_test(test_select),
+        cmocka_unit_test(test_select), cmocka_unit_test(test_large),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
