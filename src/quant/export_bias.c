@@ -89,9 +89,9 @@ void sb_quant_fit_biases(sb_quant_model *qm)
             int64_t c = l.w->qparams.n == 1 ? 0 : i;
             /* Some room is made, not asked for: what was enlarged once, and
              * read from a file, is left alone. */
-            if (isfinite(least) && (double)product(&l, i) * 1.00005 < least)
-                enlarge(qm, l.w, c,
-                        (float)(least / (double)l.x->qparams.scale[0]));
+            float scale = (float)(least / (double)l.x->qparams.scale[0]);
+            if (isnormal(scale) && (double)product(&l, i) * 1.00005 < least)
+                enlarge(qm, l.w, c, scale);
         }
     }
 }
