@@ -21,16 +21,14 @@
 
 #include "base/simd.h"
 #include "base/threads.h"
-#include "quant/observer_state.h"
+#include "quant/obs_count.h"
 
 enum {
-    LINE = 16,             /* values */
     CHUNK = 4096,          /* values: 16 KB, looked at while they are in L1 */
-    ITEM = 8 * CHUNK,      /* values that a thread takes at a time */
     COUNT_ALL = 1 << 14,   /* values of a sample that are counted whole */
-    COUNT_LEAST = 1 << 11, /* values of a sample that are counted at least */
-    STRIDE_MOST = 32,
-    GROUPS = 32,       /* lines that are gathered and counted at a time */
+    COUNT_LEAST = 1 << 10, /* values of a sample that are counted at least */
+    STRIDE_MOST = 64,
+    RARER = 2, /* times fewer lines, where outermost values give the answer */
     TAKE = 1 << 11,    /* outermost values of a sample, and */
     TAKE_MARGIN = 8,   /* so many times more than is to be cut */
     MARGIN = 2,        /* bars let so many times pass what is to be cut, */
@@ -87,7 +85,8 @@ static size_t stride_of(const sb_observer *obs, size_t per_sample)
         return 1;
     if (obs->tails && obs->spec.percentile_alpha > alpha_most)
         return 1;
-    return stride < STRIDE_MOST ? stride : STRIDE_MOST;
+    stride = stride < STRIDE_MOST ? stride : STRIDE_MOST;
+    return obs->tails ? RARER * stride : stride;
 }
 
 /* ---- the first step: looking ---------------------------------------------- */
@@ -142,8 +141,8 @@ typedef struct look_range {
 static void look_at_item(void *arg, size_t lane, size_t item)
 {
     const look_range *r = arg;
-    size_t at = r->begin + item * ITEM;
-    size_t end = r->end - at < ITEM ? r->end : at + ITEM;
+    size_t at = r->begin + item * SB_OBS_ITEM;
+    size_t end = r->end - at < SB_OBS_ITEM ? r->end : at + SB_OBS_ITEM;
 
     for (; at < end; at += CHUNK)
         look(r->job, lane, r->job->data + at,
@@ -171,7 +170,7 @@ static void job_look_all(sb_obs_job *job, size_t begin, size_t end)
     look_range r = {job, begin * job->per_sample, end * job->per_sample};
 
     job_clear(job);
-    sb_parallel_lanes(job->obs->ctx, (r.end - r.begin - 1) / ITEM + 1,
+    sb_parallel_lanes(job->obs->ctx, (r.end - r.begin - 1) / SB_OBS_ITEM + 1,
                       job->n_lanes, look_at_item, &r);
 }
 
@@ -189,120 +188,10 @@ static bool job_keys(const sb_obs_job *job, sb_obs_keys *keys)
     return finite;
 }
 
-/* ---- the second step: counting -------------------------------------------- */
-
-typedef struct count_job {
-    sb_observer *obs;
-    const float *data; /* of the first sample */
-    size_t first;      /* its number among all ever seen */
-    size_t per_sample;
-    size_t stride;
-    size_t groups; /* of `stride` lines in a sample */
-    size_t items;  /* of a sample */
-    size_t n;      /* values */
-    bool below;    /* count only what is not above the bars */
-} count_job;
-
-static uint32_t draw(size_t sample, size_t group, size_t n)
-{
-    uint64_t h = (uint64_t)sample * 0x9e3779b97f4a7c15U + group + 1;
-
-    h *= 0xbf58476d1ce4e5b9U;
-    h ^= h >> 31;
-    h *= 0x94d049bb133111ebU;
-    return (uint32_t)((h >> 40) % n);
-}
-
-/* Copies what is not above the bars; returns how many. */
-static size_t copy_below(const sb_observer *obs, const float *x, size_t n,
-                         float *to)
-{
-    size_t m = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        int32_t key = sb_obs_key(x[i]);
-        to[m] = x[i];
-        m += !(key > obs->bar_high || ~key > obs->bar_low);
-    }
-    return m;
-}
-
-#if defined(__GNUC__)
-#define PREFETCH(address) __builtin_prefetch(address)
-#else
-#define PREFETCH(address) (void)(address)
-#endif
-
-/* Items are GROUPS groups of lines of a sample. */
-static void count_item(void *arg, size_t lane, size_t item)
-{
-    const count_job *job = arg;
-    size_t sample = item / job->items, group = item % job->items * GROUPS;
-    size_t lines = (job->per_sample + LINE - 1) / LINE, last = 0, m = 0;
-    const float *x = job->data + sample * job->per_sample, *line[GROUPS];
-    float values[GROUPS * LINE];
-    size_t n = 0;
-
-    for (; n < GROUPS && group < job->groups; n++, group++) {
-        size_t left = lines - group * job->stride;
-        size_t of = left < job->stride ? left : job->stride;
-        size_t at = group * job->stride + draw(job->first + sample, group, of);
-        if (of < job->stride)
-            last = of; /* the last group, which is smaller, counts for less */
-        line[n] = x + at * LINE;
-        PREFETCH(line[n]);
-    }
-    for (size_t i = 0; i < n; i++) {
-        size_t left = job->per_sample - (size_t)(line[i] - x);
-        left = left < LINE ? left : LINE;
-        if (last && i == n - 1) {
-            sb_hist_add_weighted(&job->obs->hist, (int)lane, values, m,
-                                 (uint32_t)job->stride);
-            m = 0;
-        }
-        if (job->below) {
-            m += copy_below(job->obs, line[i], left, values + m);
-        } else {
-            memcpy(values + m, line[i], left * sizeof *values);
-            m += left;
-        }
-    }
-    sb_hist_add_weighted(&job->obs->hist, (int)lane, values, m,
-                         (uint32_t)(last ? last : job->stride));
-}
-
-static void count_all_item(void *arg, size_t lane, size_t item)
-{
-    const count_job *job = arg;
-    size_t at = item * ITEM;
-
-    sb_hist_add(&job->obs->hist, (int)lane, job->data + at,
-                job->n - at < ITEM ? job->n - at : ITEM);
-}
-
-/* As many threads as are worth while for so many values. */
-static size_t lanes_for(const sb_observer *obs, size_t values)
-{
-    size_t lanes = values / ITEM + 1;
-    size_t most = (size_t)sb_ctx_threads(obs->ctx);
-
-    most = most < SB_HIST_PARTS ? most : SB_HIST_PARTS;
-    return lanes < most ? lanes : most;
-}
-
-static void set_stride(count_job *c, size_t stride)
-{
-    size_t lines = (c->per_sample + LINE - 1) / LINE;
-
-    c->stride = stride;
-    c->groups = (lines + stride - 1) / stride;
-    c->items = (c->groups + GROUPS - 1) / GROUPS;
-}
-
 /* Samples [begin, end) of the view. */
-static count_job count_of(const sb_obs_job *job, size_t begin, size_t end)
+static sb_obs_count count_of(const sb_obs_job *job, size_t begin, size_t end)
 {
-    count_job c = {
+    sb_obs_count c = {
         .obs = job->obs,
         .data = job->data + begin * job->per_sample,
         .first = (size_t)job->obs->samples + begin,
@@ -310,31 +199,8 @@ static count_job count_of(const sb_obs_job *job, size_t begin, size_t end)
         .n = (end - begin) * job->per_sample,
     };
 
-    set_stride(&c, stride_of(job->obs, job->per_sample));
+    sb_obs_count_stride(&c, stride_of(job->obs, job->per_sample));
     return c;
-}
-
-/* No more lanes than tables. */
-static size_t count_lanes(const sb_observer *obs, size_t values)
-{
-    size_t lanes = lanes_for(obs, values), most = 1;
-
-    while (most < lanes && obs->hist.tables[most])
-        most++;
-    return most;
-}
-
-static void count_all(count_job *c)
-{
-    sb_parallel_lanes(c->obs->ctx, (c->n - 1) / ITEM + 1,
-                      count_lanes(c->obs, c->n), count_all_item, c);
-}
-
-static void count_some(count_job *c)
-{
-    c->obs->sampled = true;
-    sb_parallel_lanes(c->obs->ctx, c->n / c->per_sample * c->items,
-                      count_lanes(c->obs, c->n / c->stride), count_item, c);
 }
 
 /* ---- outermost values ----------------------------------------------------- */
@@ -387,7 +253,7 @@ static void set_bars(sb_observer *obs, int64_t sample, uint64_t seen,
 
 static void count_tail(sb_hist *h, const sb_obs_tail *t, bool low)
 {
-    float x[GROUPS * LINE];
+    float x[512];
 
     for (size_t at = 0; at < t->n; at += SB_COUNT(x)) {
         size_t n = t->n - at < SB_COUNT(x) ? t->n - at : SB_COUNT(x);
@@ -496,11 +362,11 @@ static sb_status job_reserve(sb_obs_job *job)
     if (!(obs->needs & SB_OBS_HISTOGRAM))
         return SB_OK;
     if (stride > 1)
-        counts += job->elements + (uint64_t)job->samples * LINE * stride;
+        counts += job->elements + (uint64_t)job->samples * SB_OBS_LINE * stride;
     if (stride > 1)
         values = job->elements / stride;
-    SB_TRY(
-        sb_hist_reserve(ctx, &obs->hist, (int)lanes_for(obs, values), counts));
+    SB_TRY(sb_hist_reserve(ctx, &obs->hist, (int)sb_obs_lanes(obs, values),
+                           counts));
     if (!obs->tails && stride == 1)
         return SB_OK;
     if (obs->tails)
@@ -549,7 +415,7 @@ static void job_count(sb_obs_job *job, size_t begin, size_t end,
                       const sb_obs_keys *keys)
 {
     sb_observer *obs = job->obs;
-    count_job c = count_of(job, begin, end);
+    sb_obs_count c = count_of(job, begin, end);
 
     bool full = job->bars && c.stride > 1 && too_many(job, begin, end);
     if (full && end - begin > 1) {
@@ -568,10 +434,10 @@ static void job_count(sb_obs_job *job, size_t begin, size_t end,
         keep_taken(job);
     c.below = job->bars;
     if (c.stride == 1 || full) {
-        count_all(&c);
+        sb_obs_count_all(&c);
     } else {
         count_taken(job);
-        count_some(&c);
+        sb_obs_count_some(&c);
     }
 }
 
@@ -580,7 +446,7 @@ static void job_count(sb_obs_job *job, size_t begin, size_t end,
 static void first_bars(sb_obs_job *job, const sb_obs_keys *keys)
 {
     sb_observer *obs = job->obs;
-    count_job c = count_of(job, 0, 1);
+    sb_obs_count c = count_of(job, 0, 1);
     uint64_t below = 0;
 
     obs->bar_high = obs->bar_low = 0;
@@ -589,8 +455,8 @@ static void first_bars(sb_obs_job *job, const sb_obs_keys *keys)
     if (obs->tails && keys[0].lo < -1)
         below = count_below(job->data, job->per_sample);
     sb_hist_fit(&obs->hist, 0, keys[0]);
-    set_stride(&c, c.stride / FIRST);
-    count_some(&c);
+    sb_obs_count_stride(&c, c.stride / FIRST);
+    sb_obs_count_some(&c);
     find_bars(obs, job->per_sample, below, false);
     sb_hist_clear(&obs->hist);
 }
@@ -669,7 +535,7 @@ sb_status sb_observer_tensor(sb_observer *obs, const sb_obs_view *view,
         job = NULL;
     }
     if (!job)
-        SB_TRY(job_create(obs, view, lanes_for(obs, elements), &job));
+        SB_TRY(job_create(obs, view, sb_obs_lanes(obs, elements), &job));
     job_run(job, keys);
     sb_obs_job_free(job);
     return SB_OK;

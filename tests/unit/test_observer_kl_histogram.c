@@ -128,8 +128,8 @@ static void test_features(void **state)
             spec.bits = bits;
             spec.symmetric = true;
             obs_ranges(&spec, &view, 1, &got);
-            /* By 32,768 values: noise of half a count a bin. */
-            check(&view, &spec, &got, 0.05, BINS / 65536.0,
+            /* By 16,384 values: noise of half a count a bin. */
+            check(&view, &spec, &got, 0.05, BINS / 32768.0,
                   obs_kind_name(kinds[k]));
             spec.all_values = true;
             obs_ranges(&spec, &view, 1, &got);
