@@ -22,7 +22,7 @@
 enum {
     STEPS = 80,
     LANES = 16,  /* sums that are kept apart, the same on any machine */
-    LEAP = 4096, /* values after which a hopeless sum is given up */
+    LEAP = 1024, /* values after which a hopeless sum is given up */
     FEW = 10,    /* steps from one to the next of those tried first */
 };
 
@@ -206,16 +206,18 @@ static sb_range mse_range(const sb_obs_values *v)
         job.sum[i] = -1.0;
     if (v->count)
         mse_clips(&job);
-    if (v->alone) {
-        /* A few first, for a limit. */
+    /* A few first, for a limit. */
+    if (v->alone)
         sb_parallel_for(v->ctx, STEPS / FEW, 1, mse_steps_few, &job);
-        for (size_t i = 0; i < STEPS; i += FEW)
-            if (job.sum[i] < job.limit)
-                job.limit = job.sum[i];
+    else
+        mse_steps_few(&job, 0, STEPS / FEW);
+    for (size_t i = 0; i < STEPS; i += FEW)
+        if (job.sum[i] < job.limit)
+            job.limit = job.sum[i];
+    if (v->alone)
         sb_parallel_for(v->ctx, STEPS, 4, mse_steps, &job);
-    } else {
+    else
         mse_steps(&job, 0, STEPS);
-    }
     for (size_t i = 1; i < STEPS; i++)
         if (job.sum[i] < job.sum[best])
             best = i;
