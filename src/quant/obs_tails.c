@@ -110,7 +110,7 @@ static void tail_cut(sb_obs_tail *t, size_t keep)
 static sb_status tail_reserve(sb_ctx *ctx, sb_obs_tail *t, size_t keep,
                               size_t n)
 {
-    size_t most = keep + keep / 2; /* then the list is cut */
+    size_t most = keep + keep / 8; /* then the list is cut */
     size_t want = t->n < most && n < most - t->n ? t->n + n : most;
 
     want += SB_TAIL_SLACK;
