@@ -88,6 +88,45 @@ static sb_status scenario_histogram(sb_ctx *ctx)
     return feature(ctx, "mse", 1);
 }
 
+enum { LARGE = 20000 };
+
+/* A tensor that is sampled, shown piece by piece while it is made. */
+static sb_status scenario_large(sb_ctx *ctx)
+{
+    sb_quant_spec spec = {.kind = SB_QUANT_FEATURE,
+                          .bits = 8,
+                          .observer = "percentile",
+                          .percentile_alpha = 0.001};
+    static float x[2 * LARGE];
+    sb_obs_view view = {x, 2, 1, 1, LARGE};
+    sb_obs_room room = {0};
+    sb_observer *obs = NULL;
+    sb_range range;
+
+    for (int i = 0; i < 2 * LARGE; i++)
+        x[i] = (float)(i * 7919 % 10007) - 5000.0F;
+    sb_status status = sb_observer_create(ctx, &spec, 1, &obs);
+    for (int i = 0; status == SB_OK && i < 6; i++) {
+        sb_tap tap = {0};
+        if (i == 0)
+            sb_observer_share(obs, &room);
+        status = sb_observer_tap(obs, &view, &tap);
+        if (status == SB_OK && tap.look) {
+            tap.look(tap.arg, 0, x, LARGE + 100);
+            tap.look(tap.arg, 0, x + LARGE + 100, LARGE - 100);
+        }
+        if (status == SB_OK)
+            status = sb_observer_update(obs, &view, "x", 2 * i);
+    }
+    if (status == SB_OK)
+        status = sb_observers_prepare(ctx, &obs, 1);
+    if (status == SB_OK)
+        status = sb_observer_ranges(obs, &range);
+    sb_observer_free(obs);
+    sb_free(ctx, room.data);
+    return status;
+}
+
 static sb_status scenario_weight(sb_ctx *ctx)
 {
     return weight(ctx, "mse");
@@ -100,6 +139,7 @@ static void test_observers(void **state)
     test_every_allocation("tails", scenario_tails);
     test_every_allocation("channels", scenario_channels);
     test_every_allocation("histogram", scenario_histogram);
+    test_every_allocation("large", scenario_large);
     test_every_allocation("weight", scenario_weight);
 }
 
