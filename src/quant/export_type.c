@@ -1,6 +1,7 @@
 /* Element types of exported integers, and the integers of constants. */
 #include <math.h>
 
+#include "base/simd.h"
 #include "graph/op.h"
 #include "quant/export.h"
 
@@ -96,6 +97,21 @@ static int64_t param_of(const param_walk *p, const sb_quantizer *q, int64_t i)
     return (outer * p->n_block + a / p->block) * p->n_inner + inner;
 }
 
+typedef struct integer_map {
+    float scale, zero, lo, hi, offset;
+} integer_map;
+
+SB_HOT static void to_integers(float *x, int64_t n, const integer_map *map)
+{
+    const integer_map m = *map;
+
+    for (int64_t i = 0; i < n; i++) {
+        float v = rintf(x[i] / m.scale) + m.zero;
+        v = v < m.lo ? m.lo : v;
+        x[i] = (v > m.hi ? m.hi : v) + m.offset;
+    }
+}
+
 sb_status sb_export_integers(const sb_quant_model *qm, const sb_quantizer *q,
                              sb_tensor *out)
 {
@@ -107,12 +123,13 @@ sb_status sb_export_integers(const sb_quant_model *qm, const sb_quantizer *q,
     int64_t n = sb_tensor_count(&w);
     param_walk walk = walk_of(&w, q);
     float *x = w.data;
-    for (int64_t i = 0; i < n; i++) {
+    /* Neighbours that share a scale. */
+    int64_t run = walk.one ? n : q->block == 0 ? walk.n_inner : 1;
+    for (int64_t i = 0; i < n; i += run) {
         int64_t k = param_of(&walk, q, i);
-        float z = p->zero_point[k];
-        float v = rintf(x[i] / p->scale[k]) + z;
-        v = fminf(fmaxf(v, (float)p->qmin), (float)p->qmax);
-        x[i] = v + (float)type.offset;
+        integer_map map = {p->scale[k], p->zero_point[k], (float)p->qmin,
+                           (float)p->qmax, (float)type.offset};
+        to_integers(x + i, run, &map);
     }
     sb_tensor t = sb_tensor_make(type.dtype, w.rank, w.dims);
     sb_status status = sb_tensor_alloc(qm->ctx, &t);
