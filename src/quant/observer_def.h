@@ -46,6 +46,7 @@ enum {
     SB_OBS_FEATURE = 1 << 1,   /* may watch activations */
     SB_OBS_HISTOGRAM = 1 << 2, /* keep a histogram of features */
     SB_OBS_TAILS = 1 << 3,     /* and their outermost values */
+    SB_OBS_FINE = 1 << 4,      /* of a part of the values, a larger part */
 };
 
 struct sb_observer_def {

@@ -270,6 +270,6 @@ const sb_observer_def sb_observer_kl_histogram = {
     .summary = "the threshold that loses least information (TensorRT's method)",
     .params = "",
     .bound = "the histogram's edges are off by absmax / 32768 at most",
-    .flags = SB_OBS_WEIGHT | SB_OBS_FEATURE | SB_OBS_HISTOGRAM,
+    .flags = SB_OBS_WEIGHT | SB_OBS_FEATURE | SB_OBS_HISTOGRAM | SB_OBS_FINE,
     .range = kl_range,
 };

@@ -28,6 +28,7 @@ enum {
     COUNT_ALL = 1 << 14,   /* values of a sample that are counted whole */
     COUNT_LEAST = 1 << 10, /* values of a sample that are counted at least */
     STRIDE_MOST = 64,
+    FINER = 4, /* times more lines, where neighbouring bins are compared */
     RARER = 2, /* times fewer lines, where outermost values give the answer */
     TAKE = 1 << 11,    /* outermost values of a sample, and */
     TAKE_MARGIN = 8,   /* so many times more than is to be cut */
@@ -86,6 +87,8 @@ static size_t stride_of(const sb_observer *obs, size_t per_sample)
     if (obs->tails && obs->spec.percentile_alpha > alpha_most)
         return 1;
     stride = stride < STRIDE_MOST ? stride : STRIDE_MOST;
+    if (obs->needs & SB_OBS_FINE)
+        return stride / FINER;
     return obs->tails ? RARER * stride : stride;
 }
 

@@ -323,7 +323,7 @@ static void test_not_finite(void **state)
     sb_observer_free(obs);
 }
 
-/* Ten times the data, the same state. */
+/* Ten times the data in batches of one size, the same state. */
 static void test_bounded(void **state)
 {
     sb_obs_view view = {obs_make(OBS_NORMAL, 8 * 40000, 1), 8, 1, 1, 40000};
@@ -331,7 +331,7 @@ static void test_bounded(void **state)
     (void)state;
     for (int i = 0; i < VARIANTS; i++) {
         sb_quant_spec spec = variant(i);
-        sb_observer *obs = obs_feed(&spec, &view, 4);
+        sb_observer *obs = obs_feed(&spec, &view, 8);
         size_t bytes = sb_observer_bytes(obs);
         for (int k = 1; k < 10; k++)
             assert_ok(sb_observer_update(obs, &view, "x", 8 * k));
