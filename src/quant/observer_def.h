@@ -49,6 +49,8 @@ enum {
     SB_OBS_FINE = 1 << 4,      /* of a part of the values, a larger part */
 };
 
+enum { SB_OBS_OWN_MOST = 16 }; /* numbers of a row's own state, saved */
+
 struct sb_observer_def {
     const char *name;    /* as in OBSERVER.TYPE, lower case */
     const char *summary; /* one line */
