@@ -55,20 +55,13 @@ static const char *const simplify_passes[] = {
 
 /* What makes a graph faster to run but unreadable for other programs. */
 static const char *const lower_passes[] = {
-    "simplify",
-    "focus_to_conv",
-    "chain_pools",
-    "fuse_bn",
-    "fuse_attention",
-    "pad_pointwise",
-    "fuse_conv",
-    "fuse_linear",
-    "fuse_groupnorm",
-    "fuse_shuffle",
-    "channels_last",
-    "remove_dead",
-    "fuse_elementwise",
-    NULL,
+    "simplify",         "focus_to_conv",
+    "chain_pools",      "fuse_bn",
+    "fuse_attention",   "pad_pointwise",
+    "fuse_conv",        "fuse_linear",
+    "fuse_groupnorm",   "fuse_shuffle",
+    "channels_last",    "remove_dead",
+    "fuse_elementwise", NULL,
 };
 
 /* The same, but what ONNX Runtime computes with integers is so computed; first
