@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "api/info_quant.h"
+#include "base/str.h"
 #include "passes/integer_util.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
@@ -31,15 +32,9 @@ typedef struct lister {
 static size_t base_length(const char *name)
 {
     static const char *const tails[] = {"_quantized", "_packed", "_clipped",
-                                        "_float"};
-    size_t len = strlen(name);
+                                        "_float", NULL};
 
-    for (size_t i = 0; i < SB_COUNT(tails); i++) {
-        size_t n = strlen(tails[i]);
-        if (len > n && strcmp(name + len - n, tails[i]) == 0)
-            return len - n;
-    }
-    return len;
+    return sb_text_before(name, tails);
 }
 
 sb_status sb_info_width(const sb_graph *g, const sb_node *node,

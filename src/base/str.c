@@ -129,3 +129,15 @@ sb_status sb_str_take(sb_str *s, char **out)
     sb_str_init(s, s->ctx);
     return SB_OK;
 }
+
+size_t sb_text_before(const char *text, const char *const *tails)
+{
+    size_t len = strlen(text);
+
+    for (; *tails; tails++) {
+        size_t n = strlen(*tails);
+        if (len > n && strcmp(text + len - n, *tails) == 0)
+            return len - n;
+    }
+    return len;
+}

@@ -30,4 +30,8 @@ const char *sb_str_text(const sb_str *s);
 /* Hands the buffer to the caller, who frees it with sb_free(). */
 SB_MUST_USE sb_status sb_str_take(sb_str *s, char **out);
 
+/* Length of `text` without the first of `tails` (NULL after the last) that it
+ * ends with and is longer than. */
+size_t sb_text_before(const char *text, const char *const *tails);
+
 #endif

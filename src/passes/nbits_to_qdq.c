@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/ctx.h"
+#include "base/str.h"
 #include "passes/integer_util.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
@@ -134,15 +135,9 @@ static sb_status turn_scales(sb_ctx *ctx, const packed *p, sb_tensor *out)
  * or by ONNX Runtime's tool. */
 static size_t base_length(const char *name)
 {
-    static const char *const tails[] = {"_packed", "_Q2", "_Q4", "_Q8"};
-    size_t len = strlen(name);
+    static const char *const tails[] = {"_packed", "_Q2", "_Q4", "_Q8", NULL};
 
-    for (size_t i = 0; i < SB_COUNT(tails); i++) {
-        size_t n = strlen(tails[i]);
-        if (len > n && strcmp(name + len - n, tails[i]) == 0)
-            return len - n;
-    }
-    return len;
+    return sb_text_before(name, tails);
 }
 
 /* A constant named after the weight; takes the tensor's reference. */

@@ -10,40 +10,8 @@
 #include <string.h>
 
 #include "api/model.h"
+#include "fuzz_budget.h"
 #include "quant/export.h"
-
-enum { MOST_BYTES = 64 << 20 };
-
-/* The size before each block, so that what lives can be added up. */
-typedef union header {
-    size_t size;
-    max_align_t align;
-} header;
-
-static void budget_free(void *live, void *ptr)
-{
-    if (ptr) {
-        header *h = (header *)ptr - 1;
-
-        *(size_t *)live -= h->size;
-        free(h);
-    }
-}
-
-static void *budget_resize(void *live, void *ptr, size_t size)
-{
-    header *old = ptr ? (header *)ptr - 1 : NULL;
-    size_t before = old ? old->size : 0;
-
-    if (size > MOST_BYTES || *(size_t *)live - before + size > MOST_BYTES)
-        return NULL;
-    header *h = realloc(old, sizeof *h + size);
-    if (!h)
-        return NULL;
-    *(size_t *)live += size - before;
-    h->size = size;
-    return h + 1;
-}
 
 static void must(int ok)
 {
@@ -106,8 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    size_t live = 0;
-    const sb_allocator alloc = {&live, budget_resize, budget_free};
+    budget used = {0};
+    const sb_allocator alloc = {&used, budget_resize, budget_free};
     sb_ctx *ctx = NULL;
     sb_model *model = NULL;
 
@@ -118,6 +86,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         use(ctx, model);
     sb_model_free(model);
     sb_ctx_free(ctx);
-    must(live == 0);
+    must(used.live == 0);
     return 0;
 }

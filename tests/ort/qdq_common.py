@@ -26,6 +26,23 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 logging.getLogger().setLevel(logging.ERROR)
 
 
+class Checks:
+    """Counts what was looked at; says at once what is wrong."""
+
+    def __init__(self):
+        self.n = self.failed = 0
+
+    def __call__(self, what, ok, *more):
+        self.n += 1
+        if not ok:
+            self.failed += 1
+            print("FAILED:", what, *more)
+
+    def end(self):
+        print(f"{self.n} checks, {self.failed} failed")
+        return 1 if self.failed else 0
+
+
 def load_tool(name):
     loader = importlib.machinery.SourceFileLoader(
         name.replace("-", "_"), os.path.join(ROOT, "tools", name))

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import qdq_common  # noqa: F401  exits with 77 if something is missing
+import qdq_common  # exits with 77 if something is missing
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -20,15 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 command = os.path.abspath(sys.argv[1])
 rng = np.random.default_rng(5)
 node = helper.make_node
-failed = checks = 0
-
-
-def check(what, ok, *more):
-    global failed, checks
-    checks += 1
-    if not ok:
-        failed += 1
-        print("FAILED:", what, *more)
+check = qdq_common.Checks()
 
 
 def f(*v):
@@ -279,8 +271,7 @@ def main():
     check("weights", kinds.count("QuantizeLinear") == 2, kinds)
     test_weights(image, result, same, w, feed)
     test_joined(image, same, w)
-    print(f"{checks} checks, {failed} failed")
-    return 1 if failed else 0
+    return check.end()
 
 
 if __name__ == "__main__":

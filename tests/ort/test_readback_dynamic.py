@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import qdq_common  # noqa: F401  exits with 77 if something is missing
+import qdq_common  # exits with 77 if something is missing
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -25,15 +25,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 command = os.path.abspath(sys.argv[1])
 rng = np.random.default_rng(7)
 node = helper.make_node
-failed = checks = 0
-
-
-def check(what, ok, *more):
-    global failed, checks
-    checks += 1
-    if not ok:
-        failed += 1
-        print("FAILED:", what, *more)
+check = qdq_common.Checks()
 
 
 def f(*dims):
@@ -321,8 +313,7 @@ def main():
             out.write(f"SOURCE: npy\nPATH: {source}.npy\n")
     test_dynamic()
     test_weights()
-    print(f"{checks} checks, {failed} failed")
-    return 1 if failed else 0
+    return check.end()
 
 
 if __name__ == "__main__":
