@@ -112,6 +112,18 @@ void sb_free(sb_ctx *ctx, void *ptr)
         a->free(a->user, ptr);
 }
 
+sb_status sb_expect_memory(sb_ctx *ctx, size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        return sb_fail(ctx, SB_NO_MEMORY, "out of memory: wanted %zu bytes",
+                       bytes);
+    (void)munmap(p, bytes);
+    return SB_OK;
+}
+
 sb_status sb_grow(sb_ctx *ctx, void *ptr_to_array, size_t *cap, size_t want,
                   size_t size)
 {

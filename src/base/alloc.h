@@ -17,6 +17,10 @@ void *sb_alloc_raw(sb_ctx *ctx, size_t count, size_t size);
 /* Frees; NULL is allowed. */
 void sb_free(sb_ctx *ctx, void *ptr);
 
+/* Is there room for `bytes` more?  For calls of libraries that do not survive a
+ * failure of their own allocations.  A look, nothing is kept. */
+SB_MUST_USE sb_status sb_expect_memory(sb_ctx *ctx, size_t bytes);
+
 /* Makes room for at least `want` elements of `size` bytes in the array *ptr
  * whose capacity is *cap, growing by doubling.  New elements are not zeroed.
  * On failure *ptr and *cap are untouched. */

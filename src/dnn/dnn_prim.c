@@ -7,7 +7,10 @@
 #include <omp.h>
 #endif
 
-enum { KERNELS_MOST = 64 }; /* that an iterator is asked for */
+enum {
+    KERNELS_MOST = 64,    /* that an iterator is asked for */
+    CODE_BYTES = 8 << 20, /* more than the code of a primitive takes */
+};
 
 sb_status sb_dnn_check(sb_ctx *ctx, dnnl_status_t status, const char *what,
                        const char *call)
@@ -152,6 +155,8 @@ dnnl_status_t sb_dnn_matmul_pd(const dnnl_matmul_desc_t *op,
 sb_status sb_dnn_prim_make(sb_ctx *ctx, const char *what, dnnl_engine_t engine,
                            const_dnnl_primitive_desc_t pd, sb_dnn_prim *out)
 {
+    /* oneDNN writes its code through a null pointer if it gets no memory. */
+    SB_TRY(sb_expect_memory(ctx, CODE_BYTES));
     SB_TRY(sb_dnn_check(ctx, dnnl_primitive_create(&out->prim, pd), what,
                         "primitive"));
     return sb_dnn_check(

@@ -21,6 +21,16 @@ for command in "help --manual man" "list ops" "graph $models/cnn.onnx"; do
     rc=${PIPESTATUS[0]} # 1 and a line where SIGPIPE is ignored
     [ $rc -lt 2 -o $rc = 141 ] || echo "exit code $rc"
 done
+echo --- little memory: a result, or one line and exit code 1
+network=$models/../../../examples/fashion_mnist.onnx
+for kb in $(seq 60000 10000 200000); do
+    # Less than the program itself takes; all limits are, with sanitizers.
+    (ulimit -v $kb; $sparsebit --version) >/dev/null 2>&1 || continue
+    (ulimit -v $kb; $sparsebit run $network --threads 2) >out 2>err
+    rc=$?
+    [ $rc = 0 ] || [ $rc = 1 -a "$(grep -c 'out of memory' err)" = 1 ] ||
+        { echo "exit code $rc with $kb KB"; cat err; }
+done
 echo --- JSON is JSON
 command -v python3 >/dev/null || exit 77
 printf '\x93NUMPY\x01\x00\x76\x00%-117s\n\0\0\x80\x3f\0\0\x80\x3f\0\0\x80\x3f' "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3), }" >x.npy
