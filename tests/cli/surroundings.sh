@@ -28,7 +28,7 @@ for kb in $(seq 60000 10000 200000); do
     (ulimit -v $kb; $sparsebit --version) >/dev/null 2>&1 || continue
     (ulimit -v $kb; $sparsebit run $network --threads 2) >out 2>err
     rc=$?
-    [ $rc = 0 ] || [ $rc = 1 -a "$(grep -c 'out of memory' err)" = 1 ] ||
+    [ $rc = 0 ] || [ $rc = 1 -a "$(wc -l <err)" = 1 ] ||
         { echo "exit code $rc with $kb KB"; cat err; }
 done
 echo --- JSON is JSON
