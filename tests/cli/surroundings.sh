@@ -25,7 +25,7 @@ echo --- little memory: a result, or one line and exit code 1
 network=$models/../../../examples/fashion_mnist.onnx
 for kb in $(seq 60000 10000 200000); do
     # Less than the program itself takes; all limits are, with sanitizers.
-    (ulimit -v $kb; $sparsebit --version) >/dev/null 2>&1 || continue
+    { (ulimit -v $kb; $sparsebit --version) >/dev/null; } 2>/dev/null || continue
     (ulimit -v $kb; $sparsebit run $network --threads 2) >out 2>err
     rc=$?
     [ $rc = 0 ] || [ $rc = 1 -a "$(wc -l <err)" = 1 ] ||
