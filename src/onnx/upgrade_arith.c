@@ -70,12 +70,13 @@ sb_status sb_up_prelu_7(sb_draft *d)
     return rank > 2 ? append_ones(d, 1, rank - 2) : SB_OK;
 }
 
-/* True if every dimension behind `axis` is 1. */
+/* True if every dimension behind `axis`, which fits the rank if there is one,
+ * is 1. */
 static bool rest_is_one(const sb_draft *d, int64_t axis)
 {
     const sb_shape *s = &sb_graph_value(d->graph, d->in[0])->type.shape;
 
-    for (int i = (int)axis + 1; i < s->rank; i++)
+    for (int64_t i = axis + 1; i < s->rank; i++)
         if (s->dim[i] != 1)
             return false;
     return s->rank > 0;
@@ -98,7 +99,7 @@ sb_status sb_up_softmax_13(sb_draft *d)
     if (rank >= 0 && (axis < 0 || axis > rank))
         return sb_draft_fail(d, SB_BAD_MODEL, "axis %lld of rank %d",
                              (long long)axis, rank);
-    if (axis >= 0 && rest_is_one(d, axis))
+    if (rank >= 0 && rest_is_one(d, axis))
         return sb_draft_set_int(d, "axis", axis);
 
     const sb_attr flatten = {.name = "axis", .type = SB_ATTR_INT, .i = axis};
@@ -192,7 +193,7 @@ sb_status sb_up_group_norm_21(sb_draft *d)
     const int64_t all = -1;
     sb_value_id shape = SB_NONE, flat = SB_NONE;
 
-    if (n_groups < 1 || d->n_in != 3)
+    if (n_groups < 1 || d->n_in != 3 || d->in[0] == SB_NONE)
         return sb_draft_fail(d, SB_BAD_MODEL, "%lld groups and %zu inputs",
                              (long long)n_groups, d->n_in);
     SB_TRY(group_shape(d, n_groups, &shape));

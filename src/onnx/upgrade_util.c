@@ -299,6 +299,8 @@ static int rank_by(const sb_draft *d, const sb_node *node, rank_rule rule,
 
 static int rank_of(const sb_draft *d, sb_value_id value, int *budget)
 {
+    int rank = -1;
+
     if (value == SB_NONE || (*budget)-- <= 0)
         return -1;
     const sb_value *v = sb_graph_value(d->graph, value);
@@ -309,8 +311,8 @@ static int rank_of(const sb_draft *d, sb_value_id value, int *budget)
         return -1;
     for (size_t i = 0; i < SB_COUNT(rank_rows); i++)
         if (strcmp(rank_rows[i].op, node->op) == 0)
-            return rank_by(d, node, rank_rows[i].rule, budget);
-    return -1;
+            rank = rank_by(d, node, rank_rows[i].rule, budget);
+    return rank > SB_MAX_RANK ? -1 : rank;
 }
 
 int sb_draft_rank(const sb_draft *d, sb_value_id value)

@@ -58,7 +58,8 @@ SB_MUST_USE sb_status sb_draft_before(sb_draft *d, const char *op,
 /* ---- what is known of values -------------------------------------------- */
 /* The elements, or NULL if the value is not constant. */
 const sb_tensor *sb_draft_constant(const sb_draft *d, sb_value_id value);
-/* The rank as far as declarations and the nodes before tell; -1: unknown. */
+/* The rank as far as declarations and the nodes before tell, at most
+ * SB_MAX_RANK; -1: unknown. */
 int sb_draft_rank(const sb_draft *d, sb_value_id value);
 /* The element type, float32 where nothing tells. */
 sb_dtype sb_draft_dtype(const sb_draft *d, sb_value_id value);

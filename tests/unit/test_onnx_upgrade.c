@@ -223,13 +223,11 @@ static void body_of(const char *text, char *out, size_t size)
     out[n] = '\0';
 }
 
-static void run_case(const upgrade_case *c)
+static sb_draft make_draft(const upgrade_case *c)
 {
     sb_ctx *ctx = test_ctx();
     sb_draft d = {.ctx = ctx, .op = c->op, .domain = "", .name = ""};
-    static char body[4096];
     sb_attr *attrs = NULL;
-    sb_str text;
 
     d.version = c->opset;
     assert_ok(sb_graph_parse(ctx, c->graph, &d.graph));
@@ -239,6 +237,16 @@ static void run_case(const upgrade_case *c)
     assert_ok(sb_grow(ctx, &d.attrs, &d.cap_attrs, d.n_attrs, sizeof *attrs));
     if (d.n_attrs)
         memcpy(d.attrs, attrs, d.n_attrs * sizeof *attrs);
+    return d;
+}
+
+static void run_case(const upgrade_case *c)
+{
+    sb_ctx *ctx = test_ctx();
+    sb_draft d = make_draft(c);
+    static char body[4096];
+    sb_str text;
+
     assert_ok(sb_upgrade(&d));
     assert_ok(sb_draft_add(&d, NULL));
     sb_str_init(&text, ctx);
@@ -259,9 +267,45 @@ static void test_upgrades(void **state)
         run_case(&cases[i]);
 }
 
+/* ---- what cannot be upgraded --------------------------------------------- */
+
+/* Two Gathers make a rank of 34, beyond what there is. */
+#define TOO_DEEP                                                  \
+    "graph g(x: f32[1,1,1,1,1,1,1,1,1,1,1,1], s: f32[4], "        \
+    "i: i64[1,1,1,1,1,1,1,1,1,1,1,1]) -> (h) { one: f32[1] = [1]" \
+    "\nq = Gather(x, i)\nh = Gather(q, i) }"
+
+/* `want` is a part of the message. */
+static const upgrade_case refused[] = {
+    {"slopes of a rank too high", 6, TOO_DEEP, "PRelu", "h s", 1, "",
+     "unknown rank"},
+    {"an axis of a rank too high", 6, TOO_DEEP, "Add", "h s", 1,
+     "broadcast=1, axis=0", "unknown rank"},
+    {"tiles of a rank too high", 5, TOO_DEEP, "Tile", "h one one", 1, "",
+     "unknown rank"},
+    {"groups of nothing", 18, X2, "GroupNormalization", "_ x x", 1,
+     "num_groups=2", "2 groups and 3 inputs"},
+};
+
+static void test_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(refused); i++) {
+        sb_draft d = make_draft(&refused[i]);
+
+        assert_int_not_equal(sb_upgrade(&d), SB_OK);
+        assert_error_has(refused[i].want);
+        sb_graph_free(d.graph);
+        sb_draft_free(&d);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_upgrades)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_upgrades),
+        cmocka_unit_test(test_refused),
+    };
 
     return cmocka_run_group_tests_name("onnx upgrade", tests, NULL, NULL);
 }
