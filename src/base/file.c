@@ -71,7 +71,7 @@ static sb_status read_pipe(sb_ctx *ctx, const char *path, int fd,
     if (cap > keep)
         (void)munmap(data + keep, cap - keep);
     if (keep)
-        *out = (sb_mapping){data, size};
+        *out = (sb_mapping){data, size, false};
     return status;
 }
 
@@ -98,7 +98,7 @@ sb_status sb_file_map(sb_ctx *ctx, const char *path, sb_mapping *out)
             status = sb_fail(ctx, SB_IO, "%s: cannot map %lld bytes: %s", path,
                              (long long)st.st_size, strerror(errno));
         else
-            *out = (sb_mapping){p, (size_t)st.st_size};
+            *out = (sb_mapping){p, (size_t)st.st_size, true};
     }
     (void)close(fd);
     return status;

@@ -5,10 +5,12 @@
 #include "base/alloc.h"
 
 /* A file mapped read-only (copy on write, so a page may be changed privately).
- * Empty files have size 0 and data NULL.  Pipes are read into memory. */
+ * Empty files have size 0 and data NULL.  Pipes are read into memory: there is
+ * no file then from which a page that was given back could come again. */
 typedef struct sb_mapping {
     void *data;
     size_t size;
+    bool is_file;
 } sb_mapping;
 
 SB_MUST_USE sb_status sb_file_map(sb_ctx *ctx, const char *path,

@@ -32,10 +32,10 @@ static sb_status map_file(sb_ctx *ctx, const char *path, sb_buf **out)
     if (status == SB_OK)
         status =
             sb_buf_wrap(ctx, m->map.data, m->map.size, mapping_release, m, out);
-    if (status == SB_OK)
-        sb_buf_set_mapped(*out);
-    else
+    if (status != SB_OK)
         mapping_release(m);
+    else if (m->map.is_file)
+        sb_buf_set_mapped(*out);
     return status;
 }
 

@@ -369,7 +369,7 @@ static sb_status load(sb_ctx *ctx, const char *path, bool read_only,
         if (as_is) {
             status = use_mapping(ctx, &map, offset, &t);
             if (status == SB_OK) {
-                if (read_only)
+                if (read_only && map.is_file)
                     sb_buf_set_mapped(t.buf);
                 *out = t;
                 return SB_OK;

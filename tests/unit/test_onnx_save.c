@@ -384,6 +384,40 @@ static void test_mapped(void **state)
     sb_graph_free(g);
 }
 
+/* What came through a pipe cannot be read again, so it is never given back.
+ * The file is small enough for the system's buffer. */
+static void test_pipe(void **state)
+{
+    (void)state;
+    sb_graph *g = parse("graph g(x: f32[1,100]) -> (y: f32[1,100]) {\n"
+                        "w: f32[100,100] = random(3)\n"
+                        "y = MatMul(x, w) }");
+    sb_graph *again = NULL;
+    static char bytes[1 << 16];
+    char path[32];
+    int ends[2];
+
+    assert_ok(sb_onnx_save(g, in_folder("pipe.onnx"), NULL));
+    FILE *f = fopen(in_folder("pipe.onnx"), "rb");
+    assert_non_null(f);
+    size_t size = fread(bytes, 1, sizeof bytes, f);
+    (void)fclose(f);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], bytes, size), size);
+    (void)close(ends[1]);
+    (void)snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    assert_ok(sb_onnx_load(test_ctx(), path, &again));
+    (void)close(ends[0]);
+    const sb_tensor *want =
+        &sb_graph_value(g, sb_graph_find_value(g, "w"))->constant;
+    const sb_tensor *t =
+        &sb_graph_value(again, sb_graph_find_value(again, "w"))->constant;
+    sb_tensor_forget(t);
+    assert_memory_equal(t->data, want->data, sb_tensor_bytes(want));
+    sb_graph_free(again);
+    sb_graph_free(g);
+}
+
 static sb_status save_everything(sb_ctx *ctx)
 {
     const sb_onnx_save_options opt = {.min_opset = 25, .external_above = 100};
@@ -421,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_external_save),
         cmocka_unit_test(test_external_load),
         cmocka_unit_test(test_mapped),
+        cmocka_unit_test(test_pipe),
         cmocka_unit_test(test_no_memory),
     };
 
