@@ -99,6 +99,8 @@ static sb_status average_pool_forward(sb_kernel *k)
                                k->scratch);
     if (k->in[0]->layout == SB_LAYOUT_CHANNELS_LAST)
         sb_pool_last(k, average_divisor);
+    else if (s->w.n == 1)
+        sb_pool_line(k, average_divisor);
     else
         sb_pool_planes(k, average_plane);
     return SB_OK;

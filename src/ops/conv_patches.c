@@ -79,38 +79,57 @@ static int64_t pixel(const sb_window *w, const int64_t *at, int64_t tap)
 
 /* ---- patches ------------------------------------------------------------ */
 
+/* A row of taps: those of [lo, hi) are copied, the others 0.  `x` is what tap
+ * lo meets, `step` the elements between neighbours. */
+static void gather_row(const sb_conv_patches *p, const float *x, int64_t step,
+                       int64_t lo, int64_t hi, float *to)
+{
+    int64_t n = p->in, row = p->conv.w.kernel[p->conv.w.n - 1];
+
+    memset(to, 0, (size_t)(lo * n) * sizeof *to);
+    if (step == n)
+        memcpy(to + lo * n, x, (size_t)((hi - lo) * n) * sizeof *to);
+    else
+        for (int64_t t = lo; t < hi; t++, x += step)
+            memcpy(to + t * n, x, (size_t)n * sizeof *to);
+    memset(to + hi * n, 0, (size_t)((row - hi) * n) * sizeof *to);
+}
+
 /* `to` is where the place's patch of the first group begins. */
 static void gather_place(const sb_conv_patches *p, const float *image,
                          const int64_t *at, float *to)
 {
-    int64_t group_step = p->at_once * p->width * p->conv.w.taps * p->in;
+    const sb_window *w = &p->conv.w;
+    int last = w->n - 1;
+    int64_t group_step = p->at_once * p->width * w->taps * p->in;
+    int64_t step = w->dilation[last] * p->conv.in_channels;
+    int64_t row = w->kernel[last], lo, hi;
 
-    for (int64_t tap = 0; tap < p->conv.w.taps; tap++, to += p->in) {
-        int64_t from = pixel(&p->conv.w, at, tap);
-        const float *x = image + from * p->conv.in_channels;
-        for (int64_t g = 0; g < p->conv.groups; g++) {
-            float *part = to + g * group_step;
-            if (from < 0)
-                memset(part, 0, (size_t)p->in * sizeof *part);
-            else
-                memcpy(part, x + g * p->in, (size_t)p->in * sizeof *part);
-        }
+    (void)sb_window_clip(w, last, at[last], &lo, &hi);
+    for (int64_t tap = 0; tap < w->taps; tap += row, to += row * p->in) {
+        int64_t from = lo < hi ? pixel(w, at, tap + lo) : -1;
+        const float *x = image + (from < 0 ? 0 : from * p->conv.in_channels);
+        for (int64_t g = 0; g < p->conv.groups; g++)
+            gather_row(p, x + g * p->in, step, from < 0 ? 0 : lo,
+                       from < 0 ? 0 : hi, to + g * group_step);
     }
 }
 
-static void gather_lines(void *arg, size_t begin, size_t end)
+static void gather_places(void *arg, size_t begin, size_t end)
 {
     const patches_job *job = arg;
     const sb_conv_patches *p = job->p;
     const sb_window *w = &p->conv.w;
     int64_t patch = w->taps * p->in, at[SB_MAX_SPATIAL];
+    int64_t i = (int64_t)begin;
 
-    for (size_t i = begin; i < end; i++) {
-        int64_t image = line_start(p, job->first + (int64_t)i, at);
+    while (i < (int64_t)end) {
+        int64_t image = line_start(p, job->first + i / p->width, at);
         const float *x = job->x + image * w->in_count * p->conv.in_channels;
-        float *to = job->patches + (int64_t)i * p->width * patch;
-        for (; at[w->n - 1] < p->width; at[w->n - 1]++, to += patch)
-            gather_place(p, x, at, to);
+        int64_t *place = &at[w->n - 1];
+        for (*place = i % p->width; *place < p->width && i < (int64_t)end;
+             ++*place, i++)
+            gather_place(p, x, at, job->patches + i * patch);
     }
 }
 
@@ -129,8 +148,8 @@ static void add_bias(void *arg, size_t begin, size_t end)
 static sb_status run_blocks(sb_conv_patches *p, patches_job *job, void *scratch)
 {
     const sb_conv *c = &p->conv;
-    size_t grain = (size_t)(LINE_GRAIN / p->line_values + 1);
     int64_t places = p->at_once * p->width;
+    size_t grain = (size_t)(LINE_GRAIN / (c->w.taps * c->in_channels) + 1);
 
     for (; job->first < p->lines; job->first += p->at_once) {
         sb_dnn_gemm_args args = {.b = sb_buf_data(p->weights),
@@ -144,8 +163,7 @@ static sb_status run_blocks(sb_conv_patches *p, patches_job *job, void *scratch)
         if (p->direct) {
             args.a = job->x + job->first * p->width * c->in_channels;
         } else {
-            sb_parallel_for(p->ctx, (size_t)p->at_once, grain, gather_lines,
-                            job);
+            sb_parallel_for(p->ctx, (size_t)places, grain, gather_places, job);
             args.a = job->patches;
         }
         SB_TRY(sb_dnn_gemm_run(p->gemm, &args));

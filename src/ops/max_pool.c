@@ -178,7 +178,10 @@ static sb_status max_pool_forward(sb_kernel *k)
         sb_pool_last(k, NULL);
         return SB_OK;
     }
-    sb_pool_planes(k, choose_plane(k, s));
+    if (s->w.n == 1 && k->in[0]->dtype == SB_DTYPE_F32 && !sb_kernel_out(k, 1))
+        sb_pool_line(k, NULL);
+    else
+        sb_pool_planes(k, choose_plane(k, s));
     return SB_OK;
 }
 

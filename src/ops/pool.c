@@ -58,7 +58,7 @@ sb_status sb_pool_prepare(sb_kernel *k, const sb_window_attrs *a,
     SB_TRY(sb_window_count(&who, &s->w));
     s->planes = x.dim[0] * x.dim[1];
     bool empty = s->planes == 0 || s->w.out_count == 0 || s->w.in_count == 0;
-    if (!kind || empty || s->w.n > SB_DNN_MAX_SPATIAL ||
+    if (!kind || empty || s->w.n == 1 || s->w.n > SB_DNN_MAX_SPATIAL ||
         k->in[0]->layout == SB_LAYOUT_CHANNELS_LAST)
         return SB_OK;
     return make_dnn(k, s, *kind);

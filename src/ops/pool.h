@@ -15,7 +15,8 @@ typedef struct sb_pool_state {
 /* Infers output `i` as [N, C, windows...] with dtype `dtype`. */
 SB_MUST_USE sb_status sb_pool_infer(sb_infer *in, const sb_window_attrs *a,
                                     uint32_t i, sb_dtype dtype);
-/* Makes k->state; if `kind` is not NULL, tries oneDNN. */
+/* Makes k->state; if `kind` is not NULL, tries oneDNN, but not for windows
+ * along one dimension, which sb_pool_line() does many times faster. */
 SB_MUST_USE sb_status sb_pool_prepare(sb_kernel *k, const sb_window_attrs *a,
                                       const sb_dnn_pool_kind *kind);
 void sb_pool_release(sb_kernel *k);
@@ -47,11 +48,16 @@ int64_t sb_pool_tap_next(sb_pool_walk *walk);
 /* Sets the walk up anew after `at` was changed by hand. */
 void sb_pool_walk_enter(sb_pool_walk *walk);
 
-/* ---- channels last (pool_last.c) ---------------------------------------- */
+/* ---- signals (pool_line.c) ----------------------------------------------- */
 
 /* What to divide a window's sum by. */
 typedef int64_t (*sb_pool_divisor_fn)(const sb_kernel *k,
                                       const sb_pool_walk *walk);
+/* f32 windows along one dimension, in plain order; no divisor: maximum. */
+void sb_pool_line(sb_kernel *k, sb_pool_divisor_fn divisor);
+
+/* ---- channels last (pool_last.c) ---------------------------------------- */
+
 /* f32 windows with input and output channels last; no divisor: maximum. */
 void sb_pool_last(sb_kernel *k, sb_pool_divisor_fn divisor);
 /* The layout hook of pools: channels last if the input lies so. */

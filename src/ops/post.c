@@ -107,6 +107,20 @@ SB_HOT void sb_post_row(const sb_dnn_post *post, float *y, const float *z,
     case SB_DNN_SIGMOID:
         POST_LOOP(sb_vec_sigmoidf(x));
         break;
+    case SB_DNN_TANH:
+        POST_LOOP(sb_vec_tanhf(x));
+        break;
+    case SB_DNN_HARDSWISH:
+        POST_LOOP(x * fminf(fmaxf(x / 6 + 0.5f, 0), 1));
+        break;
+    case SB_DNN_GELU_ERF:
+        POST_LOOP(0.5f * x * (1 + sb_vec_erff(x * 0.70710678f)));
+        break;
+    case SB_DNN_GELU_TANH:
+        POST_LOOP(
+            0.5f * x *
+            (1 + sb_vec_tanhf(0.79788456f * (x + 0.044715f * x * x * x))));
+        break;
     case SB_DNN_SUM:
         POST_LOOP(x + z[i]);
         break;
