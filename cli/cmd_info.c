@@ -183,32 +183,73 @@ static void add_row(cli_table *t, const sb_count *row)
     cli_table_add(t, "%s", cli_si(row->macs, b, sizeof b));
 }
 
-/* Rows whose outermost module is the same, added up. */
+/* By the name of the outermost module. */
+static int compare_outermost(const sb_count *a, const sb_count *b)
+{
+    size_t n = strcspn(a->name, "."), m = strcspn(b->name, ".");
+    int order = memcmp(a->name, b->name, n < m ? n : m);
+
+    return order ? order : n < m ? -1 : n > m;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    const sb_count *x = *(const sb_count *const *)a;
+    const sb_count *y = *(const sb_count *const *)b;
+    int order = compare_outermost(x, y);
+
+    return order ? order : x < y ? -1 : x > y;
+}
+
+typedef struct {
+    sb_count sum;
+    const sb_count *first;
+} outermost;
+
+static int compare_first(const void *a, const void *b)
+{
+    const outermost *x = a, *y = b;
+
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Rows whose outermost module is the same, added up wherever they stand:
+ * exporters put constants of a module far from its nodes. */
+static void add_outermost(cli_table *t, const sb_model_info *info)
+{
+    const sb_count **rows = cli_alloc(info->n_modules, sizeof *rows);
+    outermost *sums = cli_alloc(info->n_modules, sizeof *sums);
+    size_t n = 0;
+
+    for (size_t i = 0; i < info->n_modules; i++)
+        rows[i] = &info->modules[i];
+    qsort(rows, info->n_modules, sizeof *rows, compare_rows);
+    for (size_t i = 0; i < info->n_modules; i++) {
+        if (i == 0 || compare_outermost(rows[i - 1], rows[i]) != 0)
+            sums[n++] = (outermost){{"", "", 0, 0, 0, 0}, rows[i]};
+        sums[n - 1].sum.nodes += rows[i]->nodes;
+        sums[n - 1].sum.params += rows[i]->params;
+        sums[n - 1].sum.macs += rows[i]->macs;
+    }
+    qsort(sums, n, sizeof *sums, compare_first);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = sums[i].first->name;
+        char *text = cli_printf("%.*s", (int)strcspn(name, "."), name);
+
+        sums[i].sum.name = text;
+        add_row(t, &sums[i].sum);
+        free(text);
+    }
+    free(sums);
+    free(rows);
+}
+
 static void add_modules(cli_table *t, const sb_model_info *info, bool all)
 {
-    char name[256] = "";
-    sb_count sum = {name, "", 0, 0, 0, 0};
-
-    for (size_t i = 0; i < info->n_modules; i++) {
-        const sb_count *m = &info->modules[i];
-        size_t len = strcspn(m->name, ".");
-
-        if (all) {
-            add_row(t, m);
-            continue;
-        }
-        if (strlen(name) != len || strncmp(name, m->name, len) != 0) {
-            if (sum.nodes)
-                add_row(t, &sum);
-            (void)snprintf(name, sizeof name, "%.*s", (int)len, m->name);
-            sum = (sb_count){name, "", 0, 0, 0, 0};
-        }
-        sum.nodes += m->nodes;
-        sum.params += m->params;
-        sum.macs += m->macs;
-    }
-    if (sum.nodes)
-        add_row(t, &sum);
+    if (!all)
+        add_outermost(t, info);
+    for (size_t i = 0; i < info->n_modules && all; i++)
+        add_row(t, &info->modules[i]);
 }
 
 static void print_counts(const sb_model_info *info, bool all_modules)

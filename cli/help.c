@@ -116,7 +116,7 @@ void cli_help_all(void)
     const cli_cmd *cmd;
 
     printf("usage: sparsebit COMMAND [arguments]\n\n"
-           "Loads, inspects, simplifies and runs ONNX networks.\n\n"
+           "Quantizes, checks, simplifies and runs ONNX networks.\n\n"
            "commands:\n");
     for (size_t i = 0; (cmd = cli_command(i)); i++)
         printf("  %-12s%s\n", cmd->name, cmd->summary);

@@ -1,12 +1,16 @@
 /* sb_model_info_get: what is in a model, counted by operator and by module.
  *
  * A weight counts for the node that uses it first.  MACs come from the
- * operators' rows, with unknown dimensions taken as 1. */
+ * operators' rows, for inputs whose unknown dimensions are taken as 1.  From
+ * these follow those inside, such as the batch times the number of windows, if
+ * shape arithmetic is folded; only what is unknown even then is taken as 1
+ * itself. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/info_quant.h"
 #include "ops/op_registry.h"
+#include "passes/pass.h"
 
 /* One list of rows with a map from key to row. */
 typedef struct {
@@ -22,6 +26,7 @@ typedef struct {
     sb_model_info *info;
     counts ops, modules;
     sb_info_quant quant;
+    sb_graph *shaped; /* a copy with inputs of 1, or NULL */
 } counting;
 
 static void counts_init(counts *c, sb_model *model)
@@ -57,11 +62,76 @@ static sb_status counts_row(counts *c, const char *domain, const char *name,
 
 /* ---- multiply-accumulates ----------------------------------------------- */
 
-/* The tensor of a value with unknown dimensions taken as 1. */
-static sb_tensor assume(const sb_value *v, int *assumed)
+static bool shape_known(const sb_shape *shape)
 {
-    sb_tensor t = {.dtype = v->type.dtype};
-    const sb_shape *shape = &v->type.shape;
+    bool known = shape->rank >= 0;
+
+    for (int i = 0; i < shape->rank; i++)
+        known = known && sb_dim_known(shape->dim[i]);
+    return known;
+}
+
+static bool all_known(const sb_graph *g)
+{
+    for (size_t i = 0; i < g->n_values; i++)
+        if (g->values[i].n_uses && !shape_known(&g->values[i].type.shape))
+            return false;
+    return true;
+}
+
+static sb_status shape_for_one(sb_graph *g, int *assumed)
+{
+    sb_pass_result *rows = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        sb_shape *shape = &sb_graph_value(g, g->inputs[i])->type.shape;
+
+        *assumed |= !shape_known(shape);
+        for (int k = 0; k < shape->rank; k++)
+            if (!sb_dim_known(shape->dim[k]))
+                shape->dim[k] = 1;
+    }
+    SB_TRY(sb_graph_infer(g));
+    sb_status status =
+        sb_passes_run(g, "fold_shapes,fold_constants", NULL, &rows, &n);
+    sb_free(g->ctx, rows);
+    return status == SB_OK ? sb_graph_infer(g) : status;
+}
+
+/* Such a network may be impossible, which is no failure: then no copy. */
+static sb_status make_shaped(sb_ctx *ctx, counting *c)
+{
+    sb_log_fn log = ctx->log;
+
+    if (all_known(c->model->graph))
+        return SB_OK;
+    SB_TRY(sb_graph_clone(c->model->graph, &c->shaped));
+    ctx->log = NULL;
+    sb_status status = shape_for_one(c->shaped, &c->info->macs_assumed);
+    ctx->log = log;
+    if (status == SB_OK || status == SB_NO_MEMORY || status == SB_INTERRUPTED)
+        return status;
+    sb_graph_free(c->shaped);
+    c->shaped = NULL;
+    return SB_OK;
+}
+
+static const sb_type *shaped_type(const counting *c, const sb_graph *g,
+                                  const sb_value *v)
+{
+    sb_value_id id = SB_NONE;
+
+    if (c->shaped && g == c->model->graph)
+        id = sb_graph_find_value(c->shaped, v->name);
+    return id == SB_NONE ? &v->type : &sb_graph_value(c->shaped, id)->type;
+}
+
+/* The tensor of a value with unknown dimensions taken as 1. */
+static sb_tensor assume(const sb_value *v, const sb_type *type, int *assumed)
+{
+    sb_tensor t = {.dtype = type->dtype};
+    const sb_shape *shape = &type->shape;
 
     t.rank = shape->rank < 0 ? 0 : shape->rank;
     *assumed |= shape->rank < 0;
@@ -83,10 +153,10 @@ typedef struct {
     void *attrs;
 } macs_memory;
 
-static double macs_count(sb_model *model, const sb_graph *g,
-                         const sb_node *node, const sb_op_def *op,
-                         macs_memory *m, int *assumed)
+static double macs_count(counting *c, const sb_graph *g, const sb_node *node,
+                         const sb_op_def *op, macs_memory *m)
 {
+    sb_model *model = c->model;
     size_t n_in = node->n_in + node->n_implicit, n = n_in + node->n_out;
     bool ranked = true;
 
@@ -96,8 +166,10 @@ static double macs_count(sb_model *model, const sb_graph *g,
         m->pointers[i] = NULL;
         if (id == SB_NONE)
             continue;
-        ranked = ranked && sb_graph_value(g, id)->type.shape.rank >= 0;
-        m->tensors[i] = assume(sb_graph_value(g, id), assumed);
+        const sb_value *v = sb_graph_value(g, id);
+        const sb_type *type = shaped_type(c, g, v);
+        ranked = ranked && type->shape.rank >= 0;
+        m->tensors[i] = assume(v, type, &c->info->macs_assumed);
         m->pointers[i] = &m->tensors[i];
     }
     if (!ranked || sb_op_read_attrs(model->ctx, g, node, op, m->attrs) != SB_OK)
@@ -114,9 +186,10 @@ static double macs_count(sb_model *model, const sb_graph *g,
     return op->macs(&k);
 }
 
-static sb_status node_macs(sb_model *model, const sb_graph *g,
-                           const sb_node *node, int *assumed, double *out)
+static sb_status node_macs(counting *c, const sb_graph *g, const sb_node *node,
+                           double *out)
 {
+    sb_model *model = c->model;
     const sb_op_def *op = sb_op_of(node);
     size_t n = (size_t)node->n_in + node->n_implicit + node->n_out;
     sb_status status = SB_OK;
@@ -129,7 +202,7 @@ static sb_status node_macs(sb_model *model, const sb_graph *g,
                      sb_alloc(model->ctx, n, sizeof(sb_tensor *)),
                      sb_alloc(model->ctx, op->attrs_size, 1)};
     if (m.tensors && m.pointers && m.attrs)
-        *out = macs_count(model, g, node, op, &m, assumed);
+        *out = macs_count(c, g, node, op, &m);
     else
         status = SB_NO_MEMORY;
     sb_free(model->ctx, m.tensors);
@@ -174,7 +247,7 @@ static sb_status count_node(counting *c, const sb_graph *g, sb_node_id id)
     double macs;
     sb_count *row;
 
-    SB_TRY(node_macs(c->model, g, node, &c->info->macs_assumed, &macs));
+    SB_TRY(node_macs(c, g, node, &macs));
     SB_TRY(counts_row(&c->ops, node->domain, node->op, &row));
     row->nodes++, row->params += params, row->macs += macs;
     row->runnable = op && op->forward;
@@ -259,7 +332,9 @@ sb_status sb_model_info_get(sb_ctx *ctx, sb_model *model, sb_model_info *out)
     sb_arena_init(&model->info_arena, ctx);
     counts_init(&c.ops, model);
     counts_init(&c.modules, model);
-    sb_status status = count_graph(&c, g);
+    sb_status status = make_shaped(ctx, &c);
+    if (status == SB_OK)
+        status = count_graph(&c, g);
     if (status == SB_OK && c.ops.n)
         qsort(c.ops.rows, c.ops.n, sizeof *c.ops.rows, by_name);
     if (status == SB_OK)
@@ -269,6 +344,7 @@ sb_status sb_model_info_get(sb_ctx *ctx, sb_model *model, sb_model_info *out)
     if (status == SB_OK)
         status = sb_info_quant_keep(&c.quant, g, &model->info_arena, &info);
     sb_info_quant_free(&c.quant);
+    sb_graph_free(c.shaped);
     counts_free(&c.ops);
     counts_free(&c.modules);
     if (status == SB_OK)

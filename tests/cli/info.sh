@@ -4,6 +4,9 @@ echo ---
 code $sparsebit info $models/custom.onnx
 echo ---
 code $sparsebit info $models/two.onnx --json
+echo --- a module in two places is one row
+sed 's|/act/Relu|/fc/ARelu|' $models/tiny.onnx >parts.onnx
+code $sparsebit info parts.onnx | sed -n '/^modules/,/^$/p'
 echo --- quantized
 code $sparsebit info $models/qdq.onnx | sed -n '/^quantization/,/^inputs/p'
 printf 'W: {QSCHEME: per-group-symmetric, QUANTIZER: {BIT: 4}}\nA: none\n' >w4.yaml

@@ -43,6 +43,31 @@ static void test_info_counts(void **state)
     sb_model_free(model);
 }
 
+/* The shape passes through a matrix, so that only folding finds it. */
+static void test_info_macs_behind_shapes(void **state)
+{
+    (void)state;
+    sb_model *model = parse("graph g(x: f32[N,8]) -> (y: f32[?,?]) {\n"
+                            "  w: f32[4,5] = random(1)\n"
+                            "  row: i64[2] = [1, 2]\n"
+                            "  flat: i64[1] = [2]\n"
+                            "  add: i64[2] = [1, -4]\n"
+                            "  s = Shape(x)\n"
+                            "  a = Reshape(s, row)\n"
+                            "  b = Reshape(a, flat)\n"
+                            "  c = Add(b, add)\n"
+                            "  z = Reshape(x, c)\n"
+                            "  y = MatMul(z, w)\n"
+                            "}\n");
+    sb_model_info info;
+
+    assert_ok(sb_model_info_get(test_ctx(), model, &info));
+    /* With N = 1, z is [2, 4]. */
+    assert_close("macs", info.macs, 2 * 4 * 5, 0);
+    assert_true(info.macs_assumed);
+    sb_model_free(model);
+}
+
 static void test_inputs_and_outputs(void **state)
 {
     (void)state;
@@ -208,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_info_counts),
+        cmocka_unit_test(test_info_macs_behind_shapes),
         cmocka_unit_test(test_inputs_and_outputs),
         cmocka_unit_test(test_simplify_with_fixed_shape),
         cmocka_unit_test(test_session_checks_its_inputs),
