@@ -184,7 +184,9 @@ static bool to_enum(const char *text, const char *const *names, int *out)
     return false;
 }
 
-/* One scalar into one element of the row's type; false if it is not allowed. */
+/* One scalar into one element of the row's type; false if it is not allowed.
+ * Quoted numbers, and quoted `True` and `False`, mean the same as without: that
+ * is how yacs, which read these files before us, takes them. */
 static bool read_scalar(const sb_param_def *def, const sb_yaml *node,
                         void *field)
 {
@@ -194,14 +196,17 @@ static bool read_scalar(const sb_param_def *def, const sb_yaml *node,
         return false;
     switch (def->type) {
     case SB_PARAM_BOOL:
-        return !node->quoted && to_bool(node->text, field);
+        if (node->quoted && strcmp(node->text, "True") != 0 &&
+            strcmp(node->text, "False") != 0)
+            return false;
+        return to_bool(node->text, field);
     case SB_PARAM_INT:
     case SB_PARAM_INTS:
-        return !node->quoted && to_int(node->text, field) &&
+        return to_int(node->text, field) &&
                within(def, (double)*(int64_t *)field);
     case SB_PARAM_FLOAT:
     case SB_PARAM_FLOATS:
-        if (node->quoted || !to_double(node->text, &x) || !within(def, x))
+        if (!to_double(node->text, &x) || !within(def, x))
             return false;
         *(double *)field = x;
         return true;

@@ -71,7 +71,8 @@ struct sb_param_def {
     const char *help;           /* one line */
     const char *values; /* (optional) what is allowed, instead of our words */
     const char *more;   /* (optional) lines for those who ask for this key */
-    /* (optional) ENUM: what a name stands for, instead of `more`. */
+    /* (optional) ENUM: what a name stands for, instead of `more`; NULL: a name
+     * that is known, but not offered here (and refused later, with reasons). */
     const char *(*meaning)(const char *name);
     /* (optional) What a sample file says instead of the preset; "#" puts a
      * whole map into comments. */

@@ -82,6 +82,27 @@ static void add_count(const sb_param_def *def, sb_str *out)
         sb_str_addf(out, "a list of %zu to %zu", def->n_min, def->n_max);
 }
 
+/* Whether a name is one of those that the row allows. */
+static bool is_listed(const sb_param_def *def, size_t i)
+{
+    return !def->meaning || def->meaning(def->names[i]);
+}
+
+static void add_names(const sb_param_def *def, sb_str *out)
+{
+    size_t n = 0, done = 0;
+
+    for (size_t i = 0; def->names[i]; i++)
+        n += is_listed(def, i);
+    for (size_t i = 0; def->names[i]; i++) {
+        if (!is_listed(def, i))
+            continue;
+        done++;
+        sb_str_add(out, done == 1 ? "" : done < n ? ", " : " or ");
+        sb_str_add(out, def->names[i]);
+    }
+}
+
 void sb_param_allowed(const sb_param_def *def, sb_str *out)
 {
     if (def->values) {
@@ -101,11 +122,7 @@ void sb_param_allowed(const sb_param_def *def, sb_str *out)
         add_range(def, out);
         break;
     case SB_PARAM_ENUM:
-        for (size_t i = 0; def->names[i]; i++) {
-            if (i)
-                sb_str_add(out, def->names[i + 1] ? ", " : " or ");
-            sb_str_add(out, def->names[i]);
-        }
+        add_names(def, out);
         break;
     case SB_PARAM_INTS:
         add_count(def, out);
@@ -140,11 +157,12 @@ void sb_param_more(const sb_param_def *def, sb_str *out)
         return;
     }
     for (size_t i = 0; def->names[i]; i++)
-        if (strlen(def->names[i]) > width)
+        if (is_listed(def, i) && strlen(def->names[i]) > width)
             width = strlen(def->names[i]);
-    for (size_t i = 0; def->names[i]; i++)
-        sb_str_addf(out, "%s%-*s  %s", i ? "\n" : "", (int)width, def->names[i],
-                    def->meaning(def->names[i]));
+    for (size_t i = 0, done = 0; def->names[i]; i++)
+        if (is_listed(def, i))
+            sb_str_addf(out, "%s%-*s  %s", done++ ? "\n" : "", (int)width,
+                        def->names[i], def->meaning(def->names[i]));
 }
 
 void sb_params_names(const sb_param_def *defs, sb_str *out)

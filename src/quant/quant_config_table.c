@@ -2,7 +2,7 @@
  *
  * Keys and defaults are Sparsebit's; GROUP_SIZE, per-group schemes, `A: none`,
  * `A: dynamic` and the backends after tensorrt are ours. */
-#include "quant/observer.h"
+#include "quant/observer_def.h"
 #include "quant/quant_config_file.h"
 
 const char *const sb_quant_scheme_names[] = {"per-tensor-symmetric",
@@ -22,9 +22,18 @@ const char *const sb_quant_observer_names[] = {
 #undef SB_OBSERVER
     NULL};
 
-static const char *observer_meaning(const char *name)
+static const char *weight_observer(const char *name)
 {
-    return sb_observer_summary(sb_observer_find(name));
+    const sb_observer_def *def = sb_observer_find(name);
+
+    return def->flags & SB_OBS_WEIGHT ? def->summary : NULL;
+}
+
+static const char *feature_observer(const char *name)
+{
+    const sb_observer_def *def = sb_observer_find(name);
+
+    return def->flags & SB_OBS_FEATURE ? def->summary : NULL;
 }
 
 /* In the order of sb_quant_backend. */
@@ -80,10 +89,10 @@ static const char *const sparsers[] = {"structed", "unstructed", "structured",
      .preset = "-1", .sample = "8", .min = -1, .max = 16,                      \
      .values = "1..16, or 0 for float",                                        \
      .help = "width in bits; must be set"}
-#define ROW_OBSERVER                                                           \
+#define ROW_OBSERVER(meanings)                                                 \
     {.name = "TYPE", .type = SB_PARAM_ENUM, .offset = SIDE(observer),          \
      .preset = "MINMAX", .sample = "minmax", .names = sb_quant_observer_names, \
-     .meaning = observer_meaning, .help = "how the range is found"}
+     .meaning = meanings, .help = "how the range is found"}
 
 static const sb_param_def percentile_table[] = {
     {.name = "ALPHA", .type = SB_PARAM_FLOAT, .offset = SIDE(percentile_alpha),
@@ -119,7 +128,7 @@ static const sb_param_def w_quantizer_table[] = {
 };
 
 static const sb_param_def w_observer_table[] = {
-    ROW_OBSERVER,
+    ROW_OBSERVER(weight_observer),
     {.name = "PERCENTILE", .type = SB_PARAM_MAP, .fields = percentile_table,
      .help = "settings of percentile"},
     {.name = "ACIQ", .type = SB_PARAM_MAP, .fields = aciq_table,
@@ -176,7 +185,7 @@ static const sb_param_def moving_average_table[] = {
 };
 
 static const sb_param_def a_observer_table[] = {
-    ROW_OBSERVER,
+    ROW_OBSERVER(feature_observer),
     {.name = "PERCENTILE", .type = SB_PARAM_MAP, .fields = percentile_table,
      .help = "settings of percentile"},
     {.name = "ACIQ", .type = SB_PARAM_MAP, .fields = aciq_table,

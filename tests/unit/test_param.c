@@ -172,6 +172,22 @@ static void test_values(void **state)
     sb_yaml_free(doc);
 }
 
+/* As yacs decodes them. */
+static void test_quoted(void **state)
+{
+    sb_yaml_doc *doc = load("FLAG: 'False'\nCOUNT: \"8\"\nRATIO: '1e-3'\n"
+                            "SIZES: ['64', 32]\n");
+    options o;
+
+    (void)state;
+    assert_ok(sb_params_read(doc, doc->root, "", table, &o));
+    assert_false(o.flag);
+    assert_int_equal(o.count, 8);
+    assert_close("ratio", o.ratio, 1e-3, 0);
+    assert_int_equal(o.sizes.v[0], 64);
+    sb_yaml_free(doc);
+}
+
 static const struct {
     const char *text, *want;
 } wrong[] = {
@@ -187,7 +203,7 @@ static const struct {
     {"COUNT: 99999999999999999999",
      "t.yaml:1: COUNT: found 99999999999999999999, allowed a whole number of "
      "at least 1"},
-    {"COUNT: \"8\"", "t.yaml:1: COUNT: found \"8\", allowed a whole number of "
+    {"COUNT: \"0\"", "t.yaml:1: COUNT: found \"0\", allowed a whole number of "
                      "at least 1"},
     {"COUNT: []", "t.yaml:1: COUNT: found a list, allowed a whole number of at "
                   "least 1"},
@@ -386,10 +402,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults), cmocka_unit_test(test_values),
-        cmocka_unit_test(test_wrong),    cmocka_unit_test(test_sets),
-        cmocka_unit_test(test_set),      cmocka_unit_test(test_find),
-        cmocka_unit_test(test_sample),   cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_locale),   cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_quoted),   cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_sets),     cmocka_unit_test(test_set),
+        cmocka_unit_test(test_find),     cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_nearest),  cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests_name("param", tests, NULL, NULL);
 }

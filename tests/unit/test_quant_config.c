@@ -296,19 +296,22 @@ static void test_unused(void **state)
 {
     static const char text[] = "graph g(x: f32[2]) -> (y) {\n"
                                "    a = Relu(x) @ layer1.0\n"
-                               "    y = Softmax(a) @ head\n"
+                               "    b = BatchNormalization(a, a, a, a, a)\n"
+                               "    y = Softmax(b) @ head\n"
                                "}\n";
     static const char *const want[] = {
         "q.yaml:5: W.SPECIFIC['layer1.*']: has no effect, patterns before it "
         "take its nodes",
         "q.yaml:6: W.SPECIFIC['layer2']: matches no node",
+        "q.yaml:8: SCHEDULE.BN_TUNING: batch normalisation stays as it is, "
+        "this version does not tune it",
         "q.yaml: SKIP_TRACE_MODULES 'neck': matches no module",
     };
-    sb_quant_config *cfg =
-        must_load("W:\n  QSCHEME: per-tensor-affine\n  QUANTIZER: {BIT: 8}\n"
-                  "  SPECIFIC: {'layer1*': [],\n    'layer1.*': [],\n"
-                  "    layer2: [], softmax: []}\n" A8
-                  "SKIP_TRACE_MODULES: [neck, hea?]\n");
+    sb_quant_config *cfg = must_load(
+        "W:\n  QSCHEME: per-channel-affine\n  QUANTIZER: {BIT: 8}\n"
+        "  SPECIFIC: {'layer1*': [],\n    'layer1.*': [],\n"
+        "    layer2: [], softmax: []}\n" A8 "SCHEDULE: {BN_TUNING: true}\n"
+        "SKIP_TRACE_MODULES: [neck, hea?]\n");
     sb_graph *g = NULL;
     lines kept = {.n = 0};
 

@@ -95,7 +95,7 @@ static const struct {
     {"W:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER:\n    BIT: 8\n  "
      "OBSERVER:\n    TYPE: entropy\n" A8,
      "q.yaml:6: W.OBSERVER.TYPE: found entropy, allowed aciq, hqq, "
-     "kl_histogram, minmax, moving_average, mse or percentile"},
+     "kl_histogram, minmax, mse or percentile"},
     {"W:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER:\n    BIT: 8\n  "
      "OBSERVER:\n    PERCENTILE:\n      ALPHA: 0.6\n" A8,
      "q.yaml:7: W.OBSERVER.PERCENTILE.ALPHA: found 0.6, allowed a number "
