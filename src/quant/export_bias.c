@@ -4,7 +4,11 @@
  *
  * That is what integer kernels add.  A bias far larger than the products would
  * not fit into 32 bits; then the scale of that channel's weight is enlarged,
- * which costs less than a wrong bias. */
+ * which costs less than a wrong bias.
+ *
+ * ONNX Runtime makes a Gemm of MatMul and the Add of a bias behind it, if the
+ * shape is fixed.  That is an integer kernel only if the bias is one of
+ * integers: in a transformer with a fixed batch it decides about all layers. */
 #include <math.h>
 #include <string.h>
 
@@ -33,6 +37,36 @@ static sb_quantizer *find_on(const sb_quant_model *qm, sb_node_id node,
     return NULL;
 }
 
+static bool shape_fixed(const sb_shape *s)
+{
+    for (int i = 0; i < s->rank; i++)
+        if (!sb_dim_known(s->dim[i]))
+            return false;
+    return s->rank >= 0;
+}
+
+/* The edge of a bias in an Add that is the only reader of the product, and is
+ * not quantized itself. */
+static bool find_behind(const sb_quant_model *qm, const sb_node *node,
+                        sb_use *out)
+{
+    const sb_graph *g = qm->graph;
+    const sb_shape *x = &sb_graph_value(g, node->inputs[0])->type.shape;
+    const sb_shape *w = &sb_graph_value(g, node->inputs[1])->type.shape;
+    const sb_value *y = sb_graph_value(g, node->outputs[0]);
+
+    if ((x->rank != 2 && !shape_fixed(x)) || w->rank != 2 || y->n_uses != 1 ||
+        y->is_output)
+        return false;
+    sb_node_id id = y->uses[0].node;
+    const sb_node *add = sb_graph_node(g, id);
+    if (!sb_node_is(add, "Add") || find_on(qm, id, 0) || find_on(qm, id, 1))
+        return false;
+    *out = (sb_use){id, 1 - y->uses[0].input};
+    const sb_shape *b = &sb_graph_value(g, add->inputs[out->input])->type.shape;
+    return b->rank == 1 && b->dim[0] == w->dim[1];
+}
+
 /* The layer of a weight quantizer, if its bias can be written as integers. */
 static bool find_biased(const sb_quant_model *qm, sb_quantizer *w, biased *out)
 {
@@ -42,12 +76,16 @@ static bool find_biased(const sb_quant_model *qm, sb_quantizer *w, biased *out)
     sb_node_id id = w->uses[0].node;
     const sb_node *node = sb_graph_node(qm->graph, id);
     const sb_target_op *row = sb_target_op_find(qm->target, node);
-    if (!row || row->bias == 0 || row->weight != w->uses[0].input)
+    if (!row || row->weight != w->uses[0].input)
         return false;
-    *out = (biased){.x = find_on(qm, id, 0),
-                    .w = w,
-                    .bias = sb_node_in(node, row->bias),
-                    .use = {id, row->bias}};
+    sb_use use = {id, row->bias};
+    if (row->bias == 0 && (!row->bias_behind || !find_behind(qm, node, &use)))
+        return false;
+    *out = (biased){
+        .x = find_on(qm, id, 0),
+        .w = w,
+        .bias = sb_node_in(sb_graph_node(qm->graph, use.node), use.input),
+        .use = use};
     if (!out->x || out->x->qparams.n != 1 || !sb_is_const(qm->graph, out->bias))
         return false;
     const sb_tensor *b = &sb_graph_value(qm->graph, out->bias)->constant;

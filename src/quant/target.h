@@ -69,6 +69,9 @@ typedef struct sb_target_op {
     /* A Q/DQ pair on the result may be left out, and the operator then gives
      * float from integers (MatMul without Q in ONNX Runtime). */
     bool result_optional;
+    /* Where shapes are fixed, the runtime takes the Add of a constant behind
+     * it for its bias, and then wants it as integers. */
+    bool bias_behind;
     /* Inputs that nobody else reads take the scale of the result
      * (place_join.c). */
     bool join;

@@ -198,6 +198,48 @@ static void test_large_bias(void **state)
     sb_quant_model_free(qm);
 }
 
+/* Behind a product of fixed shape, or of matrices, ONNX Runtime takes an Add
+ * for the bias of a Gemm; elsewhere it stays float. */
+static void test_bias_behind(void **state)
+{
+    static const struct {
+        const char *shape, *bias, *target;
+        bool ints;
+    } cases[] = {
+        {"N,2", "b: f32[2] = [3, -2.3]", "onnxruntime-x86", true},
+        {"1,1,2", "b: f32[2] = [3, -2.3]", "onnxruntime-arm", true},
+        {"N,1,2", "b: f32[2] = [3, -2.3]", "onnxruntime-x86", false},
+        {"1,1,2", "b: f32[1] = [3]", "onnxruntime-x86", false},
+        {"1,1,2", "b: f32[1,2] = [3, -2.3]", "onnxruntime-x86", false},
+        {"1,1,2", "b: f32[2] = [3, -2.3]", "openvino", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        char text[400];
+        int rank = cases[i].shape[3] ? 3 : 2;
+        int64_t opset = 0;
+
+        (void)snprintf(text, sizeof text,
+                       "graph g(x: f32[%s]) -> (y) {\n"
+                       "w: f32[2,2] = [127, -3, 2, 63.5]\n%s\n"
+                       "m = MatMul(x, w) \"fc\"\ny = Add(m, b)\n}",
+                       cases[i].shape, cases[i].bias);
+        sb_quant_model *qm =
+            calibrated(text, TEST_W8 TEST_A8, cases[i].target,
+                       test_f32(rank == 3 ? "1x1x2" : "1x2", -32, 95.5));
+        sb_graph *g = exported(qm, &opset);
+        if (cases[i].ints) {
+            CHECK(g, "behind", "b_scale", SB_DTYPE_F32, 0.5, 0.25);
+            CHECK(g, "behind", "b_quantized", SB_DTYPE_I32, 6, -9);
+        } else if (sb_graph_find_value(g, "b_quantized") != SB_NONE) {
+            fail_msg("case %zu: the bias is one of integers", i);
+        }
+        sb_graph_free(g);
+        sb_quant_model_free(qm);
+    }
+}
+
 /* ---- outputs ------------------------------------------------------------ */
 
 /* A pair at an output has its name; what is before it gets another. */
@@ -230,7 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_widths), cmocka_unit_test(test_offset),
         cmocka_unit_test(test_bias),   cmocka_unit_test(test_large_bias),
-        cmocka_unit_test(test_output),
+        cmocka_unit_test(test_output), cmocka_unit_test(test_bias_behind),
     };
 
     return cmocka_run_group_tests_name("quant_export", tests, NULL, NULL);
