@@ -63,9 +63,9 @@ def input_shapes(command, path, batch, length):
     return shapes
 
 
-def ours(command, path, shapes, threads, seconds):
+def ours(command, path, shapes, threads, seconds, more=()):
     words = [command, "bench", path, "--json", "--threads", str(threads),
-             "--seconds", str(seconds)]
+             "--seconds", str(seconds), *more]
     for name, dims in shapes.items():
         words += ["--shape", f"{name}={'x'.join(map(str, dims))}"]
     done = subprocess.run(words, capture_output=True, text=True)

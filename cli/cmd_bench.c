@@ -13,6 +13,7 @@ typedef struct {
     cli_list shapes;
     bool simplify;
     bool exact;
+    bool integer;
     bool profile;
     unsigned top;
     bool all;
@@ -29,6 +30,7 @@ static const cli_opt opts[] = {
     {CLI_LIST, 0, "shape",    ARG(shapes),   "NAME=1x3x224x224", "shape of an input; repeatable (default: unknown dimensions are 1)", false},
     {CLI_FLAG, 0, "simplify", ARG(simplify), NULL, "simplify the model first", false},
     {CLI_FLAG, 0, "exact",    ARG(exact),    NULL, "no faster algorithms that round differently", false},
+    {CLI_FLAG, 0, "integer",  ARG(integer),  NULL, "compute Q/DQ groups with the integer kernels that ONNX Runtime on x86 makes of them", false},
     {CLI_FLAG, 0, "profile",  ARG(profile),  NULL, "time, GFLOPS and bytes by operator type and by step", false},
     {CLI_UINT, 0, "top",      ARG(top),      "N", "with --profile: how many steps to show (default: 20)", false},
     {CLI_FLAG, 0, "all",      ARG(all),      NULL, "with --profile: all steps, in order of execution", false},
@@ -200,6 +202,7 @@ static int bench_model(cli_env *env, const bench_args *args,
     int rc = CLI_OK;
 
     opt.exact = args->exact;
+    opt.integer = args->integer;
     opt.profile = wants_profile(args);
     double begin = now_ms();
     sb_status status = sb_session_create(env->ctx, model, &opt, &session);

@@ -3,8 +3,9 @@
  * The image is gathered (im2col) into panels of 32 output pixels, zero points
  * already subtracted, and each panel is multiplied with all weights of its
  * group at once.  Only a wave of panels exists at a time, so memory does not
- * grow with the image.  Items (image, group, panel) are independent. */
-#include "ops/int_conv.h"
+ * grow with the image.  Items (image, group, panel) are independent.  That is
+ * for dense 1x1 windows, and for what int_direct.c has no room for. */
+#include "ops/int_direct.h"
 
 #include <string.h>
 
@@ -23,9 +24,11 @@ static void set_axis(sb_int_conv *c, int at, int64_t x, const sb_axis_window *w)
     c->y[at] = w->out;
 }
 
-/* A 1x1 convolution without stride or padding sees one long row. */
+/* A dense 1x1 convolution without stride or padding sees one long row. */
 static void flatten_pointwise(sb_int_conv *c)
 {
+    if (c->group > 1)
+        return;
     for (int d = 0; d < 3; d++)
         if (c->kernel[d] != 1 || c->stride[d] != 1 || c->x[d] != c->y[d])
             return;
@@ -96,6 +99,8 @@ static sb_status check_zeros(const sb_kernel *k, sb_int_conv *c)
 /* int16 elements of all packed weights of one group. */
 static int64_t group_size(const sb_int_conv *c)
 {
+    if (c->direct)
+        return sb_int_direct_group_size(c);
     return sb_int_blocks(c->c_out) * sb_int_block_size(c->k);
 }
 
@@ -120,7 +125,10 @@ static void pack_weights(const sb_int_conv *c, const void *w,
             .is_signed = c->w_signed,
         };
 
-        for (int64_t b = 0; b < n_block; b++)
+        if (c->direct)
+            sb_int_direct_pack(c, view.data, zero + g * c->c_out,
+                               out + g * group_size(c));
+        for (int64_t b = 0; b < n_block && !c->direct; b++)
             sb_int_pack_block(view, c->c_out, c->k, b, zero + g * c->c_out, 1,
                               out + g * group_size(c) +
                                   b * sb_int_block_size(c->k));
@@ -165,9 +173,10 @@ static sb_status fill(sb_kernel *k, sb_int_conv *c)
     c->w_signed = k->in[c->in.w]->dtype == SB_DTYPE_I8;
     SB_TRY(set_geometry(k, c));
     SB_TRY(check_zeros(k, c));
+    SB_TRY(sb_int_direct_create(k->ctx, c));
 
     /* The weights exist as bytes, so this product is far from overflow: each
-     * becomes at most 2 * 6 * 2 bytes. */
+     * becomes at most 2 * 6 * 2 bytes, or 2 * 4 * 2. */
     size_t panel = (size_t)sb_int_panel_size(c->k) * sizeof(int16_t);
     size_t w_bytes = 0, panels = 0;
     int64_t items = c->n_batch * c->group * sb_int_panels(c->n_pixel);
@@ -178,7 +187,8 @@ static sb_status fill(sb_kernel *k, sb_int_conv *c)
     c->wave = c->wave < items ? c->wave : items;
     if (!sb_mul_size((size_t)group_size(c) * sizeof(int16_t), (size_t)c->group,
                      &w_bytes) ||
-        !sb_mul_size(panel, (size_t)c->wave, &panels))
+        !(c->direct ? sb_int_direct_scratch(c, &panels)
+                    : sb_mul_size(panel, (size_t)c->wave, &panels)))
         return sb_kernel_fail(k, SB_BAD_MODEL, "weights are too large");
     SB_TRY(pack_constant(k, c, w_bytes));
     if (!reserve(c, (size_t)(c->group * c->c_out) * sizeof(int32_t),
@@ -199,6 +209,7 @@ sb_status sb_int_conv_create(sb_kernel *k, const sb_int_conv_inputs *which,
     c->in = *which;
     sb_status status = fill(k, c);
     if (status != SB_OK) {
+        sb_free(k->ctx, c->direct);
         sb_free(k->ctx, c->packed);
         sb_free(k->ctx, c);
         return status;
@@ -211,8 +222,10 @@ void sb_int_conv_release(sb_kernel *k)
 {
     sb_int_conv *c = k->state;
 
-    if (c)
+    if (c) {
+        sb_free(k->ctx, c->direct);
         sb_free(k->ctx, c->packed);
+    }
     sb_free(k->ctx, c);
     k->state = NULL;
 }
@@ -387,9 +400,6 @@ SB_HOT static void end_tile(const void *arg, const sb_int_tile *t)
 {
     const conv_tile *ct = arg;
     const sb_int_conv_end *e = ct->end;
-    bool is_int8 = e->dtype == SB_DTYPE_I8;
-    float lo = (float)((is_int8 ? -128 : 0) - e->zero);
-    float hi = (float)((is_int8 ? 127 : 255) - e->zero);
 
     for (int64_t i = 0; i < t->n_row; i++) {
         const int32_t *acc = t->acc + i * SB_INT_NR;
@@ -400,125 +410,12 @@ SB_HOT static void end_tile(const void *arg, const sb_int_tile *t)
             memcpy((int32_t *)e->y + at, acc, (size_t)t->n_col * sizeof *acc);
             continue;
         }
-        uint32_t bias = e->bias ? (uint32_t)e->bias[m] : 0;
-        float multiplier = e->multiplier[m];
-        uint8_t *y = (uint8_t *)e->y + at;
-        int32_t zero = e->zero;
-        SB_SIMD
-        for (int64_t j = 0; j < t->n_col; j++) {
-            int32_t sum = (int32_t)((uint32_t)acc[j] + bias);
-
-            y[j] = (uint8_t)(sb_round_clamp((float)sum * multiplier, lo, hi) +
-                             zero);
-        }
+        if (t->n_col == SB_INT_NR) /* known length: plain vectors */
+            sb_int_conv_requantize(e, m, acc, SB_INT_NR, (uint8_t *)e->y + at);
+        else
+            sb_int_conv_requantize(e, m, acc, t->n_col, (uint8_t *)e->y + at);
     }
 }
-
-/* ---- depthwise ---------------------------------------------------------- */
-
-/* One tap over a row: acc[j] += (x[j * step] - zero) * w.  Steps 1 and 2 are
- * written out for the sake of vectors. */
-#define ADD_TAP(type, STEP)         \
-    SB_SIMD                         \
-    for (int64_t j = 0; j < n; j++) \
-    acc[j] += (uint32_t)((((const type *)x)[j * (STEP)] - zero) * w)
-
-SB_HOT static void add_tap(const char *x, int64_t step, bool is_signed,
-                           int32_t zero, int32_t w, int64_t n, uint32_t *acc)
-{
-    if (is_signed && step == 1)
-        ADD_TAP(int8_t, 1);
-    else if (is_signed)
-        ADD_TAP(int8_t, step);
-    else if (step == 1)
-        ADD_TAP(uint8_t, 1);
-    else if (step == 2)
-        ADD_TAP(uint8_t, 2);
-    else
-        ADD_TAP(uint8_t, step);
-}
-
-/* A row of taps over `n` output pixels from `first` on; `w` is the packed
- * block of a group, of which row 0 is used, and `tap` the first one's. */
-static void add_row(const conv_run *run, const char *x, const int16_t *w,
-                    int64_t tap, int64_t first, int64_t n, uint32_t *acc)
-{
-    const sb_int_conv *c = run->c;
-    int64_t step = c->stride[2], width = c->x[2];
-
-    for (int64_t t = 0; t < c->kernel[2]; t++, tap++) {
-        int64_t at = first * step - c->pad[2] + t * c->dilation[2];
-        int64_t begin = at < 0 ? steps_to(-at, step) : 0;
-        int64_t end = at < width ? steps_to(width - at, step) : 0;
-
-        end = end < n ? end : n;
-        if (begin < end)
-            add_tap(x + at + begin * step, step, c->x_signed, run->x_zero,
-                    w[tap / 2 * 2 * SB_INT_MR + tap % 2], end - begin,
-                    acc + begin);
-    }
-}
-
-/* A group of one input and one output channel: `n` neighbouring pixels of row
- * (d, h) of the result from `first` on. */
-static void depthwise_row(const conv_run *run, const char *x, const int16_t *w,
-                          const int64_t at[2], int64_t first, int64_t n,
-                          uint32_t *acc)
-{
-    const sb_int_conv *c = run->c;
-
-    memset(acc, 0, (size_t)n * sizeof *acc);
-    for (int64_t kd = 0; kd < c->kernel[0]; kd++) {
-        int64_t d = at[0] * c->stride[0] - c->pad[0] + kd * c->dilation[0];
-
-        if (d < 0 || d >= c->x[0])
-            continue;
-        for (int64_t kh = 0; kh < c->kernel[1]; kh++) {
-            int64_t h = at[1] * c->stride[1] - c->pad[1] + kh * c->dilation[1];
-
-            if (h >= 0 && h < c->x[1])
-                add_row(run, x + (d * c->x[1] + h) * c->x[2], w,
-                        (kd * c->kernel[1] + kh) * c->kernel[2], first, n, acc);
-        }
-    }
-}
-
-/* Whole planes of the result: sums of a piece of a row, then stored. */
-static void depthwise_items(void *arg, size_t begin, size_t end)
-{
-    enum { PIECE = 512 };
-    const conv_run *run = arg;
-    const sb_int_conv *c = run->c;
-    int64_t x_image = c->x[0] * c->x[1] * c->x[2];
-    uint32_t acc[PIECE];
-
-    for (size_t item = begin; item < end; item++) {
-        int64_t g = (int64_t)item % c->group;
-        const char *x = (const char *)run->x + (int64_t)item * x_image;
-        const conv_tile tile = {.end = run->end,
-                                .channel = g,
-                                .at = (int64_t)item * c->n_pixel,
-                                .n_pixel = c->n_pixel};
-
-        for (int64_t row = 0; row < c->y[0] * c->y[1]; row++) {
-            const int64_t at[2] = {row / c->y[1], row % c->y[1]};
-
-            for (int64_t first = 0; first < c->y[2]; first += PIECE) {
-                int64_t left = c->y[2] - first;
-                int64_t n = left < PIECE ? left : PIECE;
-
-                depthwise_row(run, x, run->w + g * group_size(c), at, first, n,
-                              acc);
-                end_tile(&tile, &(sb_int_tile){.acc = (const int32_t *)acc,
-                                               .col = row * c->y[2] + first,
-                                               .n_row = 1,
-                                               .n_col = n});
-            }
-        }
-    }
-}
-
-/* ---- all of it ---------------------------------------------------------- */
 
 static void conv_items(void *arg, size_t begin, size_t end)
 {
@@ -571,11 +468,14 @@ void sb_int_conv_run(const sb_kernel *k, const sb_int_conv *c,
         pack_weights(c, k->in[c->in.w]->data, zero, w);
         run.w = w;
     }
-    if (c->c_in == 1 && c->c_out == 1) {
-        int64_t work = c->n_pixel * c->k + 1;
-
-        sb_parallel_for(k->ctx, (size_t)(c->n_batch * c->group),
-                        (size_t)(20000 / work + 1), depthwise_items, &run);
+    if (c->direct) {
+        sb_int_direct_run(
+            k->ctx, &(sb_int_direct_args){.c = c,
+                                          .end = end,
+                                          .x = run.x,
+                                          .x_zero = run.x_zero,
+                                          .w = run.w,
+                                          .scratch = scratch + c->at_panel});
         return;
     }
     for (; run.first < n_item; run.first += c->wave) {

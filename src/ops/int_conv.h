@@ -5,6 +5,7 @@
 #ifndef SB_OPS_INT_CONV_H
 #define SB_OPS_INT_CONV_H
 
+#include "base/simd.h"
 #include "ops/int_gemm.h"
 #include "ops/quant_util.h"
 
@@ -34,6 +35,8 @@ typedef struct sb_int_conv_inputs {
     uint32_t x, w, x_zero, w_zero;
 } sb_int_conv_inputs;
 
+typedef struct sb_int_direct sb_int_direct;
+
 typedef struct sb_int_conv {
     sb_int_conv_inputs in;
     int64_t n_batch, group;
@@ -43,8 +46,9 @@ typedef struct sb_int_conv {
     int64_t n_pixel; /* of one output image */
     bool x_signed, w_signed;
     int64_t n_w_zero;
-    int16_t *packed; /* weights, if constant; else NULL */
-    int64_t wave;    /* panels packed at a time */
+    int16_t *packed;       /* weights, if constant; else NULL */
+    int64_t wave;          /* panels packed at a time */
+    sb_int_direct *direct; /* without panels: int_direct.h; or NULL */
     size_t scratch, at_zero, at_w, at_panel;
 } sb_int_conv;
 
@@ -59,6 +63,27 @@ typedef struct sb_int_conv_end {
     const float *multiplier;
     int32_t zero;
 } sb_int_conv_end;
+
+/* Sums of output channel m to bytes. */
+static inline void sb_int_conv_requantize(const sb_int_conv_end *e, int64_t m,
+                                          const int32_t *acc, int64_t n,
+                                          uint8_t *y)
+{
+    bool is_int8 = e->dtype == SB_DTYPE_I8;
+    float lo = (float)((is_int8 ? -128 : 0) - e->zero);
+    float hi = (float)((is_int8 ? 127 : 255) - e->zero);
+    uint32_t bias = e->bias ? (uint32_t)e->bias[m] : 0;
+    float multiplier = e->multiplier[m];
+    int32_t zero = e->zero;
+
+    SB_SIMD
+    for (int64_t j = 0; j < n; j++) {
+        int32_t sum = (int32_t)((uint32_t)acc[j] + bias);
+
+        y[j] =
+            (uint8_t)(sb_round_clamp((float)sum * multiplier, lo, hi) + zero);
+    }
+}
 
 SB_MUST_USE sb_status sb_int_conv_infer(sb_infer *in,
                                         const sb_int_conv_inputs *which,

@@ -134,9 +134,16 @@ SB_HOT static void round_bytes(const float *v, int64_t n, float lo, float hi,
         y[i] = (uint8_t)sb_round_clamp(v[i], lo, hi);
 }
 
-static void qbinary_rows(void *arg, size_t begin, size_t end)
+/* A row is cut into pieces: without broadcasting there is only one. */
+enum { PIECE = 8192, CHUNK = 256 };
+
+static int64_t pieces(const qbinary_job *job)
 {
-    enum { CHUNK = 256 };
+    return (job->dims[job->rank - 1] + PIECE - 1) / PIECE;
+}
+
+static void qbinary_pieces(void *arg, size_t begin, size_t end)
+{
     const qbinary_job *job = arg;
     int last = job->rank - 1;
     int64_t n = job->dims[last];
@@ -144,19 +151,21 @@ static void qbinary_rows(void *arg, size_t begin, size_t end)
     float lo = (float)sb_quant_min(job->ty->dtype);
     float hi = (float)sb_quant_max(job->ty->dtype);
 
-    for (size_t row = begin; row < end; row++) {
-        int64_t at_a = 0, at_b = 0, rest = (int64_t)row;
-        uint8_t *y = (uint8_t *)job->ty->data + (int64_t)row * n;
+    for (size_t item = begin; item < end; item++) {
+        int64_t at_a = 0, at_b = 0, rest = (int64_t)item / pieces(job);
+        int64_t first = (int64_t)item % pieces(job) * PIECE;
+        int64_t stop = n - first < PIECE ? n : first + PIECE;
+        uint8_t *y = (uint8_t *)job->ty->data + rest * n;
 
         for (int d = last - 1; d >= 0; d--) {
             at_a += rest % job->dims[d] * job->a_step[d];
             at_b += rest % job->dims[d] * job->b_step[d];
             rest /= job->dims[d];
         }
-        for (int64_t i = 0; i < n; i += CHUNK) {
+        for (int64_t i = first; i < stop; i += CHUNK) {
             int32_t a[CHUNK], b[CHUNK];
             float v[CHUNK];
-            int64_t count = n - i < CHUNK ? n - i : CHUNK;
+            int64_t count = stop - i < CHUNK ? stop - i : CHUNK;
 
             load_bytes(job->ta, at_a + (a_one ? 0 : i), a_one ? 1 : count, a);
             load_bytes(job->tb, at_b + (b_one ? 0 : i), b_one ? 1 : count, b);
@@ -235,8 +244,8 @@ static sb_status qbinary_forward(sb_kernel *k)
     int64_t row = job.dims[job.rank - 1];
     int64_t grain = 16384 / row;
 
-    sb_parallel_for(k->ctx, (size_t)(total / row),
-                    (size_t)(grain > 0 ? grain : 1), qbinary_rows, &job);
+    sb_parallel_for(k->ctx, (size_t)(total / row * pieces(&job)),
+                    (size_t)(grain > 0 ? grain : 1), qbinary_pieces, &job);
     return SB_OK;
 }
 

@@ -169,6 +169,9 @@ static conv_case random_case(uint64_t *seed)
     if (pick(seed, 0, 1)) { /* a kernel of its own: depthwise */
         c.c = c.m = c.group;
         c.w = pick(seed, 0, 5) ? c.w : 1100;
+    } else if (pick(seed, 0, 9) == 0) { /* several bands of rows */
+        c.h = pick(seed, 40, 60);
+        c.w = pick(seed, 150, 250);
     }
     return c;
 }

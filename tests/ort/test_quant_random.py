@@ -185,8 +185,25 @@ def conv_shapes(m):
     return ([m.size(1, 2), c_in, *size], [c_out, c_in // group, *kernel], attrs)
 
 
-def qlinear_conv(m):
-    xs, ws, attrs = conv_shapes(m)
+def group_shapes(m):
+    """Images of several bands, many groups, and windows with gaps."""
+    n = m.pick(1, 2, 2, 2, 3)
+    group = m.pick(1, 3, 8, 20)
+    c_in, c_out = group * m.size(2, 40 // group + 3), group * m.size(1, 18)
+    edge = {1: m.pick(900, 30000), 2: 90 if group < 8 else 40, 3: 9}[n]
+    size = [m.size(edge // 2, edge) for _ in range(n)]
+    kernel = [m.size(1, 5 if n < 3 else 3) for _ in range(n)]
+    attrs = {"group": group, "kernel_shape": kernel,
+             "strides": [m.size(1, 3) for _ in range(n)],
+             "dilations": [m.pick(1, 1, 2, 3) for _ in range(n)],
+             "pads": [m.size(0, 4) for _ in range(2 * n)]}
+    reach = [(k - 1) * d for k, d in zip(kernel, attrs["dilations"])]
+    size = [max(a, b + 1) for a, b in zip(size, reach)]
+    return ([m.size(1, 2), c_in, *size], [c_out, c_in // group, *kernel], attrs)
+
+
+def qlinear_conv(m, shapes=conv_shapes):
+    xs, ws, attrs = shapes(m)
     x_type = m.pick(*BYTES)
     w_type = np.int8 if x_type == np.int8 else m.pick(*BYTES)
     per = (ws[0],) if m.pick(False, True) else ()
@@ -202,8 +219,8 @@ def qlinear_conv(m):
                   const=const, **attrs)
 
 
-def conv_integer(m):
-    xs, ws, attrs = conv_shapes(m)
+def conv_integer(m, shapes=conv_shapes):
+    xs, ws, attrs = shapes(m)
     zeros = m.pick(1, 0)
     yield m.model("ConvInteger",
                   [m.ints(np.uint8, *xs), m.ints(np.uint8, *ws)] +
@@ -291,7 +308,9 @@ def binary(op):
         dtype = m.pick(*BYTES)
         a, b = m.pick(((2, 5, 7), (2, 5, 7)), ((2, 5, 7), (5, 1)),
                       ((7,), (3, 7)), ((2, 1, 9), (4, 1)), ((64, 64), (64, 64)),
-                      ((1, 8, 5, 5), (1, 8, 1, 1)), ((3, 1), (1,)))
+                      ((1, 8, 5, 5), (1, 8, 1, 1)), ((3, 1), (1,)),
+                      ((3, 20011), (3, 20011)), ((2, 9001), (2, 1)),
+                      ((8193,), (2, 8193)))
         yield m.model(op, [m.ints(dtype, *a), m.scale(), m.ints(dtype),
                            m.ints(dtype, *b), m.scale(), m.ints(dtype),
                            m.scale(lo=0.05 if op == "QLinearAdd" else 1, hi=2),
@@ -417,12 +436,14 @@ CASES = {
     "quantize": (quantize, 24), "quantize_half": (quantize_half, 4),
     "four_bits": (four_bits, 6), "dequantize": (dequantize, 16),
     "dynamic_quantize": (dynamic_quantize, 4), "qlinear_conv": (qlinear_conv, 24),
+    "grouped_conv": (lambda m: qlinear_conv(m, group_shapes), 24),
+    "grouped_sums": (lambda m: conv_integer(m, group_shapes), 8),
     "conv_integer": (conv_integer, 10), "matmul_integer": (matmul_integer, 10),
     "qlinear_matmul": (qlinear_matmul, 14),
     "matmul_integer_to_float": (matmul_integer_to_float, 6),
     "dynamic_quantize_matmul": (dynamic_quantize_matmul, 6),
-    "q_gemm": (q_gemm, 12), "add": (binary("QLinearAdd"), 14),
-    "mul": (binary("QLinearMul"), 14), "sigmoid": (unary("QLinearSigmoid"), 6),
+    "q_gemm": (q_gemm, 12), "add": (binary("QLinearAdd"), 20),
+    "mul": (binary("QLinearMul"), 20), "sigmoid": (unary("QLinearSigmoid"), 6),
     "leaky_relu": (unary("QLinearLeakyRelu", alpha=0.1), 6),
     "softmax": (qlinear_softmax, 8), "concat": (qlinear_concat, 6),
     "where": (qlinear_where, 6), "global_pool": (global_pool, 6),
