@@ -106,6 +106,8 @@ int cli_usage(const cli_cmd *cmd, const char *fmt, ...) CLI_PRINTF(2, 3);
 /* Help of one command, and of all. */
 void cli_help(const cli_cmd *cmd);
 void cli_help_all(void);
+/* The same as JSON: one object, or of all (NULL) a list. */
+void cli_help_json(const cli_cmd *cmd);
 /* The whole manual, from the tables. */
 void cli_manual_roff(void);
 void cli_manual_markdown(void);

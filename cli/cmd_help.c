@@ -18,6 +18,7 @@ static const cli_opt opts[] = {
 
 static const cli_example examples[] = {
     {"sparsebit help run", "The same as sparsebit run --help"},
+    {"sparsebit help --json", "All commands and their options, for a script"},
     {"sparsebit help --manual man | man -l -", "The manual on the screen"},
     {0},
 };
@@ -29,7 +30,8 @@ static int help_run(cli_env *env, const void *parsed)
 {
     const help_args *args = parsed;
 
-    (void)env;
+    if (args->format && env->common.json)
+        return cli_usage(&cmd_help, "want either --manual or --json");
     if (args->format && strcmp(args->format, "man") == 0) {
         cli_manual_roff();
     } else if (args->format && strcmp(args->format, "markdown") == 0) {
@@ -42,7 +44,12 @@ static int help_run(cli_env *env, const void *parsed)
 
         if (!cmd)
             return cli_usage(&cmd_help, "no command '%s'", args->command);
-        cli_help(cmd);
+        if (env->common.json)
+            cli_help_json(cmd);
+        else
+            cli_help(cmd);
+    } else if (env->common.json) {
+        cli_help_json(NULL);
     } else {
         cli_help_all();
     }

@@ -126,7 +126,9 @@ static int dispatch(int argc, char **argv)
         return unknown_command(word);
     void *args = cli_alloc(1, cmd->args_size);
     int rc = cli_parse(cmd, argc - 2, argv + 2, args, &env.common);
-    if (rc == CLI_OK && env.common.help)
+    if (rc == CLI_OK && env.common.help && env.common.json)
+        cli_help_json(cmd);
+    else if (rc == CLI_OK && env.common.help)
         cli_help(cmd);
     else if (rc == CLI_OK)
         rc = run_command(cmd, &env, args);
