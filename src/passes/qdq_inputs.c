@@ -2,7 +2,8 @@
  * int8 if what it reads was quantized, directly or before operators that only
  * carry it on.  TensorRT's parser has rules for the Q and DQ nodes themselves.
  *
- * Rule numbers T1 ... are explained in docs/targets.md. */
+ * Rule numbers T1 ... (TensorRT) and O4 ... (OpenVINO) are explained in
+ * docs/targets.md. */
 #include <string.h>
 
 #include "passes/qdq_sim.h"
@@ -30,7 +31,17 @@ REASON(i_both, "T15-both", "int8 in needs int8 out, but its result is not quanti
 REASON(i_concat, "T16-concat", "the branches have different scales, so they are rescaled", "share one scale among all inputs");
 REASON(i_gemv, "T17-vector", "a product with a vector does not pay in int8", "leave it in float");
 REASON(i_small, "T17-channels", "convolutions with fewer than 16 channels run faster in half precision", "leave it in float");
+REASON(o_input, "O5-inputs", "not every input is quantized", "put Q/DQ on all of its inputs but the bias");
+REASON(o_between, "O5-between", "Q/DQ stand between it and the layer that it would be fused with", "move them behind the activation");
+REASON(o_skip, "O5-residual", "neither branch of the sum is quantized", "quantize the branch that does not come from the convolution");
+REASON(o_concat, "O4-concat", "the branches have different scales, so they are rescaled, or a convolution that reads them runs in float", "share one scale among all inputs");
+REASON(o_joined, "O4-concat", "it reads a Concat whose branches have different scales", "share one scale among all inputs of the Concat");
 /* clang-format on */
+
+static bool is_trt(const sb_qdq_sim *sim)
+{
+    return (sim->rules->flags & SB_QDQ_TRT_PARSER) != 0;
+}
 
 /* ---- TensorRT's parser -------------------------------------------------- */
 
@@ -187,16 +198,55 @@ static bool is_vector_product(const sb_graph *g, const sb_node *node)
     return b->rank == 1 || b->dim[b->rank - (rows ? 2 : 1)] == 1;
 }
 
+/* Have the inputs of a Concat different scales?  OpenVINO does not mind
+ * different zero points. */
+static bool scales_differ(const sb_qdq_sim *sim, const sb_node *node)
+{
+    sb_qdq first, p;
+    bool seen = false;
+
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        const sb_node *dq = source_dq(sim, node->inputs[i]);
+        if (!dq)
+            continue;
+        sb_qdq_read(sim->g, dq, &p);
+        if (seen && !(p.is_scalar && first.is_scalar && p.s == first.s &&
+                      (p.z == first.z || !is_trt(sim))))
+            return true;
+        first = p;
+        seen = true;
+    }
+    return false;
+}
+
+/* Does a value come from a Concat of different scales, over operators that
+ * carry it on?  OpenVINO then has a scale a channel, with which it computes
+ * convolutions of groups only. */
+static bool from_many_scales(const sb_qdq_sim *sim, sb_value_id value)
+{
+    for (int depth = 0; depth < 64 && value != SB_NONE; depth++) {
+        const sb_node *from = sb_graph_producer(sim->g, value);
+
+        if (!from || !passes(sim, from))
+            return false;
+        if (sb_node_is(from, "Concat") && scales_differ(sim, from))
+            return true;
+        value = sb_node_in(from, 0);
+    }
+    return false;
+}
+
 static const sb_qdq_reason *check_layer(const sb_qdq_sim *sim,
                                         const sb_node *node)
 {
-    bool trt = (sim->rules->flags & SB_QDQ_TRT_PARSER) != 0;
-
     for (uint32_t i = 0; i < 2 && i < node->n_in; i++)
         if (!source_dq(sim, node->inputs[i]))
-            return &i_input;
-    if (!trt)
-        return NULL;
+            return is_trt(sim) ? &i_input : &o_input;
+    if (!is_trt(sim))
+        return sb_node_is(node, "Conv") && sb_node_int(node, "group", 1) == 1 &&
+                       from_many_scales(sim, node->inputs[0])
+                   ? &o_joined
+                   : NULL;
     if (sb_node_in(node, 2) != SB_NONE && sb_dq_of(sim->g, node, 2))
         return &i_bias;
     if (too_small(sim->g, node))
@@ -215,7 +265,9 @@ static const sb_qdq_reason *check_sum(const sb_qdq_sim *sim,
         else if (!from_layer(sim, node->inputs[i]))
             n_other++;
     }
-    return n_other > 0 ? &i_input : n_dq == 0 ? &i_skip : NULL;
+    if (n_other > 0)
+        return is_trt(sim) ? &i_input : &o_input;
+    return n_dq > 0 ? NULL : is_trt(sim) ? &i_skip : &o_skip;
 }
 
 /* An activation whose input was quantized after a layer: the pair between
@@ -228,33 +280,14 @@ static bool pair_before(const sb_qdq_sim *sim, const sb_node *node)
     return q && sb_is_q(q) && from_layer(sim, sb_node_in(q, 0));
 }
 
-static bool scales_differ(const sb_qdq_sim *sim, const sb_node *node)
-{
-    sb_qdq first, p;
-    bool seen = false;
-
-    for (uint32_t i = 0; i < node->n_in; i++) {
-        const sb_node *dq = source_dq(sim, node->inputs[i]);
-        if (!dq)
-            continue;
-        sb_qdq_read(sim->g, dq, &p);
-        if (seen && !(p.is_scalar && first.is_scalar && p.s == first.s &&
-                      p.z == first.z))
-            return true;
-        first = p;
-        seen = true;
-    }
-    return false;
-}
-
 static const sb_qdq_reason *check_through(const sb_qdq_sim *sim,
                                           const sb_node *node)
 {
     if ((sb_node_is(node, "Relu") || sb_node_is(node, "Clip")) &&
         pair_before(sim, node))
-        return &i_between;
+        return is_trt(sim) ? &i_between : &o_between;
     if (sb_node_is(node, "Concat") && scales_differ(sim, node))
-        return &i_concat;
+        return is_trt(sim) ? &i_concat : &o_concat;
     return NULL;
 }
 
@@ -304,7 +337,9 @@ static sb_status judge(sb_qdq_sim *sim, sb_node_id id)
     else
         for (uint32_t i = 0; i < node->n_in && !r; i++)
             if (i == 0 || sb_node_is(node, "Mul"))
-                r = source_dq(sim, node->inputs[i]) ? NULL : &i_input;
+                r = source_dq(sim, node->inputs[i]) ? NULL
+                    : is_trt(sim)                   ? &i_input
+                                                    : &o_input;
     if (!r && rule->kind == SB_QDQ_BOTH && !goes_to_q(sim, node->outputs[0], 0))
         r = &i_both;
     note_inputs(sim, id, rule, r);

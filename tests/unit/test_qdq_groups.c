@@ -405,8 +405,36 @@ static void test_tensorrt_notes(void **state)
 static void test_openvino_and_qnn(void **state)
 {
     (void)state;
-    expect("openvino", conv_graph("u8", 0, "y = Relu(c)"), "Conv",
-           "int8 convolution", NULL);
+    const char *o = "openvino";
+    const char *two = "cq = QuantizeLinear(c, s2, z)\n"
+                      "  cd = DequantizeLinear(cq, s2, z)\n"
+                      "  j = Concat(xd, cd) {axis=1}\n"
+                      "  y = Conv(j, w2) {pads=[1,1,1,1]}";
+    char body[512];
+
+    expect(o, conv_graph("u8", 0, "y = Relu(c)"), "Conv", "int8 convolution",
+           NULL);
+    /* The same reasons as TensorRT's have other numbers. */
+    expect(o,
+           trt("wf: f32[16,16,3,3] = random(2)", "s, z", "ws, wz",
+               "y = Conv(xd, wf)"),
+           "Conv", NULL, "O5-inputs");
+    expect(o,
+           trt("", "s, z", "ws, wz",
+               "a = Conv(xd, wd, b)\n  c = Conv(xd, wd)\n  s1 = Add(a, c)\n"
+               "  q = QuantizeLinear(s1, s, z)\n"
+               "  y = DequantizeLinear(q, s, z)"),
+           "Add", NULL, "O5-residual");
+    (void)snprintf(body, sizeof body,
+                   "w2 = DequantizeLinear(w2i, ws, wz) {axis=0}\n"
+                   "  c = Conv(xd, wd, b) {pads=[1,1,1,1]}\n  %s",
+                   two);
+    sb_qdq_verdict v =
+        verdict_on(o,
+                   trt("s2: f32[] = 0.2\n  w2i: i8[16,32,3,3] = random(5)",
+                       "s, z", "ws, wz", body),
+                   "Concat");
+    assert_string_equal(v.reason->rule, "O4-concat");
     expect("qnn", conv_graph("u8", 0, TO_Q("c")), "Conv", NULL, "inputs");
     expect("qnn", unary("Tanh(xd)", "0.2"), "Tanh", "QNN Tanh", NULL);
     expect("qnn", unary("Erf(xd)", "0.2"), "Erf", NULL, "no-kernel");
