@@ -40,6 +40,9 @@ static sb_status set_out(const sb_window_who *who,
     int64_t full = 0, out = 0;
     bool same = mode == SB_PAD_SAME_UPPER || mode == SB_PAD_SAME_LOWER;
 
+    if (a->output_shape.n &&
+        (a->output_shape.v[i] < 0 || a->output_shape.v[i] > INT32_MAX))
+        return refuse(who, "output_shape is out of range");
     if (!sb_dim_known(w->in[i])) {
         if (a->output_shape.n)
             w->out[i] = a->output_shape.v[i];

@@ -57,6 +57,12 @@ static sb_status check_arity(sb_ctx *ctx, const sb_graph *graph,
             return sb_fail(ctx, SB_BAD_MODEL,
                            "node '%s' (%s): input %u is absent",
                            sb_node_label(graph, node), node->op, i);
+    /* Where there may be any number, each may be left out. */
+    for (uint32_t i = 0; i < op->out_min && op->out_max != SB_ARITY_ANY; i++)
+        if (node->outputs[i] == SB_NONE)
+            return sb_fail(ctx, SB_BAD_MODEL,
+                           "node '%s' (%s): output %u has no name",
+                           sb_node_label(graph, node), node->op, i);
     return SB_OK;
 }
 
