@@ -8,6 +8,9 @@
 /* Sizes, strides and pads beyond this are refused, so that sums of a few
  * products of two of them cannot overflow. */
 #define WINDOW_MOST ((int64_t)1 << 31)
+/* So are windows of more taps than this that lie in the pads for the most
+ * part: nobody means them, and kernels go through them tap by tap. */
+#define TAPS_OUTSIDE 65536
 
 static sb_status who_fail(const sb_window_who *who, const char *fmt, ...)
     SB_PRINTF(2, 3);
@@ -143,6 +146,9 @@ static sb_status set_out(const sb_window_who *who, sb_auto_pad mode,
     int64_t in = w->in[i], s = w->stride[i];
     int64_t reach = (w->kernel[i] - 1) * w->dilation[i] + 1;
 
+    if (w->kernel[i] > TAPS_OUTSIDE && w->kernel[i] / 4 > in)
+        return who_fail(who, "a window of %lld for an input of %lld",
+                        (long long)reach, (long long)in);
     if (mode == SB_PAD_SAME_UPPER || mode == SB_PAD_SAME_LOWER) {
         int64_t want = (in + s - 1) / s;
         int64_t pad = (want - 1) * s + reach - in;
