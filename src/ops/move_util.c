@@ -71,6 +71,11 @@ sb_status sb_view_forward(sb_kernel *k)
     sb_tensor *y = k->out[0];
     size_t bytes = sb_tensor_bytes(x);
 
+    /* Axes that come at the run may not be what their number promised. */
+    if (sb_tensor_bytes(y) != bytes)
+        return sb_kernel_fail(
+            k, SB_BAD_DATA, "%lld elements do not fit a result of %lld",
+            (long long)sb_tensor_count(x), (long long)sb_tensor_count(y));
     if (y->data != x->data && bytes)
         memcpy(y->data, x->data, bytes);
     return SB_OK;

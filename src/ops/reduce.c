@@ -168,8 +168,9 @@ static size_t group_offset(const reduce_group *groups, int n, size_t i)
     return at;
 }
 
-/* Splits the dimensions of x into merged groups, the innermost apart. */
-static void reduce_groups(reduce_walk *w, uint32_t mask)
+/* Splits the dimensions of x into merged groups, the innermost apart; returns
+ * the number of results. */
+static size_t reduce_groups(reduce_walk *w, uint32_t mask)
 {
     const sb_tensor lies = sb_tensor_as_lies(w->x);
     size_t stride = 1;
@@ -199,6 +200,10 @@ static void reduce_groups(reduce_walk *w, uint32_t mask)
     }
     for (int g = 0; g < w->n_folded; g++)
         w->steps *= w->folded[g].n;
+    size_t results = w->width;
+    for (int g = 0; g < w->n_kept; g++)
+        results *= w->kept[g].n;
+    return results;
 }
 
 /* Reads n elements at `at` as the type that the functions take. */
@@ -356,7 +361,10 @@ sb_status sb_reduce_forward(sb_kernel *k)
         reduce_nothing(&w);
         return SB_OK;
     }
-    reduce_groups(&w, mask);
+    /* Axes that come at the run may repeat, and are fewer then than their
+     * number promised. */
+    if (reduce_groups(&w, mask) != (size_t)sb_tensor_count(w.y))
+        return sb_kernel_fail(k, SB_BAD_DATA, "an axis is given twice");
     w.count = sb_tensor_count(w.x) / sb_tensor_count(w.y);
     w.blocks = (w.width + REDUCE_BLOCK - 1) / REDUCE_BLOCK;
     size_t items = (size_t)sb_tensor_count(w.y) / w.width * w.blocks;

@@ -363,9 +363,33 @@ static void test_interruption_stops_a_run(void **state)
     sb_ctx_free(ctx);
 }
 
+/* As many axes as dimensions promise a single element; what comes at the run
+ * may be something else. */
+static void test_axes_of_the_run_are_checked(void **state)
+{
+    (void)state;
+    assert_status(
+        test_try_run(
+            "graph g(x: f32[40,40], a: i64[2]) -> (y: f32[]) {\n"
+            "  y = Squeeze(x, a)\n"
+            "}\n",
+            INPUTS(test_random(SB_DTYPE_F32, "40x40", 1), test_i64("2", 0, 1))),
+        SB_BAD_DATA);
+    assert_error_has("1600 elements do not fit a result of 1");
+    assert_status(
+        test_try_run(
+            "graph g(x: f32[4,5], a: i64[2]) -> (y: f32[]) {\n"
+            "  y = ReduceSum(x, a) {keepdims=0}\n"
+            "}\n",
+            INPUTS(test_random(SB_DTYPE_F32, "4x5", 1), test_i64("2", 0, 0))),
+        SB_BAD_DATA);
+    assert_error_has("an axis is given twice");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_axes_of_the_run_are_checked),
         cmocka_unit_test(test_in_place_keeps_values_that_are_still_read),
         cmocka_unit_test(test_input_is_never_overwritten),
         cmocka_unit_test(test_view_shares_and_outlives),
