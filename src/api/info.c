@@ -158,7 +158,7 @@ static double macs_count(counting *c, const sb_graph *g, const sb_node *node,
 {
     sb_model *model = c->model;
     size_t n_in = node->n_in + node->n_implicit, n = n_in + node->n_out;
-    bool ranked = true;
+    bool sane = true; /* all ranks are known, and no size overflows */
 
     for (size_t i = 0; i < n; i++) {
         sb_value_id id = i < n_in ? node->inputs[i] : node->outputs[i - n_in];
@@ -168,11 +168,12 @@ static double macs_count(counting *c, const sb_graph *g, const sb_node *node,
             continue;
         const sb_value *v = sb_graph_value(g, id);
         const sb_type *type = shaped_type(c, g, v);
-        ranked = ranked && type->shape.rank >= 0;
+        sane = sane && type->shape.rank >= 0;
         m->tensors[i] = assume(v, type, &c->info->macs_assumed);
         m->pointers[i] = &m->tensors[i];
+        sane = sane && sb_tensor_size_ok(&m->tensors[i]);
     }
-    if (!ranked || sb_op_read_attrs(model->ctx, g, node, op, m->attrs) != SB_OK)
+    if (!sane || sb_op_read_attrs(model->ctx, g, node, op, m->attrs) != SB_OK)
         return 0;
     const sb_kernel k = {.ctx = model->ctx,
                          .graph = g,

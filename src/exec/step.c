@@ -205,6 +205,7 @@ sb_status step_create(sb_arena *arena, sb_exec *exec, const sb_node *node,
         .in = st->k_in,
         .out = st->k_out,
         .exact = exec->opt.exact,
+        .scratch = attrs, /* of 0 bytes: somewhere, never NULL */
         .host = &host,
         .host_data = st,
     };

@@ -162,10 +162,9 @@ typedef struct {
 
 static unique_scratch scratch_of(const sb_kernel *k, int64_t n)
 {
-    int64_t *p = k->scratch; /* NULL if n is 0 */
+    int64_t *p = k->scratch;
 
-    return n ? (unique_scratch){p, p + n, p + 2 * n, p + 3 * n}
-             : (unique_scratch){0};
+    return (unique_scratch){p, p + n, p + 2 * n, p + 3 * n};
 }
 
 static sb_status unique_prepare(sb_kernel *k)

@@ -106,10 +106,10 @@ static sb_status check_shape(const linear_node *l)
     int64_t n = sb_tensor_count(l->scale);
     int rank = l->x->type.shape.rank;
 
-    if (l->block < 0)
+    if (l->block < 0 || l->block > INT32_MAX)
         return sb_fail(l->g->ctx, SB_BAD_MODEL,
-                       "node '%s': block_size is %lld, want 0 or more",
-                       label(l), (long long)l->block);
+                       "node '%s': block_size is %lld, want 0 to %d", label(l),
+                       (long long)l->block, INT32_MAX);
     if (rank < 0 || (l->block == 0 && n == 1 && l->scale->rank <= 1))
         return SB_OK;
     if (axis < -rank || axis >= rank)

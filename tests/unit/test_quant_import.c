@@ -267,7 +267,7 @@ static const struct {
     {WEIGHT("s: f32[2] = 1\nz: i8[2] = 0\n", "axis=-9223372036854775808"),
      "node 'dq': axis is -9223372036854775808"},
     {WEIGHT("s: f32[] = 1\nz: i8[] = 0\n", "block_size=-1"),
-     "node 'dq': block_size is -1, want 0 or more"},
+     "node 'dq': block_size is -1, want 0 to 2147483647"},
     {WEIGHT("s: f32[2] = 1\nz: i8[2] = 0\n", "axis=0, block_size=1"),
      "node 'dq': scale of blocks has rank 1, want 2"},
     {WEIGHT("s: f32[2,1] = 1\nz: i8[2,1] = 0\n", "axis=0, block_size=2"),
