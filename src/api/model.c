@@ -132,7 +132,8 @@ sb_status sb_model_save(sb_ctx *ctx, const sb_model *model, const char *path)
 
 /* ---- inputs and outputs ------------------------------------------------- */
 
-sb_status sb_model_type_text(const sb_graph *g, const sb_value *v, sb_str *out)
+/* "float[N,3,224,224]" */
+static sb_status type_text(const sb_graph *g, const sb_value *v, sb_str *out)
 {
     const sb_shape *shape = &v->type.shape;
 
@@ -172,7 +173,7 @@ static sb_status fill_info(sb_model *model, sb_value_id id, sb_value_info *out)
     for (size_t i = 0; i < n; i++)
         dims[i] = sb_dim_known(shape->dim[i]) ? shape->dim[i] : -1;
     sb_str_init(&text, model->ctx);
-    sb_status status = sb_model_type_text(model->graph, v, &text);
+    sb_status status = type_text(model->graph, v, &text);
     *out = (sb_value_info){
         .name = sb_arena_str(&model->io_arena, v->name),
         .dtype = v->type.dtype,

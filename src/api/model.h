@@ -21,8 +21,5 @@ struct sb_model {
 
 /* Renews names and shapes of inputs and outputs after a change. */
 SB_MUST_USE sb_status sb_model_refresh(sb_model *model);
-/* "float[N,3,224,224]" for a value of the model's graph. */
-SB_MUST_USE sb_status sb_model_type_text(const sb_graph *g, const sb_value *v,
-                                         sb_str *out);
 
 #endif

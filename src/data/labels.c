@@ -102,8 +102,7 @@ static int64_t *room_for_labels(sb_source *s)
     return sb_arena_alloc(s->arena, s->count, sizeof(int64_t));
 }
 
-sb_status sb_source_take_labels(sb_source *s, const char *what,
-                                const sb_tensor *t)
+static sb_status take_labels(sb_source *s, const char *what, const sb_tensor *t)
 {
     char found[128];
 
@@ -157,7 +156,7 @@ sb_status sb_source_read_labels(sb_source *s)
     if (!sb_ends_with(path, ".npy"))
         return labels_from_text(s, path);
     SB_TRY(sb_npy_load(s->ctx, path, &t));
-    sb_status status = sb_source_take_labels(s, path, &t);
+    sb_status status = take_labels(s, path, &t);
     sb_tensor_drop(&t);
     return status;
 }

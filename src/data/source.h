@@ -119,9 +119,6 @@ SB_MUST_USE sb_status sb_label_lines(sb_ctx *ctx, sb_arena *arena,
 /* LABELS of a source of arrays: an .npy file of integers or a text file with a
  * label a line; as many as there are samples.  Does nothing without LABELS. */
 SB_MUST_USE sb_status sb_source_read_labels(sb_source *s);
-/* Gives the source `n` labels from a tensor of integers. */
-SB_MUST_USE sb_status sb_source_take_labels(sb_source *s, const char *what,
-                                            const sb_tensor *t);
 
 /* Image files: the state of a source whose samples are files of their own, and
  * its functions. */

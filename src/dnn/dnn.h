@@ -1,4 +1,4 @@
-/* dnn.h - convolution, matrix product, pooling and reorders by oneDNN.
+/* dnn.h - convolution, matrix product and pooling by oneDNN.
  *
  * The only door to oneDNN; its types stay inside this folder, so that another
  * version (or none) needs no change elsewhere.  It knows tensors as pointers
@@ -23,12 +23,10 @@
 #include "tensor/tensor.h"
 
 /* ---- layouts --------------------------------------------------------------
- * How many channels lie innermost: [N, C/b, D..., b].  b = C means channels
- * last. */
+ * How many channels lie innermost: none, or all (channels last). */
 typedef int64_t sb_dnn_layout;
 
-#define SB_DNN_PLAIN ((sb_dnn_layout)0)  /* [N, C, D...] */
-#define SB_DNN_ANY   ((sb_dnn_layout)-1) /* what the primitive likes best */
+#define SB_DNN_PLAIN ((sb_dnn_layout)0) /* [N, C, D...] */
 
 /* ---- what follows the main work in the same pass ------------------------ */
 typedef enum sb_dnn_post_kind {
@@ -80,9 +78,6 @@ typedef struct sb_dnn_conv sb_dnn_conv;
 SB_MUST_USE sb_status sb_dnn_conv_create(sb_ctx *ctx,
                                          const sb_dnn_conv_desc *desc,
                                          sb_dnn_conv **out);
-/* The layouts of src and dst: as wished, or what ANY became. */
-void sb_dnn_conv_layouts(const sb_dnn_conv *conv, sb_dnn_layout *src,
-                         sb_dnn_layout *dst);
 size_t sb_dnn_conv_scratch(const sb_dnn_conv *conv);
 /* True if constant weights were packed: runs do not read them again. */
 bool sb_dnn_conv_packed(const sb_dnn_conv *conv);
@@ -185,21 +180,5 @@ size_t sb_dnn_pool_scratch(const sb_dnn_pool *pool);
 SB_MUST_USE sb_status sb_dnn_pool_run(sb_dnn_pool *pool, const float *src,
                                       float *dst, void *scratch);
 void sb_dnn_pool_free(sb_dnn_pool *pool);
-
-/* ---- reorder --------------------------------------------------------------
- * The same elements in another layout; rank 3 to 5. */
-typedef struct sb_dnn_reorder sb_dnn_reorder;
-
-SB_MUST_USE sb_status sb_dnn_reorder_create(sb_ctx *ctx, int rank,
-                                            const int64_t *dims,
-                                            sb_dnn_layout from,
-                                            sb_dnn_layout to,
-                                            sb_dnn_reorder **out);
-/* `scratch` of sb_dnn_reorder_scratch() bytes. */
-SB_MUST_USE sb_status sb_dnn_reorder_run(sb_dnn_reorder *reorder,
-                                         const float *src, float *dst,
-                                         void *scratch);
-size_t sb_dnn_reorder_scratch(const sb_dnn_reorder *reorder);
-void sb_dnn_reorder_free(sb_dnn_reorder *reorder);
 
 #endif

@@ -18,9 +18,8 @@ struct sb_dnn_conv {
     char what[SB_DNN_WHAT_MAX];
     sb_dnn_conv_desc desc;
     dnnl_engine_t engine;
-    int width; /* threads that the primitives were made for */
-    sb_dnn_layout src_layout, dst_layout;
-    sb_dnn_prim conv;                        /* whole problem */
+    int width;        /* threads that the primitives were made for */
+    sb_dnn_prim conv; /* whole problem */
     sb_dnn_prim src_in, weights_in, dst_out; /* reorders, empty if not needed */
     size_t at_src, at_weights, at_dst, at_pad, at_reorder; /* in the scratch */
     size_t reorder_pad; /* the largest scratchpad of the reorders */
@@ -40,22 +39,18 @@ static const dnnl_memory_desc_t *query(const_dnnl_primitive_desc_t pd,
     return dnnl_primitive_desc_query_md(pd, what, 0);
 }
 
-/* The layout that the caller sees and, if the kernel has another, a reorder
- * with room for the kernel's copy. */
-static sb_status adapt(sb_dnn_conv *c, sb_dnn_layout wish,
-                       const dnnl_memory_desc_t *kernel_md, bool inward,
-                       sb_dnn_layout *layout)
+/* If the kernel has another layout than the caller, a reorder with room for
+ * the kernel's copy. */
+static sb_status adapt(sb_dnn_conv *c, sb_dnn_layout layout,
+                       const dnnl_memory_desc_t *kernel_md, bool inward)
 {
     dnnl_memory_desc_t user;
     sb_dnn_prim *reorder = inward ? &c->src_in : &c->dst_out;
     size_t *at = inward ? &c->at_src : &c->at_dst;
     size_t pad = 0;
 
-    *layout = wish == SB_DNN_ANY ? sb_dnn_md_layout(kernel_md) : wish;
-    if (*layout == SB_DNN_ANY)
-        *layout = SB_DNN_PLAIN;
     SB_TRY(sb_dnn_check(
-        c->ctx, sb_dnn_md(&user, kernel_md->ndims, kernel_md->dims, *layout),
+        c->ctx, sb_dnn_md(&user, kernel_md->ndims, kernel_md->dims, layout),
         c->what, "layout"));
     if (dnnl_memory_desc_equal(&user, kernel_md))
         return SB_OK;
@@ -96,8 +91,8 @@ static sb_status pack_weights(sb_dnn_conv *c, const sb_dnn_conv_mds *mds,
     return sb_dnn_check(c->ctx, status, c->what, "weight reorder");
 }
 
-/* Layouts that the kernel is asked for: its own choice, unless the caller names
- * a blocked one, or dst holds an addend that must be where the caller left it.
+/* Layouts that the kernel is asked for: its own choice, unless the caller has
+ * channels last, or dst holds an addend that must be where the caller left it.
  */
 static sb_dnn_layout kernel_layout(sb_dnn_layout wish, bool fixed)
 {
@@ -121,11 +116,9 @@ static sb_status make_whole(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
         status = sb_dnn_conv_prim(c->ctx, c->what, c->engine, pd, d->has_bias,
                                   &c->conv, &pad);
     if (status == SB_OK)
-        status = adapt(c, d->src_layout, query(pd, dnnl_query_src_md), true,
-                       &c->src_layout);
+        status = adapt(c, d->src_layout, query(pd, dnnl_query_src_md), true);
     if (status == SB_OK)
-        status = adapt(c, d->dst_layout, query(pd, dnnl_query_dst_md), false,
-                       &c->dst_layout);
+        status = adapt(c, d->dst_layout, query(pd, dnnl_query_dst_md), false);
     if (status == SB_OK)
         status = pack_weights(c, &mds, query(pd, dnnl_query_weights_md));
     c->at_pad = sb_dnn_reserve(&c->scratch, pad);
@@ -186,7 +179,6 @@ static sb_status make_slices(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
     c->scratch = 0;
     for (size_t i = 0; i < c->n_lanes; i++)
         (void)sb_dnn_reserve(&c->scratch, c->lane_bytes);
-    c->src_layout = c->dst_layout = SB_DNN_PLAIN;
     return status;
 }
 
@@ -247,8 +239,6 @@ static sb_status make(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
 
     if (status == SB_OK)
         c->scratch = sb_dnn_parts_scratch(c->parts);
-    c->src_layout = c->desc.src_layout;
-    c->dst_layout = c->desc.dst_layout;
     if (status == SB_UNSUPPORTED) {
         (void)sb_dnn_set_width(c->width);
         status = make_whole(c, attr);
@@ -289,13 +279,6 @@ sb_status sb_dnn_conv_create(sb_ctx *ctx, const sb_dnn_conv_desc *desc,
     }
     *out = c;
     return SB_OK;
-}
-
-void sb_dnn_conv_layouts(const sb_dnn_conv *conv, sb_dnn_layout *src,
-                         sb_dnn_layout *dst)
-{
-    *src = conv->src_layout;
-    *dst = conv->dst_layout;
 }
 
 size_t sb_dnn_conv_scratch(const sb_dnn_conv *conv)

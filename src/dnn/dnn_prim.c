@@ -49,10 +49,6 @@ dnnl_status_t sb_dnn_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims,
 {
     static const dnnl_format_tag_t plain[] = {dnnl_a, dnnl_ab, dnnl_abc,
                                               dnnl_abcd, dnnl_abcde};
-    static const dnnl_format_tag_t c8[] = {dnnl_aBc8b, dnnl_aBcd8b,
-                                           dnnl_aBcde8b};
-    static const dnnl_format_tag_t c16[] = {dnnl_aBc16b, dnnl_aBcd16b,
-                                            dnnl_aBcde16b};
     static const dnnl_format_tag_t last[] = {dnnl_acb, dnnl_acdb, dnnl_acdeb};
     dnnl_dims_t d = {0};
     dnnl_format_tag_t tag;
@@ -66,24 +62,9 @@ dnnl_status_t sb_dnn_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims,
         tag = plain[rank - 1];
     else if (rank >= 3 && layout == dims[1])
         tag = last[rank - 3];
-    else if (rank >= 3 && (layout == 8 || layout == 16))
-        tag = layout == 8 ? c8[rank - 3] : c16[rank - 3];
     else
         return dnnl_unimplemented;
     return dnnl_memory_desc_init_by_tag(md, rank, d, dnnl_f32, tag);
-}
-
-sb_dnn_layout sb_dnn_md_layout(const dnnl_memory_desc_t *md)
-{
-    const sb_dnn_layout known[] = {SB_DNN_PLAIN, md->dims[1], 8, 16};
-
-    for (size_t i = 0; i < SB_COUNT(known); i++) {
-        dnnl_memory_desc_t like;
-        if (sb_dnn_md(&like, md->ndims, md->dims, known[i]) == dnnl_success &&
-            dnnl_memory_desc_equal(&like, md))
-            return known[i];
-    }
-    return SB_DNN_ANY;
 }
 
 void *sb_dnn_mutable(const void *p)

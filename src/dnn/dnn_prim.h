@@ -27,11 +27,11 @@ sb_status sb_dnn_check(sb_ctx *ctx, dnnl_status_t status, const char *what,
 /* OpenMP's width for the calls to oneDNN that follow; returns the old one. */
 int sb_dnn_set_width(int n_threads);
 
-/* A memory description of [N, C, D...] in a layout; ANY gives oneDNN's any. */
+#define SB_DNN_ANY ((sb_dnn_layout)-1) /* what the primitive likes best */
+
+/* A memory description of [N, C, D...] in a layout. */
 dnnl_status_t sb_dnn_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims,
                         sb_dnn_layout layout);
-/* The layout of a description, or ANY if it is none of ours. */
-sb_dnn_layout sb_dnn_md_layout(const dnnl_memory_desc_t *md);
 
 /* oneDNN's name of a kernel, "" if it has none. */
 const char *sb_dnn_kernel_name(const_dnnl_primitive_desc_t pd);

@@ -249,11 +249,9 @@ SB_MUST_USE sb_status sb_graph_add_node(sb_graph *g, const sb_node_spec *spec,
 /* Points input `input` of a node at another value (or SB_NONE). */
 SB_MUST_USE sb_status sb_graph_set_input(sb_graph *g, sb_node_id node,
                                          uint32_t input, sb_value_id value);
-/* Drops trailing inputs so that `n` explicit ones remain. */
-void sb_graph_trim_inputs(sb_graph *g, sb_node_id node, uint32_t n);
 /* All consumers of `from` read `to` instead.  A graph output keeps its name:
- * if `from` is one, `to` takes its name and place.  Returns false, and changes
- * nothing, where that cannot be (`to` is a graph input, a constant or itself
+ * if `from` is one, `to` takes its name and place.  *done is false, and nothing
+ * is changed, where that cannot be (`to` is a graph input, a constant or itself
  * an output). */
 SB_MUST_USE sb_status sb_graph_replace_value(sb_graph *g, sb_value_id from,
                                              sb_value_id to, bool *done);
@@ -273,11 +271,6 @@ void sb_graph_remove_attr(sb_graph *g, sb_node_id node, const char *name);
  * one more reference to each buffer and gives it up when it is freed. */
 SB_MUST_USE sb_status sb_graph_keep_tensors(sb_graph *g, const sb_tensor *t,
                                             size_t n, const sb_tensor **out);
-
-/* A deep copy of an attribute (sub-graphs included) into the arena of `to`, a
- * graph of the same model. */
-SB_MUST_USE sb_status sb_graph_copy_attr(sb_graph *to, const sb_attr *from,
-                                         sb_attr *out);
 
 /* The values of `g` that sub-graphs among the attributes capture, by name, as
  * sb_node_spec.implicit wants them; in the arena. */

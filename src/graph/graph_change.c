@@ -48,16 +48,6 @@ static void cut_inputs(sb_graph *g, sb_node_id id, uint32_t begin, uint32_t end)
     }
 }
 
-void sb_graph_trim_inputs(sb_graph *g, sb_node_id node, uint32_t n)
-{
-    sb_node *p = sb_graph_node(g, node);
-
-    if (n >= p->n_in)
-        return;
-    cut_inputs(g, node, n, p->n_in);
-    p->n_in = n;
-}
-
 /* Everything that reads `from` reads `to`; room for the uses is there. */
 static void move_uses(sb_graph *g, sb_value_id from, sb_value_id to)
 {

@@ -124,11 +124,6 @@ static sb_status copy_attr(sb_graph *to, const sb_attr *from, sb_attr *out)
     return SB_OK;
 }
 
-sb_status sb_graph_copy_attr(sb_graph *to, const sb_attr *from, sb_attr *out)
-{
-    return copy_attr(to, from, out);
-}
-
 /* ---- values and nodes --------------------------------------------------- */
 
 static bool value_wanted(const sb_value *v)

@@ -49,10 +49,10 @@ const char *sb_graph_symbol_name(const sb_graph *g, sb_dim d)
     return root->symbols[at];
 }
 
-/* ---- order
- * ------------------------------------------------------------------- Kahn's
- * algorithm with a heap, so that of all nodes that could come next the one with
- * the lowest (position, ID) does. */
+/* ---- order -------------------------------------------------------------- */
+
+/* Kahn's algorithm with a heap, so that of all nodes that could come next the
+ * one with the lowest (position, ID) does. */
 typedef struct {
     const sb_graph *g;
     sb_node_id *heap;

@@ -11,7 +11,8 @@
 /* Scores of one chunk, in floats. */
 enum { CHUNK_MOST = 4 << 20 };
 
-void sb_softmax_row(float *row, int64_t n)
+/* softmax in place; a row of -infinity only becomes zeros. */
+static void softmax_row(float *row, int64_t n)
 {
     int64_t i = 0;
 
@@ -134,7 +135,7 @@ static void score_row(const score_job *job, int64_t item)
                    row, n);
     if (show && args->what == SB_SHOW_BIASED)
         memcpy(show, row, bytes);
-    sb_softmax_row(row, n);
+    softmax_row(row, n);
     if (show && args->what == SB_SHOW_SOFTMAX)
         memcpy(show, row, bytes);
 }

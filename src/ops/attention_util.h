@@ -54,7 +54,4 @@ SB_MUST_USE sb_status sb_attention_run(sb_ctx *ctx, const sb_attention *att,
                                        const sb_attention_args *args);
 void sb_attention_free(sb_ctx *ctx, sb_attention *att);
 
-/* softmax in place; a row of -infinity only becomes zeros. */
-void sb_softmax_row(float *row, int64_t n);
-
 #endif

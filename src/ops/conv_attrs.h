@@ -46,10 +46,6 @@ SB_MUST_USE sb_status sb_conv_prepare(sb_kernel *k, const sb_conv *conv,
 SB_MUST_USE sb_status sb_conv_forward(sb_kernel *k);
 void sb_conv_release(sb_kernel *k);
 
-/* y = conv(x, w) + b in plain loops, threaded over (image, channel). */
-void sb_conv_loops(sb_ctx *ctx, const sb_conv *conv, const float *x,
-                   const float *w, const float *b, float *y);
-
 double sb_conv_macs(const sb_kernel *k);
 
 #endif

@@ -115,8 +115,9 @@ static void loops_range(void *arg, size_t begin, size_t end)
         loops_plane(arg, (int64_t)i);
 }
 
-void sb_conv_loops(sb_ctx *ctx, const sb_conv *conv, const float *x,
-                   const float *w, const float *b, float *y)
+/* y = conv(x, w) + b in plain loops, threaded over (image, channel). */
+static void conv_loops(sb_ctx *ctx, const sb_conv *conv, const float *x,
+                       const float *w, const float *b, float *y)
 {
     loops_job job = {conv, x, w, b, y};
 
@@ -333,7 +334,7 @@ static sb_status conv_run(sb_kernel *k, const float *x, const float *z,
     if (s->patches)
         SB_TRY(sb_conv_patches_run(s->patches, x, b, y, k->scratch));
     else
-        sb_conv_loops(k->ctx, &s->conv, x, k->in[1]->data, b, y);
+        conv_loops(k->ctx, &s->conv, x, k->in[1]->data, b, y);
     sb_posts_apply(k->ctx, &s->posts, y, z, n);
     return SB_OK;
 }

@@ -7,7 +7,7 @@
 typedef struct sb_conv_patches sb_conv_patches;
 
 /* `what` is for messages; `weights` as ONNX has them, copied.  SB_UNSUPPORTED
- * for what only sb_conv_loops can do. */
+ * for what only the loops of conv_loops.c can do. */
 SB_MUST_USE sb_status sb_conv_patches_create(sb_ctx *ctx, const char *what,
                                              const sb_conv *conv,
                                              const float *weights,

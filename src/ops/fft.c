@@ -151,7 +151,7 @@ static sb_status fill(sb_ctx *ctx, sb_fft *f)
     return power || f->size == 0 ? SB_OK : bluestein_tables(ctx, f);
 }
 
-sb_status sb_fft_create(sb_ctx *ctx, int64_t n, sb_fft **out)
+static sb_status create(sb_ctx *ctx, int64_t n, sb_fft **out)
 {
     if (n < 1 || n > LONGEST)
         return sb_fail(ctx, SB_UNSUPPORTED,
@@ -180,7 +180,8 @@ void sb_fft_free(sb_ctx *ctx, sb_fft *f)
     sb_free(ctx, f);
 }
 
-size_t sb_fft_work(const sb_fft *f)
+/* Doubles of workspace that sb_fft_run() needs. */
+static size_t work_of(const sb_fft *f)
 {
     return 2 * (size_t)(f->size > f->n ? f->size : f->n);
 }
@@ -205,8 +206,8 @@ void sb_fft_run(const sb_fft *f, bool inverse, double *x, double *work)
 sb_status sb_fft_slots_make(sb_ctx *ctx, int64_t n, sb_fft_slots *out,
                             size_t *bytes)
 {
-    SB_TRY(sb_fft_create(ctx, n, &out->fft));
-    out->size = 2 * (size_t)n + sb_fft_work(out->fft);
+    SB_TRY(create(ctx, n, &out->fft));
+    out->size = 2 * (size_t)n + work_of(out->fft);
     out->n = (int64_t)((size_t)1 << 23) / (int64_t)out->size;
     out->n = out->n < 1 ? 1 : out->n;
     out->n = out->n > SB_REDUCE_PARTS ? SB_REDUCE_PARTS : out->n;

@@ -19,12 +19,9 @@ typedef struct sb_fft {
     double *filter; /* [size] transform of the conjugate chirp */
 } sb_fft;
 
-/* A plan for length n > 0; sb_fft_free() it. */
-SB_MUST_USE sb_status sb_fft_create(sb_ctx *ctx, int64_t n, sb_fft **out);
-void sb_fft_free(sb_ctx *ctx, sb_fft *fft);
-/* Doubles of workspace that sb_fft_run() needs. */
-size_t sb_fft_work(const sb_fft *fft);
-/* Transforms x in place.  The inverse is scaled by 1 / n. */
+void sb_fft_free(sb_ctx *ctx, sb_fft *fft); /* NULL is allowed */
+/* Transforms x in place, `work` being what follows the numbers in a slot.  The
+ * inverse is scaled by 1 / n. */
 void sb_fft_run(const sb_fft *fft, bool inverse, double *x, double *work);
 
 /* A plan, and memory for several transforms at the same time: each slot holds

@@ -65,11 +65,6 @@ sb_moments sb_moments_of(const float *x, int64_t n)
     return moments(x, n);
 }
 
-double sb_mean_square(const float *x, int64_t n)
-{
-    return mean_square(x, n);
-}
-
 void sb_scale_shift(const float *x, float *y, int64_t n, float factor,
                     float shift)
 {
@@ -120,7 +115,7 @@ static void norm_row(const sb_row_norm *m, int64_t row)
     if (m->centred)
         s = sb_moments_of(x, m->size);
     else
-        s.var = sb_mean_square(x, m->size);
+        s.var = mean_square(x, m->size);
     float mean = (float)s.mean;
     float inv = (float)(1 / sqrt(s.var + (double)m->epsilon));
     apply_row(x, y, m->size, mean, inv, m->scale, m->bias);

@@ -12,8 +12,6 @@ typedef struct sb_moments {
 } sb_moments;
 
 sb_moments sb_moments_of(const float *x, int64_t n);
-/* Mean of x^2. */
-double sb_mean_square(const float *x, int64_t n);
 
 /* y = x * factor + shift. */
 void sb_scale_shift(const float *x, float *y, int64_t n, float factor,

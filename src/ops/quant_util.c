@@ -58,7 +58,8 @@ sb_status sb_byte_check(const sb_kernel *k, uint32_t input)
 
 /* ---- byte to byte ------------------------------------------------------- */
 
-uint8_t sb_quantize_byte(float x, sb_qparam q, sb_dtype dtype)
+/* saturate(round(x / scale) + zero) for a uint8 or int8 result. */
+static uint8_t quantize_byte(float x, sb_qparam q, sb_dtype dtype)
 {
     float lo = (float)(sb_quant_min(dtype) - q.zero);
     float hi = (float)(sb_quant_max(dtype) - q.zero);
@@ -74,7 +75,7 @@ void sb_byte_table(sb_dtype from, sb_qparam q_from, sb_dtype to, sb_qparam q_to,
         int32_t q = from == SB_DTYPE_I8 && i > 127 ? i - 256 : i;
         float x = (float)(q - q_from.zero) * q_from.scale;
 
-        table[i] = sb_quantize_byte(fn ? fn(x, arg) : x, q_to, to);
+        table[i] = quantize_byte(fn ? fn(x, arg) : x, q_to, to);
     }
 }
 

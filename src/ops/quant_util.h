@@ -66,8 +66,6 @@ SB_MUST_USE sb_status sb_qparam_check(const sb_kernel *k, uint32_t scale,
 /* Refuses inputs that are not uint8 or int8. */
 SB_MUST_USE sb_status sb_byte_check(const sb_kernel *k, uint32_t input);
 
-/* saturate(round(x / scale) + zero) for a uint8 or int8 result. */
-uint8_t sb_quantize_byte(float x, sb_qparam q, sb_dtype dtype);
 /* Fills table[256], indexed by the bits of a byte of type `from`, with the
  * bits of fn(dequantized) quantized to `to`; fn may be NULL (identity). */
 void sb_byte_table(sb_dtype from, sb_qparam q_from, sb_dtype to, sb_qparam q_to,

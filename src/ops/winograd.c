@@ -191,9 +191,9 @@ void sb_winograd_free(sb_winograd *w)
     sb_free(w->ctx, w);
 }
 
-/* ---- transforms
- * ---------------------------------------------------------------- Each works
- * on WIDTH channels; a row of six or four vectors at a time. */
+/* ---- transforms --------------------------------------------------------- */
+
+/* Each works on WIDTH channels; a row of six or four vectors at a time. */
 
 static inline void input_row(const float *x, int64_t step, float *y,
                              int64_t y_step)
@@ -311,8 +311,7 @@ SB_HOT static void transform_output(const sb_winograd *w, const float *m,
     }
 }
 
-/* ---- running ----------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------ */
 
 typedef struct winograd_job {
     sb_winograd *w;

@@ -324,7 +324,8 @@ static sb_status drop_clip(sb_qdq_sim *sim, sb_node_id id)
 
 /* ---- int8 to uint8 ------------------------------------------------------ */
 
-sb_status sb_qdq_add_zero(sb_graph *g, sb_node_id node, sb_value_id zero)
+/* Gives a Q or DQ without zero point one. */
+static sb_status add_zero(sb_graph *g, sb_node_id node, sb_value_id zero)
 {
     const sb_node old = *sb_graph_node(g, node);
     const sb_value_id in[] = {old.inputs[0], old.inputs[1], zero};
@@ -366,7 +367,7 @@ static sb_status to_unsigned(sb_qdq_sim *sim, sb_node_id id)
     if (sb_graph_node(g, dq_id)->n_in > 2)
         SB_TRY(sb_graph_set_input(g, dq_id, 2, z));
     else
-        SB_TRY(sb_qdq_add_zero(g, dq_id, z));
+        SB_TRY(add_zero(g, dq_id, z));
     sim->changes++;
     return SB_OK;
 }

@@ -103,9 +103,6 @@ SB_MUST_USE sb_status sb_sim_where(sb_qdq_sim *sim);       /* qdq_weights.c */
 SB_MUST_USE sb_status sb_sim_signs(sb_qdq_sim *sim);       /* qdq_clean.c */
 SB_MUST_USE sb_status sb_sim_empty_pairs(sb_qdq_sim *sim); /* qdq_clean.c */
 SB_MUST_USE sb_status sb_sim_leftovers(sb_qdq_sim *sim);   /* qdq_clean.c */
-/* Gives a Q or DQ without zero point one. */
-SB_MUST_USE sb_status sb_qdq_add_zero(sb_graph *g, sb_node_id node,
-                                      sb_value_id zero);
 
 /* ---- groups ------------------------------------------------------------- */
 

@@ -13,10 +13,6 @@
  * "ConvInteger", or NULL if there is none. */
 const char *sb_dynamic_kernel(const sb_graph *g, const sb_node *node);
 
-/* The quantizer on an input of a node, NULL if there is none or it is never
- * on. */
-const sb_quantizer *sb_quantizer_on(const sb_quant_model *qm, sb_node_id node,
-                                    uint32_t input);
 /* Does it belong to a layer that sb_export_dynamic() writes? */
 bool sb_quantizer_is_dynamic(const sb_quant_model *qm, const sb_quantizer *q);
 

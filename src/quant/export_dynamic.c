@@ -33,8 +33,10 @@ const char *sb_dynamic_kernel(const sb_graph *g, const sb_node *node)
     return NULL;
 }
 
-const sb_quantizer *sb_quantizer_on(const sb_quant_model *qm, sb_node_id node,
-                                    uint32_t input)
+/* The quantizer on an input of a node, NULL if there is none or it is never
+ * on. */
+static const sb_quantizer *quantizer_on(const sb_quant_model *qm,
+                                        sb_node_id node, uint32_t input)
 {
     for (size_t i = 0; i < qm->n_quantizers; i++) {
         const sb_quantizer *q = &qm->quantizers[i];
@@ -53,7 +55,7 @@ bool sb_quantizer_is_dynamic(const sb_quant_model *qm, const sb_quantizer *q)
         return true;
     if (q->n_uses == 0 || q->uses[0].input != 1)
         return false;
-    x = sb_quantizer_on(qm, q->uses[0].node, 0);
+    x = quantizer_on(qm, q->uses[0].node, 0);
     return x && x->spec.dynamic;
 }
 
@@ -256,7 +258,7 @@ sb_status sb_export_dynamic(const sb_quant_model *qm, sb_graph *g)
                    .kernel = sb_dynamic_kernel(qm->graph, node)};
         if (sb_node_is(node, "Conv"))
             l.n_tail = sb_graph_value(g, w->value)->constant.rank - 2;
-        const sb_quantizer *x = sb_quantizer_on(qm, l.id, 0);
+        const sb_quantizer *x = quantizer_on(qm, l.id, 0);
         if (made[x->site][0] == SB_NONE)
             status = quantize(g, l.id, x->value,
                               sb_graph_value(qm->graph, x->value)->name,

@@ -264,10 +264,6 @@ SB_MUST_USE sb_status sb_blocks_run(sb_blocks *b);
 SB_MUST_USE sb_status sb_quant_put_fake(const sb_quant_model *qm, sb_graph *g,
                                         uint32_t site, sb_node_id like,
                                         sb_value_id x, sb_value_id *y);
-/* The graph with FakeQuant nodes for the quantizers that are on; SB_BAD_ARG if
- * their scales are not known yet. */
-SB_MUST_USE sb_status sb_quant_simulated(const sb_quant_model *qm,
-                                         sb_graph **out);
 void sb_quant_run_drop(sb_quant_model *qm);
 /* The weight of a quantizer in its domain, as float32; sb_tensor_drop() it. */
 SB_MUST_USE sb_status sb_quantizer_weight(const sb_quant_model *qm,

@@ -127,7 +127,9 @@ static sb_status put_enabled(void *user, sb_graph *g, uint32_t site,
     return sb_quant_put_fake(qm, g, site, like, x, y);
 }
 
-sb_status sb_quant_simulated(const sb_quant_model *qm, sb_graph **out)
+/* The graph with FakeQuant nodes for the quantizers that are on; SB_BAD_ARG if
+ * their scales are not known yet. */
+static sb_status simulated(const sb_quant_model *qm, sb_graph **out)
 {
     /* The function changes nothing behind the pointer. */
     return sb_quant_derive(qm, put_enabled, (void *)(uintptr_t)qm, out);
@@ -144,7 +146,7 @@ static sb_status make_exec(sb_quant_model *qm)
     if (qm->calibrating)
         SB_TRY(sb_calibrate_graph(qm, &opt, &qm->run.graph));
     else
-        SB_TRY(sb_quant_simulated(qm, &qm->run.graph));
+        SB_TRY(simulated(qm, &qm->run.graph));
     SB_TRY(sb_passes_run(qm->run.graph, "lower", NULL, &results, &n));
     sb_free(qm->ctx, results);
     return sb_exec_create(qm->ctx, qm->run.graph, &opt, &qm->run.exec);

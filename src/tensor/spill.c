@@ -50,16 +50,6 @@ void sb_spill_free(sb_spill *s)
     sb_free(s->ctx, s);
 }
 
-size_t sb_spill_memory(const sb_spill *s)
-{
-    return s->used;
-}
-
-uint64_t sb_spill_file_size(const sb_spill *s)
-{
-    return s->end;
-}
-
 /* ---- the file ----------------------------------------------------------- */
 
 static sb_status io_error(const sb_spill *s, const char *verb, int error)

@@ -41,8 +41,4 @@ SB_MUST_USE sb_status sb_spill_get(sb_spill *s, const sb_kept *kept,
 /* Gives back its memory or its place in the file; {0} is allowed. */
 void sb_spill_drop(sb_spill *s, sb_kept *kept);
 
-/* Bytes held in memory now, and the size of the file. */
-size_t sb_spill_memory(const sb_spill *s);
-uint64_t sb_spill_file_size(const sb_spill *s);
-
 #endif

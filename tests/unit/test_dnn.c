@@ -1,4 +1,4 @@
-/* src/dnn: layouts, reorders, fused activations, and every allocation failing.
+/* src/dnn: layouts, fused activations, and every allocation failing.
  * Convolution and products as such are tested through their operators. */
 #include "sbtest_node.h"
 
@@ -6,46 +6,6 @@
 #include <string.h>
 
 #include "dnn/dnn.h"
-
-/* [2, 20, 5, 7] plain -> blocked -> plain is the identity, and channel c of a
- * pixel lies at place c % block of block c / block. */
-static void test_reorder(void **state)
-{
-    (void)state;
-    enum { N = 2, C = 20, H = 5, W = 7 };
-    static const sb_dnn_layout layouts[] = {8, 16, C};
-    const int64_t dims[] = {N, C, H, W};
-    sb_rng rng;
-
-    sb_rng_init(&rng, 1);
-    sb_tensor *x = test_floats(&rng, 4, dims);
-    const float *plain = x->data;
-    for (size_t i = 0; i < SB_COUNT(layouts); i++) {
-        int64_t b = layouts[i], blocks = (C + b - 1) / b;
-        int64_t room = N * blocks * b * H * W;
-        sb_tensor *mid = test_floats(&rng, 1, &room);
-        sb_tensor *back = test_floats(&rng, 4, dims);
-        const float *m = mid->data;
-        sb_dnn_reorder *to = NULL, *from = NULL;
-        char pad[4096];
-
-        assert_ok(
-            sb_dnn_reorder_create(test_ctx(), 4, dims, SB_DNN_PLAIN, b, &to));
-        assert_ok(
-            sb_dnn_reorder_create(test_ctx(), 4, dims, b, SB_DNN_PLAIN, &from));
-        assert_true(sb_dnn_reorder_scratch(to) <= sizeof pad);
-        assert_ok(sb_dnn_reorder_run(to, plain, mid->data, pad));
-        assert_ok(sb_dnn_reorder_run(from, mid->data, back->data, pad));
-        assert_memory_equal(plain, back->data, sb_tensor_bytes(x));
-        for (int64_t e = 0; e < N * C * H * W; e++) {
-            int64_t n = e / (C * H * W), c = e / (H * W) % C, p = e % (H * W);
-            float got = m[((n * blocks + c / b) * H * W + p) * b + c % b];
-            assert_true(got >= plain[e] && got <= plain[e]);
-        }
-        sb_dnn_reorder_free(to);
-        sb_dnn_reorder_free(from);
-    }
-}
 
 static sb_dnn_conv_desc small_conv(const float *w)
 {
@@ -67,8 +27,7 @@ static sb_dnn_conv_desc small_conv(const float *w)
     };
 }
 
-/* The same convolution asked for plain and for ANY must agree once the blocked
- * result is reordered. */
+/* The same convolution in plain order and with channels last. */
 static void test_conv_layouts(void **state)
 {
     (void)state;
@@ -80,38 +39,30 @@ static void test_conv_layouts(void **state)
     sb_tensor *w = test_floats(&rng, 4, (int64_t[]){48, 32, 3, 3});
     sb_tensor *b = test_floats(&rng, 1, (int64_t[]){48});
     sb_tensor *plain = test_floats(&rng, 4, (int64_t[]){1, 48, 9, 9});
-    sb_tensor *blocked_x = test_floats(&rng, 1, (int64_t[]){ROOM / 4});
-    sb_tensor *blocked_y = test_floats(&rng, 1, (int64_t[]){ROOM / 4});
-    sb_tensor *back = test_floats(&rng, 4, (int64_t[]){1, 48, 9, 9});
+    sb_tensor *last_x = test_floats(&rng, 4, x->dims);
+    sb_tensor *last_y = test_floats(&rng, 4, plain->dims);
+    sb_tensor *back = test_floats(&rng, 4, plain->dims);
     sb_tensor *scratch = test_floats(&rng, 1, (int64_t[]){ROOM});
     sb_dnn_conv_desc desc = small_conv(w->data);
     sb_dnn_conv *conv = NULL;
-    sb_dnn_reorder *in = NULL, *out = NULL;
-    sb_dnn_layout src, dst;
 
+    last_x->layout = last_y->layout = SB_LAYOUT_CHANNELS_LAST;
     assert_ok(sb_dnn_conv_create(test_ctx(), &desc, &conv));
-    sb_dnn_conv_layouts(conv, &src, &dst);
-    assert_true(src == SB_DNN_PLAIN && dst == SB_DNN_PLAIN);
     assert_true(sb_dnn_conv_scratch(conv) <= ROOM * sizeof(float));
     assert_ok(sb_dnn_conv_run(conv, x->data, w->data, b->data, plain->data,
                               scratch->data, NULL));
     sb_dnn_conv_free(conv);
-    desc.src_layout = desc.dst_layout = SB_DNN_ANY;
+    desc.src_layout = desc.in_channels;
+    desc.dst_layout = desc.out_channels;
     assert_ok(sb_dnn_conv_create(test_ctx(), &desc, &conv));
-    sb_dnn_conv_layouts(conv, &src, &dst);
-    assert_true(src != SB_DNN_ANY && dst != SB_DNN_ANY);
-    assert_ok(
-        sb_dnn_reorder_create(test_ctx(), 4, x->dims, SB_DNN_PLAIN, src, &in));
-    assert_ok(sb_dnn_reorder_create(test_ctx(), 4, back->dims, dst,
-                                    SB_DNN_PLAIN, &out));
-    assert_ok(sb_dnn_reorder_run(in, x->data, blocked_x->data, scratch->data));
-    assert_ok(sb_dnn_conv_run(conv, blocked_x->data, w->data, b->data,
-                              blocked_y->data, scratch->data, NULL));
-    assert_ok(
-        sb_dnn_reorder_run(out, blocked_y->data, back->data, scratch->data));
-    assert_memory_equal(plain->data, back->data, sb_tensor_bytes(plain));
-    sb_dnn_reorder_free(in);
-    sb_dnn_reorder_free(out);
+    assert_true(sb_dnn_conv_scratch(conv) <= ROOM * sizeof(float));
+    sb_tensor_reorder(test_ctx(), x, last_x);
+    assert_ok(sb_dnn_conv_run(conv, last_x->data, w->data, b->data,
+                              last_y->data, scratch->data, NULL));
+    sb_tensor_reorder(test_ctx(), last_y, back);
+    for (int64_t i = 0; i < sb_tensor_count(plain); i++)
+        assert_close("channels last", sb_tensor_get_f64(back, i),
+                     sb_tensor_get_f64(plain, i), 1e-4);
     sb_dnn_conv_free(conv);
 }
 
@@ -200,7 +151,6 @@ static void test_allocations(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reorder),
         cmocka_unit_test(test_conv_layouts),
         cmocka_unit_test(test_conv_posts),
         cmocka_unit_test(test_allocations),
