@@ -345,6 +345,8 @@ sb_status sb_conv_forward(sb_kernel *k)
     const sb_tensor *z = sb_kernel_in(k, 3);
     sb_tensor x = *k->in[0], y = *k->out[0];
 
+    if (sb_tensor_count(&y) == 0)
+        return SB_OK;
     if (!s->around)
         return conv_run(k, x.data, z ? z->data : NULL, y.data);
     x.data = (char *)k->scratch + s->at_x;
