@@ -2,6 +2,7 @@
 #include "quant/qparams.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 
 /* Keeps a constant tensor from dividing by zero. */
@@ -34,6 +35,8 @@ void sb_qparams_from_range(sb_range range, int bits, bool symmetric,
     if (!isfinite(s)) /* twice the range does not fit a float */
         s = (symmetric ? (-lo > hi ? -lo : hi) / (steps / 2.0F)
                        : hi / steps - lo / steps);
+    if (!isfinite(s)) /* one step, as wide as that */
+        s = FLT_MAX;
     if (s < scale_least)
         s = scale_least;
     *scale = s;

@@ -37,6 +37,7 @@ static const struct {
     {"nothing, symmetric", {0, 0}, 4, true, 1e-6, 0},
     {"too little", {-1e-6F, 1e-6F}, 8, false, 1e-6, 1},
     {"everything", {-FLT_MAX, FLT_MAX}, 8, false, 2.0 * FLT_MAX / 255, 128},
+    {"everything in a bit", {-FLT_MAX, FLT_MAX}, 1, false, FLT_MAX, 1},
     {"everything, symmetric", {-FLT_MAX, 0}, 8, true, FLT_MAX / 127.5, 0},
 };
 
