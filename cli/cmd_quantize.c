@@ -7,7 +7,8 @@
 
 typedef struct {
     const char *model, *config, *data, *output, *target, *weights;
-    const char *save, *load, *format, *asym, *reduce;
+    const char *save, *format, *asym, *reduce;
+    cli_list load;
     unsigned samples, batch, memory;
     bool strict, exact, extra_info, all_values;
 } quantize_args;
@@ -31,7 +32,7 @@ static const cli_opt opts[] = {
     {CLI_STRING, 0,   "reduce-range", ARG(reduce), "WHAT", "8-bit weights within [-64, 64], where sums of two products could exceed 16 bits on processors without VNNI: `off` (default), `auto`: in layers that can, `all`", false},
     {CLI_FLAG,   0,   "extra-info", ARG(extra_info), NULL, "attribute `bits` on Q and DQ nodes, as Sparsebit wrote it", false},
     {CLI_FILE,   0,   "save-calibration", ARG(save), "FILE", "keep what was observed, as JSON", false},
-    {CLI_FILE,   0,   "load-calibration", ARG(load), "FILE", "take what was observed from FILE, instead of --data or beside it", false},
+    {CLI_LIST,   0,   "load-calibration", ARG(load), "FILE", "take what was observed from FILE, instead of --data or beside it; repeatable", false},
     {CLI_FLAG,   0,   "strict",  ARG(strict),  NULL,    "stop at a broken sample instead of leaving it out", false},
     {CLI_FLAG,   0,   "exact",   ARG(exact),   NULL,    "no faster algorithms that round differently", false},
     {0},
@@ -43,6 +44,7 @@ static const cli_example examples[] = {
     {"sparsebit quantize model.onnx -c w4.yaml -o model.w4.onnx", "Weights only (`A: none` in w4.yaml), which needs no data"},
     {"sparsebit quantize model.onnx -d photos.yaml --asym -o out.onnx", "Each layer is calibrated on what the quantized layers before it give"},
     {"sparsebit quantize model.onnx --load-calibration seen.json -o out.onnx", "Without data, from what --save-calibration kept"},
+    {"sparsebit quantize model.onnx --load-calibration 1.json --load-calibration 2.json -o out.onnx", "From what two processes saw, each on its own samples"},
     {0},
 };
 /* clang-format on */
@@ -97,7 +99,7 @@ static int load(job *j)
     opt.config = a->config;
     opt.target = a->target;
     opt.exact = a->exact;
-    opt.calibrate = a->data || a->load;
+    opt.calibrate = a->data || a->load.n > 0;
     if (a->reduce)
         opt.reduce_range = (sb_reduce_range)word_in(a->reduce, reductions);
     j->bytes = file_bytes(a->model);
@@ -191,9 +193,9 @@ static sb_status observe(job *j, cli_progress *progress)
     sb_status status = sb_quant_model_prepare_calibration(j->qm, &opt);
     if (status == SB_OK && j->data)
         status = feed(j, progress);
-    if (status == SB_OK && a->load) {
-        j->subject = a->load;
-        status = sb_quant_model_load_calibration(j->qm, a->load);
+    for (size_t i = 0; status == SB_OK && i < a->load.n; i++) {
+        j->subject = a->load.v[i];
+        status = sb_quant_model_load_calibration(j->qm, j->subject);
     }
     /* Block by block, values are observed while scales are computed. */
     if (status == SB_OK && !opt.asym_features)
@@ -207,7 +209,7 @@ static int calibrate(job *j)
     bool blocks = asym_has(j, 'a'), needs = sb_quant_model_needs_data(j->qm);
     cli_progress progress;
 
-    if (needs && !a->data && !a->load)
+    if (needs && !a->data && a->load.n == 0)
         return cli_usage(&cmd_quantize, "activations need samples to be "
                                         "calibrated on: give --data or "
                                         "--load-calibration");
