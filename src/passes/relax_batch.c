@@ -8,7 +8,8 @@
  * nothing needs to be known about the node; whether it also means the right
  * thing for other batches is seen by inferring the shapes for seven times the
  * batch: every output must come out seven times as long in its first dimension
- * and the same in all others. */
+ * and the same in all others.  Where samples may mix all the same, it is tried
+ * (samples_apart.c). */
 #include "passes/relax_batch.h"
 
 #include <string.h>
@@ -61,14 +62,16 @@ static int64_t first_number(const sb_shape *from, const sb_tensor *target)
     return -1;
 }
 
-static sb_status free_reshape(sb_graph *g, sb_node_id id)
+static sb_status free_reshape(sb_graph *g, sb_node_id id, bool *guessed)
 {
     const sb_node *node = sb_graph_node(g, id);
     const sb_attr *zero = sb_node_attr(node, "allowzero");
+    const sb_attr off = {.name = "allowzero", .type = SB_ATTR_INT, .i = 0};
     int64_t v[SB_MAX_RANK];
+    bool has_zero = false;
 
     if (node->n_in != 2 || node->inputs[0] == SB_NONE ||
-        node->inputs[1] == SB_NONE || (zero && zero->i))
+        node->inputs[1] == SB_NONE)
         return SB_OK;
     const sb_value *shape = sb_graph_value(g, node->inputs[1]);
     const sb_tensor *t = &shape->constant;
@@ -80,20 +83,29 @@ static sb_status free_reshape(sb_graph *g, sb_node_id id)
     if (first == sb_tensor_get_i64(t, 0))
         return SB_OK;
     int64_t n = t->dims[0];
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         v[i] = sb_tensor_get_i64(t, i);
+        has_zero = has_zero || v[i] == 0;
+    }
     v[0] = first;
+    if (zero && zero->i) { /* PyTorch sets it everywhere */
+        if (has_zero)
+            return SB_OK;
+        SB_TRY(sb_graph_set_attr(g, id, &off));
+    }
+    *guessed = *guessed || first < 0;
     sb_value_id fresh;
     SB_TRY(sb_graph_add_constant(g, "shape", SB_DTYPE_I64, 1, &n, v, &fresh));
     return sb_graph_set_input(g, id, 1, fresh);
 }
 
-static sb_status free_constants(sb_graph *g)
+/* *guessed: was "whatever is left" written anywhere? */
+static sb_status free_constants(sb_graph *g, bool *guessed)
 {
     for (sb_node_id id = 0; id < g->n_nodes; id++)
         if (!sb_graph_node(g, id)->dead &&
             sb_node_is(sb_graph_node(g, id), "Reshape"))
-            SB_TRY(free_reshape(g, id));
+            SB_TRY(free_reshape(g, id, guessed));
     return SB_OK;
 }
 
@@ -178,16 +190,20 @@ static sb_status relax(const sb_graph *graph, sb_graph *copy, int64_t batch,
                        bool *done)
 {
     sb_dim symbol;
+    bool guessed = false;
 
     *done = batch == 0;
     if (batch <= 0 || batch > INT32_MAX)
         return SB_OK;
-    SB_TRY(free_constants(copy));
+    SB_TRY(free_constants(copy, &guessed));
     SB_TRY(probe(graph, copy, batch, done));
     if (!*done)
         return SB_OK;
     SB_TRY(fresh_symbol(copy, &symbol));
-    return set_batch(copy, symbol);
+    SB_TRY(set_batch(copy, symbol));
+    if (guessed || sb_samples_in_doubt(copy))
+        return sb_samples_apart(copy->ctx, copy, done);
+    return SB_OK;
 }
 
 sb_status sb_graph_relax_batch(const sb_graph *graph, sb_graph **out)

@@ -13,4 +13,12 @@
 SB_MUST_USE sb_status sb_graph_relax_batch(const sb_graph *graph,
                                            sb_graph **out);
 
+/* Of a graph whose inputs have a symbol as their first dimension
+ * (samples_apart.c): could it be that samples do not keep apart?  Quick, and
+ * true if in doubt. */
+bool sb_samples_in_doubt(const sb_graph *graph);
+/* Tries it on random samples.  What cannot be run does not keep them apart. */
+SB_MUST_USE sb_status sb_samples_apart(sb_ctx *ctx, const sb_graph *graph,
+                                       bool *apart);
+
 #endif

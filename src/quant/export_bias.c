@@ -55,8 +55,9 @@ static bool find_behind(const sb_quant_model *qm, const sb_node *node,
     const sb_shape *w = &sb_graph_value(g, node->inputs[1])->type.shape;
     const sb_value *y = sb_graph_value(g, node->outputs[0]);
 
-    if ((x->rank != 2 && !shape_fixed(x)) || w->rank != 2 || y->n_uses != 1 ||
-        y->is_output)
+    /* A batch that was freed for calibration is a number in the file again. */
+    if ((x->rank != 2 && !shape_fixed(x) && qm->file_batch == 0) ||
+        w->rank != 2 || y->n_uses != 1 || y->is_output)
         return false;
     sb_node_id id = y->uses[0].node;
     const sb_node *add = sb_graph_node(g, id);

@@ -25,7 +25,9 @@ static const char net_text[] = "graph net(x: f32[1,1,4,4]) -> (y: f32[1,3]) {\n"
                                "    w: f32[16,3] = random(1)\n"
                                "    s: i64[2] = [1, 16]\n"
                                "    r = Reshape(x, s)\n"
-                               "    y = MatMul(r, w)\n"
+                               "    t = Transpose(r)\n" /* in doubt */
+                               "    u = Transpose(t)\n"
+                               "    y = MatMul(u, w)\n"
                                "}\n";
 
 static sb_status run(sb_ctx *ctx, sb_model *model, sb_data *data)

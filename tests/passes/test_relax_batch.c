@@ -38,6 +38,52 @@ static const char heads_text[] =
     "    y = Reshape(v, d)\n"
     "}\n";
 
+/* As PyTorch's newer exporter writes it: zeros are allowed, and none there. */
+static const char allowzero_text[] =
+    "graph zeros(x: f32[1,4,6]) -> (y: f32[1,24], z: f32[1,24]) {\n"
+    "    a: i64[2] = [1, 24]\n"
+    "    b: i64[2] = [1, -1]\n"
+    "    y = Reshape(x, a) {allowzero=1}\n"
+    "    z = Reshape(x, b) {allowzero=1}\n"
+    "}\n";
+
+/* Samples along another dimension on the way, and kept apart. */
+static const char swapped_text[] =
+    "graph swapped(x: f32[1,4,6]) -> (y: f32[1,24]) {\n"
+    "    a: i64[2] = [1, 24]\n"
+    "    t = Transpose(x) {perm=[1,0,2]}\n"
+    "    r = Softmax(t) {axis=-1}\n"
+    "    u = Transpose(r) {perm=[1,0,2]}\n"
+    "    y = Reshape(u, a)\n"
+    "}\n";
+
+/* Shapes fit, but samples mix: a Transpose that simplifying made a Reshape, a
+ * walk along what was one sample's steps, a mean of everything. */
+static const char *const mixed[] = {
+    "graph moved(x: f32[1,4,6]) -> (y: f32[1,4,6]) {\n"
+    "    a: i64[3] = [4, 1, 6]\n"
+    "    b: i64[3] = [1, 4, 6]\n"
+    "    w: f32[4,1,6] = random(1)\n"
+    "    t = Reshape(x, a)\n"
+    "    m = Mul(t, w)\n"
+    "    u = Reshape(m, b)\n"
+    "    y = Softmax(u) {axis=1}\n"
+    "}\n",
+    "graph steps(x: f32[1,4,6]) -> (y: f32[1,4,3]) {\n"
+    "    a: i64[3] = [4, 1, 6]\n"
+    "    b: i64[3] = [1, 4, 3]\n"
+    "    w: f32[1,3,6] = random(1)\n"
+    "    r: f32[1,3,3] = random(2)\n"
+    "    t = Reshape(x, a)\n"
+    "    h = RNN(t, w, r) {hidden_size=3}\n"
+    "    y = Reshape(h, b)\n"
+    "}\n",
+    "graph mean(x: f32[1,4,6]) -> (y: f32[1,4,6]) {\n"
+    "    m = ReduceMean(x) {keepdims=0}\n"
+    "    y = Sub(x, m)\n"
+    "}\n",
+};
+
 /* Not per sample: a concatenation with one constant row, an output without
  * batch, a flattened batch, inputs that disagree. */
 static const char *const refused[] = {
@@ -113,19 +159,42 @@ static void test_heads(void **state)
     check(heads_text, "3x6x8", "1x6x8");
 }
 
-static void test_refused(void **state)
+static void test_allowzero(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SB_COUNT(refused); i++) {
+    check(allowzero_text, "3x4x6", "1x4x6");
+}
+
+static void test_swapped(void **state)
+{
+    (void)state;
+    check(swapped_text, "3x4x6", "1x4x6");
+}
+
+static void check_refused(const char *const *texts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
         sb_model *m = NULL;
         int done = 1;
 
-        assert_ok(sb_model_parse(test_ctx(), refused[i], &m));
+        assert_ok(sb_model_parse(test_ctx(), texts[i], &m));
         assert_ok(sb_model_relax_batch(test_ctx(), m, &done));
         assert_int_equal(done, 0);
         assert_true(sb_model_input(m, 0).dims[0] == 1);
         sb_model_free(m);
     }
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    check_refused(refused, SB_COUNT(refused));
+}
+
+static void test_mixed(void **state)
+{
+    (void)state;
+    check_refused(mixed, SB_COUNT(mixed));
 }
 
 static void test_already_free(void **state)
@@ -148,9 +217,9 @@ static void test_already_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chain),
-        cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_chain),        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_allowzero),    cmocka_unit_test(test_swapped),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_already_free),
     };
     return cmocka_run_group_tests_name("relax_batch", tests, NULL, NULL);
