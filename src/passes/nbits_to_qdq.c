@@ -8,8 +8,24 @@
  *
  * The node holds codes of 2, 4 or 8 bit as [N, n_block, bytes], low bits first
  * along K; w is [K, N] in a type of that width.  Without zero points zero is in
- * the middle of the codes: then w is signed.  Packed weights that a runtime has
- * laid out for itself, g_idx, and zero points in float stay as they are. */
+ * the middle of the codes: then w is signed.
+ *
+ * g_idx says to which block a column of a belongs (quantizers that go by the
+ * order of activations).  If all blocks are full, columns are put in order:
+ *
+ *     y = MatMul(Gather(a, order), DQ(w[order], s, z))
+ *
+ * Zero points in float are those of the type next to them, and what is left:
+ *
+ *     (q - z) * s = (q - round(z)) * s + (round(z) - z) * s
+ *     y = MatMul(a, DQ(w, s, round(z))) + MatMul(MatMul(a, e), c)
+ *
+ * with e [K, n_block], which adds up the columns of a block, and c [n_block, N]
+ * = (round(z) - z) * s; the second product is left out if c is 0.
+ *
+ * Packed weights that a runtime has laid out for itself, and blocks of g_idx
+ * that are not full, stay as they are. */
+#include <math.h>
 #include <string.h>
 
 #include "base/ctx.h"
@@ -22,18 +38,35 @@ enum { A, B, SCALES, ZEROS, G_IDX, BIAS };
 
 typedef struct packed {
     int64_t k, n, bits, block, n_block;
-    const sb_tensor *b, *scales, *zeros; /* zeros may be NULL */
+    sb_tensor b, scales, zeros, groups; /* the last two may be without data */
+    int64_t *order; /* columns block by block, or NULL: as they are */
 } packed;
 
 /* ---- is it one? --------------------------------------------------------- */
+
+static sb_tensor constant_of(const sb_graph *g, const sb_node *node,
+                             uint32_t input)
+{
+    const sb_tensor *t = sb_const_of(g, sb_node_in(node, input));
+
+    return t ? *t : (sb_tensor){0};
+}
 
 static bool holds(const sb_tensor *t, sb_dtype dtype, int64_t rows,
                   int64_t columns)
 {
     int64_t want = 0;
 
-    return t && t->dtype == dtype && sb_mul_i64(rows, columns, &want) &&
+    return t->data && t->dtype == dtype && sb_mul_i64(rows, columns, &want) &&
            sb_tensor_count(t) == want;
+}
+
+static bool all_finite(const sb_tensor *t)
+{
+    for (int64_t i = 0; i < sb_tensor_count(t); i++)
+        if (!isfinite(sb_tensor_get_f64(t, i)))
+            return false;
+    return true;
 }
 
 static bool read_packed(const sb_graph *g, const sb_node *node, packed *p)
@@ -44,12 +77,13 @@ static bool read_packed(const sb_graph *g, const sb_node *node, packed *p)
                   .n = sb_node_int(node, "N", 0),
                   .bits = sb_node_int(node, "bits", 4),
                   .block = sb_node_int(node, "block_size", 0),
-                  .b = sb_const_of(g, sb_node_in(node, B)),
-                  .scales = sb_const_of(g, sb_node_in(node, SCALES)),
-                  .zeros = sb_const_of(g, sb_node_in(node, ZEROS))};
+                  .b = constant_of(g, node, B),
+                  .scales = constant_of(g, node, SCALES),
+                  .zeros = constant_of(g, node, ZEROS),
+                  .groups = constant_of(g, node, G_IDX)};
     if (strcmp(node->op, "MatMulNBits") != 0 ||
         strcmp(node->domain, "com.microsoft") != 0 || node->n_out != 1 ||
-        sb_node_in(node, A) == SB_NONE || sb_node_in(node, G_IDX) != SB_NONE ||
+        sb_node_in(node, A) == SB_NONE ||
         sb_node_int(node, "weight_prepacked", 0) != 0)
         return false;
     if (p->k < 1 || p->n < 1 || p->block < 16 || p->block > 1 << 20 ||
@@ -57,12 +91,48 @@ static bool read_packed(const sb_graph *g, const sb_node *node, packed *p)
         return false;
     p->n_block = p->k / p->block + (p->k % p->block != 0);
     if (!sb_mul_i64(p->n_block, p->block * p->bits / 8, &row) ||
-        !sb_mul_i64(p->k, p->n, &all) || !holds(p->b, SB_DTYPE_U8, p->n, row) ||
-        !holds(p->scales, SB_DTYPE_F32, p->n, p->n_block))
+        !sb_mul_i64(p->k, p->n, &all) ||
+        !holds(&p->b, SB_DTYPE_U8, p->n, row) ||
+        !holds(&p->scales, SB_DTYPE_F32, p->n, p->n_block))
+        return false;
+    if (sb_node_in(node, G_IDX) != SB_NONE &&
+        !holds(&p->groups, SB_DTYPE_I32, p->k, 1) &&
+        !holds(&p->groups, SB_DTYPE_I32, p->n_block, p->block))
         return false;
     if (sb_node_in(node, ZEROS) == SB_NONE)
         return true;
-    return holds(p->zeros, SB_DTYPE_U8, p->n, (p->n_block * p->bits + 7) / 8);
+    return holds(&p->zeros, SB_DTYPE_U8, p->n,
+                 (p->n_block * p->bits + 7) / 8) ||
+           (holds(&p->zeros, SB_DTYPE_F32, p->n, p->n_block) &&
+            all_finite(&p->zeros));
+}
+
+/* Columns in the order of their blocks; *fits is false if a block has too many
+ * or too few. */
+static sb_status find_order(sb_ctx *ctx, packed *p, bool *fits)
+{
+    *fits = true;
+    if (!p->groups.data)
+        return SB_OK;
+    int64_t *count = sb_alloc(ctx, (size_t)p->n_block, sizeof *count);
+    p->order = count ? sb_alloc(ctx, (size_t)p->k, sizeof *p->order) : NULL;
+    bool sorted = true;
+    for (int64_t k = 0; p->order && *fits && k < p->k; k++) {
+        int64_t b = (int64_t)sb_tensor_get_i64(&p->groups, k);
+
+        *fits = b >= 0 && b < p->n_block && count[b] < p->block &&
+                b * p->block + count[b] < p->k;
+        sorted = sorted && b == k / p->block;
+        if (*fits)
+            p->order[b * p->block + count[b]++] = k;
+    }
+    sb_free(ctx, count);
+    sb_status status = p->order ? SB_OK : SB_NO_MEMORY;
+    if (!*fits || sorted) {
+        sb_free(ctx, p->order);
+        p->order = NULL;
+    }
+    return status;
 }
 
 /* ---- unpacking ---------------------------------------------------------- */
@@ -70,10 +140,10 @@ static bool read_packed(const sb_graph *g, const sb_node *node, packed *p)
 static sb_dtype type_of(const packed *p)
 {
     if (p->bits == 8)
-        return p->zeros ? SB_DTYPE_U8 : SB_DTYPE_I8;
+        return p->zeros.data ? SB_DTYPE_U8 : SB_DTYPE_I8;
     if (p->bits == 4)
-        return p->zeros ? SB_DTYPE_U4 : SB_DTYPE_I4;
-    return p->zeros ? SB_DTYPE_U2 : SB_DTYPE_I2;
+        return p->zeros.data ? SB_DTYPE_U4 : SB_DTYPE_I4;
+    return p->zeros.data ? SB_DTYPE_U2 : SB_DTYPE_I2;
 }
 
 static int code_at(const uint8_t *row, int64_t i, int64_t bits)
@@ -84,47 +154,100 @@ static int code_at(const uint8_t *row, int64_t i, int64_t bits)
                  ((1u << (unsigned)bits) - 1));
 }
 
-/* to [columns, N] = codes of `from` [N, bytes], less what makes them signed. */
-static sb_status unpack(sb_ctx *ctx, const packed *p, const sb_tensor *from,
-                        int64_t columns, sb_tensor *out)
+static double zero_at(const packed *p, int64_t n, int64_t b)
 {
-    int64_t dims[] = {columns, p->n}, bytes = sb_tensor_count(from) / p->n;
-    sb_tensor t = sb_tensor_make(type_of(p), 2, dims);
-    float *codes = sb_alloc(ctx, (size_t)columns * (size_t)p->n, sizeof *codes);
-    int less = p->zeros ? 0 : 1 << (p->bits - 1);
+    int64_t row = (p->n_block * p->bits + 7) / 8;
+
+    if (p->zeros.dtype == SB_DTYPE_F32)
+        return sb_tensor_get_f64(&p->zeros, n * p->n_block + b);
+    return code_at((const uint8_t *)p->zeros.data + n * row, b, p->bits);
+}
+
+/* The code next to it. */
+static double zero_code(const packed *p, int64_t n, int64_t b)
+{
+    double most = (double)((1 << p->bits) - 1);
+
+    return fmax(0, fmin(most, nearbyint(zero_at(p, n, b))));
+}
+
+/* Codes of the weight, less what makes them signed. */
+static double weight_code(const packed *p, int64_t n, int64_t k)
+{
+    int64_t row = p->n_block * p->block * p->bits / 8;
+    int less = p->zeros.data ? 0 : 1 << (p->bits - 1);
+
+    return code_at((const uint8_t *)p->b.data + n * row,
+                   p->order ? p->order[k] : k, p->bits) -
+           less;
+}
+
+/* out [rows, N], of what `code` says. */
+static sb_status fill(sb_ctx *ctx, const packed *p, int64_t rows,
+                      sb_dtype dtype,
+                      double (*code)(const packed *, int64_t, int64_t),
+                      sb_tensor *out)
+{
+    int64_t dims[] = {rows, p->n};
+    sb_tensor t = sb_tensor_make(dtype, 2, dims);
+    float *codes = sb_alloc(ctx, (size_t)rows * (size_t)p->n, sizeof *codes);
 
     if (!codes)
         return SB_NO_MEMORY;
     sb_status status = sb_tensor_alloc(ctx, &t);
     if (status == SB_OK) {
         for (int64_t n = 0; n < p->n; n++)
-            for (int64_t k = 0; k < columns; k++)
-                codes[k * p->n + n] =
-                    (float)(code_at((const uint8_t *)from->data + n * bytes, k,
-                                    p->bits) -
-                            less);
-        sb_convert(SB_DTYPE_F32, codes, t.dtype, t.data,
-                   (size_t)columns * (size_t)p->n);
+            for (int64_t k = 0; k < rows; k++)
+                codes[k * p->n + n] = (float)code(p, n, k);
+        sb_convert(SB_DTYPE_F32, codes, dtype, t.data,
+                   (size_t)rows * (size_t)p->n);
         *out = t;
     }
     sb_free(ctx, codes);
     return status;
 }
 
-/* Scales [N, n_block] as [n_block, N]. */
-static sb_status turn_scales(sb_ctx *ctx, const packed *p, sb_tensor *out)
+static double scale_at(const packed *p, int64_t n, int64_t b)
 {
-    int64_t dims[] = {p->n_block, p->n};
+    return sb_tensor_get_f64(&p->scales, n * p->n_block + b);
+}
+
+/* What the zero point's code leaves. */
+static double rest_at(const packed *p, int64_t n, int64_t b)
+{
+    return (zero_code(p, n, b) - zero_at(p, n, b)) * scale_at(p, n, b);
+}
+
+/* Is a second product wanted? */
+static bool has_rest(const packed *p)
+{
+    for (int64_t n = 0; p->zeros.dtype == SB_DTYPE_F32 && n < p->n; n++)
+        for (int64_t b = 0; b < p->n_block; b++)
+            if (zero_code(p, n, b) != zero_at(p, n, b))
+                return true;
+    return false;
+}
+
+/* [K, n_block], 1 where a column belongs to a block. */
+static sb_status make_blocks(sb_ctx *ctx, const packed *p, sb_tensor *out)
+{
+    int64_t dims[] = {p->k, p->n_block};
     sb_tensor t = sb_tensor_make(SB_DTYPE_F32, 2, dims);
 
     SB_TRY(sb_tensor_alloc(ctx, &t));
-    const char *from = p->scales->data; /* may lie anywhere in a mapped file */
-    char *to = t.data;
-    for (int64_t n = 0; n < p->n; n++)
-        for (int64_t b = 0; b < p->n_block; b++)
-            memcpy(to + (b * p->n + n) * (int64_t)sizeof(float),
-                   from + (n * p->n_block + b) * (int64_t)sizeof(float),
-                   sizeof(float));
+    memset(t.data, 0, (size_t)(p->k * p->n_block) * sizeof(float));
+    for (int64_t k = 0; k < p->k; k++)
+        ((float *)t.data)[k * p->n_block + k / p->block] = 1;
+    *out = t;
+    return SB_OK;
+}
+
+static sb_status make_order(sb_ctx *ctx, const packed *p, sb_tensor *out)
+{
+    sb_tensor t = sb_tensor_make(SB_DTYPE_I64, 1, &p->k);
+
+    SB_TRY(sb_tensor_alloc(ctx, &t));
+    memcpy(t.data, p->order, (size_t)p->k * sizeof(int64_t));
     *out = t;
     return SB_OK;
 }
@@ -159,54 +282,94 @@ static sb_status put_constant(sb_graph *g, const char *base, size_t len,
     return status;
 }
 
-/* Integers, scale and zero point of the weight. */
+/* The weight behind its DequantizeLinear. */
 static sb_status put_weight(sb_graph *g, const sb_node *node, const packed *p,
-                            sb_value_id *in)
+                            const char *name, sb_value_id *w)
 {
-    const char *name = sb_graph_value(g, node->inputs[B])->name;
     size_t len = base_length(name);
-    const packed all = *p; /* constants may move while values are added */
-    const sb_tensor b = *p->b, s = *p->scales;
-    const sb_tensor z = p->zeros ? *p->zeros : (sb_tensor){0};
-    packed q = all;
+    sb_value_id in[3] = {SB_NONE, SB_NONE, SB_NONE};
     sb_tensor t;
 
-    q.b = &b;
-    q.scales = &s;
-    q.zeros = p->zeros ? &z : NULL;
-    SB_TRY(unpack(g->ctx, &q, &b, q.k, &t));
+    SB_TRY(fill(g->ctx, p, p->k, type_of(p), weight_code, &t));
     SB_TRY(put_constant(g, name, len, "_quantized", &t, &in[0]));
-    SB_TRY(turn_scales(g->ctx, &q, &t));
+    SB_TRY(fill(g->ctx, p, p->n_block, SB_DTYPE_F32, scale_at, &t));
     SB_TRY(put_constant(g, name, len, "_scales", &t, &in[1]));
-    in[2] = SB_NONE;
-    if (!q.zeros)
-        return SB_OK;
-    SB_TRY(unpack(g->ctx, &q, &z, q.n_block, &t));
-    return put_constant(g, name, len, "_zero_points", &t, &in[2]);
+    if (p->zeros.data) {
+        SB_TRY(fill(g->ctx, p, p->n_block, type_of(p), zero_code, &t));
+        SB_TRY(put_constant(g, name, len, "_zero_points", &t, &in[2]));
+    }
+    SB_TRY(sb_put_dequantize(g, node, in, 0, w));
+    return sb_graph_set_attr_int(g, sb_graph_value(g, *w)->producer,
+                                 "block_size", p->block);
+}
+
+/* *a = its columns block by block. */
+static sb_status put_order(sb_graph *g, const sb_node *node, const packed *p,
+                           const char *name, sb_value_id *a)
+{
+    sb_value_id order, sorted;
+    sb_node_id op;
+    sb_tensor t;
+
+    SB_TRY(make_order(g->ctx, p, &t));
+    SB_TRY(put_constant(g, name, base_length(name), "_order", &t, &order));
+    SB_TRY(sb_put_value(g, *a, SB_DTYPE_F32, &sorted));
+    SB_TRY(sb_put_node(g, node, "Gather", (sb_value_id[]){*a, order}, 2, sorted,
+                       &op));
+    SB_TRY(sb_graph_set_attr_int(g, op, "axis", -1));
+    *a = sorted;
+    return SB_OK;
+}
+
+/* y = what `product` becomes, and the rest of the zero points. */
+static sb_status put_rest(sb_graph *g, const sb_node *node, const packed *p,
+                          const char *name, sb_value_id a, sb_value_id y,
+                          sb_value_id *product)
+{
+    size_t len = base_length(name);
+    sb_value_id blocks, rest, sums, more;
+    sb_node_id op;
+    sb_tensor t;
+
+    SB_TRY(make_blocks(g->ctx, p, &t));
+    SB_TRY(put_constant(g, name, len, "_blocks", &t, &blocks));
+    SB_TRY(fill(g->ctx, p, p->n_block, SB_DTYPE_F32, rest_at, &t));
+    SB_TRY(put_constant(g, name, len, "_zero_rest", &t, &rest));
+    SB_TRY(sb_graph_add_value_like(g, name, &sums));
+    SB_TRY(sb_put_value(g, y, SB_DTYPE_F32, &more));
+    SB_TRY(sb_put_value(g, y, SB_DTYPE_F32, product));
+    SB_TRY(sb_put_node(g, node, "MatMul", (sb_value_id[]){a, blocks}, 2, sums,
+                       &op));
+    SB_TRY(sb_put_node(g, node, "MatMul", (sb_value_id[]){sums, rest}, 2, more,
+                       &op));
+    return sb_put_node(g, node, "Add", (sb_value_id[]){*product, more}, 2, y,
+                       &op);
 }
 
 static sb_status rewrite(sb_graph *g, sb_node_id id, const packed *p)
 {
     const sb_node node = *sb_graph_node(g, id);
-    sb_value_id in[3], bias = sb_node_in(&node, BIAS), y = node.outputs[0];
-    sb_value_id product = y, w = SB_NONE;
+    const char *name = sb_graph_value(g, node.inputs[B])->name;
+    sb_value_id a = node.inputs[A], bias = sb_node_in(&node, BIAS);
+    sb_value_id product = node.outputs[0], sum = product, w = SB_NONE;
     sb_node_id op;
 
-    SB_TRY(put_weight(g, &node, p, in));
-    SB_TRY(sb_put_dequantize(g, &node, in, 0, &w));
-    SB_TRY(sb_graph_set_attr_int(g, sb_graph_value(g, w)->producer,
-                                 "block_size", p->block));
-    bool gemm = bias != SB_NONE &&
-                sb_graph_value(g, node.inputs[A])->type.shape.rank == 2;
+    bool gemm = bias != SB_NONE && sb_graph_value(g, a)->type.shape.rank == 2;
+    SB_TRY(put_weight(g, &node, p, name, &w));
     sb_graph_remove_node(g, id);
+    if (p->order)
+        SB_TRY(put_order(g, &node, p, name, &a));
+    if (has_rest(p))
+        SB_TRY(put_rest(g, &node, p, name, a, sum, &product));
     if (bias != SB_NONE && !gemm) {
-        SB_TRY(sb_put_value(g, y, SB_DTYPE_F32, &product));
+        sum = product;
+        SB_TRY(sb_put_value(g, sum, SB_DTYPE_F32, &product));
         SB_TRY(sb_put_node(g, &node, "Add", (sb_value_id[]){product, bias}, 2,
-                           y, &op));
+                           sum, &op));
     }
     SB_TRY(sb_put_node(g, &node, gemm ? "Gemm" : "MatMul",
-                       (sb_value_id[]){node.inputs[A], w, bias}, gemm ? 3 : 2,
-                       product, &op));
+                       (sb_value_id[]){a, w, bias}, gemm ? 3 : 2, product,
+                       &op));
     sb_graph_node(g, op)->name = node.name;
     return SB_OK;
 }
@@ -214,13 +377,19 @@ static sb_status rewrite(sb_graph *g, sb_node_id id, const packed *p)
 static sb_status nbits_to_qdq_run(sb_graph *g, size_t *changes)
 {
     for (sb_node_id id = 0, n = (sb_node_id)g->n_nodes; id < n; id++) {
+        bool fits = false;
         packed p;
 
         if (sb_graph_node(g, id)->dead ||
             !read_packed(g, sb_graph_node(g, id), &p))
             continue;
-        SB_TRY(rewrite(g, id, &p));
-        ++*changes;
+        SB_TRY(find_order(g->ctx, &p, &fits));
+        /* What adds up blocks must not be much larger than the weight. */
+        fits = fits && (p.n_block / 16 <= p.n || !has_rest(&p));
+        sb_status status = fits ? rewrite(g, id, &p) : SB_OK;
+        sb_free(g->ctx, p.order);
+        SB_TRY(status);
+        *changes += fits;
     }
     return SB_OK;
 }

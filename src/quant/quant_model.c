@@ -258,6 +258,17 @@ static bool is_integer_op(const sb_node *node)
     return false;
 }
 
+/* What kept the passes from reading it, where that is known. */
+static const char *why_not(const sb_node *node)
+{
+    enum { G_IDX = 4 };
+    bool nbits = strcmp(node->op, "MatMulNBits") == 0;
+
+    return nbits && node->n_in > G_IDX && node->inputs[G_IDX] != SB_NONE
+               ? " whose g_idx does not fill its blocks"
+               : "";
+}
+
 static sb_status check_float(const sb_quant_model *qm, const sb_graph *g)
 {
     for (size_t i = 0; i < g->n_nodes; i++) {
@@ -267,9 +278,9 @@ static sb_status check_float(const sb_quant_model *qm, const sb_graph *g)
             !sb_quant_config_skips(qm->config, node))
             return sb_fail(qm->ctx, SB_BAD_MODEL,
                            "the model is quantized already (node '%s' is a "
-                           "%s): start from the float model it was made of, or "
-                           "name its modules in SKIP_TRACE_MODULES",
-                           sb_node_label(g, node), node->op);
+                           "%s%s): start from the float model it was made of, "
+                           "or name its modules in SKIP_TRACE_MODULES",
+                           sb_node_label(g, node), node->op, why_not(node));
     }
     return SB_OK;
 }

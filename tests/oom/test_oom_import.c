@@ -59,6 +59,15 @@ static const char packed[] =
     "v = DequantizeLinear(v_quantized, vs, vz) {axis=0}\n"
     "y = Gemm(a, v) {transB=1} \"second\"\n}";
 
+/* Zero points in float, and an order of rows. */
+static const char ordered[] =
+    "graph g(x: f32[N,17]) -> (y) {\n"
+    "w_packed: u8[1,2,8] = 165\ns: f32[1,2] = [0.5, 0.25]\n"
+    "z: f32[1,2] = [7.5, 3]\n"
+    "i: i32[17] = [0,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]\n"
+    "y = com.microsoft::MatMulNBits(x, w_packed, s, z, i) "
+    "{K=17, N=1, bits=4, block_size=16} \"first\"\n}";
+
 static const char normalised[] =
     "graph g(x: f32[1,1,2,2]) -> (y) {\n"
     "w_quantized: i8[2,1,1,1] = [5, -7]\nws: f32[] = 0.5\nwz: i8[] = 0\n"
@@ -129,6 +138,11 @@ static sb_status packed_weights(sb_ctx *ctx)
                             SB_EXPORT_MATMULNBITS);
 }
 
+static sb_status ordered_weights(sb_ctx *ctx)
+{
+    return as_the_file_says(ctx, ordered, "onnxruntime-x86", SB_EXPORT_QDQ);
+}
+
 static sb_status a_normalised_layer(sb_ctx *ctx)
 {
     return test_quant_write(ctx, normalised,
@@ -177,6 +191,7 @@ static void test_scenarios(void **state)
     test_every_allocation("a table", a_table);
     test_every_allocation("a dynamic file", a_dynamic_file);
     test_every_allocation("packed weights", packed_weights);
+    test_every_allocation("ordered weights", ordered_weights);
     test_every_allocation("a normalised layer", a_normalised_layer);
     test_every_allocation("calibrated now", calibrated_now);
 }

@@ -395,11 +395,19 @@ def matmul_nbits(m):
     zero = m.pick(None, m.rng.integers(
         0, 256, n * -(-blocks * bits // 8)).astype(np.uint8))
     bias = m.pick(None, m.floats(n))
+    order = None
+    if bits < 8 and m.pick(True, False):
+        zero = m.rng.uniform(-1, 2 ** bits, n * blocks).astype(np.float32)
+    # The runtime has orders of 4-bit codes only, and then leaves packed zero
+    # points out.
+    if bits == 4 and m.pick(True, False):
+        zero = zero if zero is None or zero.dtype != np.uint8 else None
+        order = m.rng.integers(0, blocks, k).astype(np.int32)
     yield m.model("MatMulNBits", [
         m.floats(2, m.size(1, 70), k),
         m.ints(np.uint8, n, blocks, block * bits // 8),
-        m.scale(n * blocks), zero, None, bias], T.FLOAT, domain=MS,
-        K=k, N=n, bits=bits, block_size=block, const=(1, 2, 3, 5))
+        m.scale(n * blocks), zero, order, bias], T.FLOAT, domain=MS,
+        K=k, N=n, bits=bits, block_size=block, const=(1, 2, 3, 4, 5))
 
 
 def ms_quantize(m):
@@ -447,7 +455,7 @@ CASES = {
     "leaky_relu": (unary("QLinearLeakyRelu", alpha=0.1), 6),
     "softmax": (qlinear_softmax, 8), "concat": (qlinear_concat, 6),
     "where": (qlinear_where, 6), "global_pool": (global_pool, 6),
-    "average_pool": (average_pool, 8), "matmul_nbits": (matmul_nbits, 10),
+    "average_pool": (average_pool, 8), "matmul_nbits": (matmul_nbits, 24),
     "ms_quantize": (ms_quantize, 2), "ms_dequantize": (ms_dequantize, 2),
     "dft": (dft, 12), "stft": (stft, 4),
 }

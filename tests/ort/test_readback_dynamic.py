@@ -305,6 +305,68 @@ def test_weights():
               off(run("o1.onnx", feed), want))
 
 
+def packed_product(path, bits, zero, order, bias):
+    """MatMulNBits by hand, with zero points in float or an order of rows."""
+    k, n, block = 72, 8, 16
+    blocks = -(-k // block)
+    arrays = {"b": rng.integers(0, 256, (n, blocks, block * bits // 8))
+              .astype(np.uint8),
+              "s": rng.uniform(0.01, 0.1, n * blocks).astype("f4")}
+    inputs = ["x", "b", "s", "", "", ""]
+    if zero:
+        z = rng.uniform(-1, 2 ** bits, n * blocks)
+        arrays["z"] = (z.round().clip(0, 2 ** bits - 1) if zero == "whole"
+                       else z).astype("f4")
+        inputs[3] = "z"
+    if order:
+        groups = np.arange(k) // block
+        arrays["g"] = (rng.permutation(groups) if order == "full" else
+                       rng.integers(0, blocks, k)).astype("i4")
+        inputs[4] = "g"
+    if bias:
+        arrays["c"] = rng.normal(size=n).astype("f4")
+        inputs[5] = "c"
+    while not inputs[-1]:
+        inputs.pop()
+    graph = helper.make_graph(
+        [helper.make_node("MatMulNBits", inputs, ["y"],
+                          domain="com.microsoft", K=k, N=n, bits=bits,
+                          block_size=block, accuracy_level=1)], "packed",
+        [helper.make_tensor_value_info("x", T.FLOAT, ["N", k])],
+        [helper.make_tensor_value_info("y", T.FLOAT, ["N", n])],
+        [numpy_helper.from_array(v, a) for a, v in arrays.items()])
+    onnx.save(helper.make_model(
+        graph, ir_version=10, opset_imports=[
+            helper.make_opsetid("", 21),
+            helper.make_opsetid("com.microsoft", 1)]), path)
+
+
+def test_odd_weights():
+    feed = {"x": rng.normal(size=(5, 72)).astype("f4")}
+    for bits, zero, order in ((2, "whole", None), (2, "any", None),
+                              (4, "whole", None), (4, "any", None),
+                              (4, None, "full"), (4, "whole", "full"),
+                              (4, "any", "full")):
+        path = f"odd.{bits}.{zero}.{order}.onnx"
+        packed_product(path, bits, zero, order, bits == 4)
+        want = run(path, feed)
+        for form in ("qdq", "matmulnbits"):
+            what = f"{path} as {form}"
+            if quantize(what, path, "o1.onnx", "-t", "onnxruntime-x86",
+                        "--format", form) is None:
+                continue
+            if form == "qdq":
+                check(what, "DequantizeLinear" in ops("o1.onnx"))
+            else:
+                set_level("o1.onnx", 1)
+            check(what, off(run("o1.onnx", feed), want) < 2e-6,
+                  off(run("o1.onnx", feed), want))
+    packed_product("never.onnx", 4, None, "any", False)
+    done = sparsebit("quantize", "never.onnx", "-o", "o1.onnx", "-q")
+    check("never.onnx", done.returncode == 1 and "g_idx does not fill" in
+          done.stderr, done.stderr)
+
+
 def main():
     np.save("x.npy", rng.normal(size=(64, 3, 10, 10)).astype("f4"))
     np.save("ids.npy", rng.integers(0, 30, (64, 6)))
@@ -313,6 +375,7 @@ def main():
             out.write(f"SOURCE: npy\nPATH: {source}.npy\n")
     test_dynamic()
     test_weights()
+    test_odd_weights()
     return check.end()
 
 
