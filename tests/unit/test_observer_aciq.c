@@ -96,6 +96,29 @@ static void test_definition(void **state)
             }
 }
 
+/* Every number of the tables: width, distribution, one side or two. */
+static void test_tables(void **state)
+{
+    float data[64];
+    sb_obs_view view = {data, 1, 1, 1, 64};
+
+    (void)state;
+    for (int i = 0; i < 64; i++)
+        data[i] = (float)(i * i % 61);
+    for (int k = 0; k < 8 * 2 * 2 * 2; k++) {
+        sb_quant_spec spec = obs_spec("aciq");
+        sb_range got;
+
+        spec.bits = 1 + k % 8;
+        spec.aciq_laplace = k / 8 % 2;
+        spec.symmetric = k / 16 % 2;
+        if (k / 32)
+            spec.kind = SB_QUANT_WEIGHT;
+        obs_ranges(&spec, &view, 1, &got);
+        check(&view, &spec, &got, k / 32 ? 0 : 65536, 0, "tables");
+    }
+}
+
 /* Error of clipping at c plus that of rounding, per unit of spread, by adding
  * up the density of one side. */
 static double cost(double c, int bits, bool is_laplace)
@@ -144,6 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_tables),
         cmocka_unit_test(test_more_bits),
     };
 
