@@ -61,25 +61,13 @@ static sb_status read_outputs(sb_onnx_scope *scope, const Pb__Node *node,
 
 /* ---- constants ---------------------------------------------------------- */
 
-static sb_status strings_of(sb_ctx *ctx, const sb_attr *a, const sb_bytes *from,
-                            sb_tensor *out)
+static sb_status strings_of(sb_ctx *ctx, int rank, size_t n,
+                            const sb_bytes *from, sb_tensor *out)
 {
-    int64_t n = (int64_t)a->n;
-    bool single = a->type == SB_ATTR_STRING;
-    size_t count = single ? 1 : a->n;
-    ProtobufCBinaryData *strings = sb_alloc(ctx, count, sizeof *strings);
+    int64_t dim = (int64_t)n;
 
-    if (!strings)
-        return SB_NO_MEMORY;
-    sb_status status = SB_OK;
-    for (size_t i = 0; i < count; i++) {
-        /* protobuf-c has no const; sb_onnx_strings() only reads. */
-        strings[i].len = from[i].len;
-        memcpy(&strings[i].data, &from[i].data, sizeof(void *));
-    }
-    status = sb_onnx_strings(ctx, single ? 0 : 1, &n, strings, out);
-    sb_free(ctx, strings);
-    return status;
+    *out = sb_tensor_make(SB_DTYPE_STRING, rank, &dim);
+    return sb_tensor_alloc_strings(ctx, out, from);
 }
 
 static sb_status numbers_of(sb_ctx *ctx, sb_dtype dtype, int rank, size_t n,
@@ -115,9 +103,9 @@ static sb_status constant_of(sb_ctx *ctx, const sb_attr *a, sb_tensor *out,
     case SB_ATTR_FLOATS:
         return numbers_of(ctx, SB_DTYPE_F32, 1, a->n, a->floats, out);
     case SB_ATTR_STRING:
-        return strings_of(ctx, a, &a->s, out);
+        return strings_of(ctx, 0, 1, &a->s, out);
     case SB_ATTR_STRINGS:
-        return strings_of(ctx, a, a->strings, out);
+        return strings_of(ctx, 1, a->n, a->strings, out);
     default:
         *found = false;
         return SB_OK;

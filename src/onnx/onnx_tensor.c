@@ -227,27 +227,23 @@ static sb_status typed_elements(sb_onnx_source *src, const Pb__Tensor *t,
     return SB_OK;
 }
 
-sb_status sb_onnx_strings(sb_ctx *ctx, int rank, const int64_t *dims,
-                          const ProtobufCBinaryData *strings, sb_tensor *out)
+static sb_status string_elements(sb_onnx_source *src, const Pb__Tensor *t,
+                                 sb_tensor *out)
 {
-    *out = sb_tensor_make(SB_DTYPE_STRING, rank, dims);
-    size_t n = (size_t)sb_tensor_count(out);
-    size_t size = n * sizeof(sb_bytes);
+    size_t n = t->n_string_data;
 
+    if ((int64_t)n != sb_tensor_count(out))
+        return TENSOR_FAIL(src, t, SB_BAD_MODEL, "%zu strings, want %lld", n,
+                           (long long)sb_tensor_count(out));
+    sb_bytes *texts = sb_alloc(src->ctx, n, sizeof *texts);
+    if (!texts)
+        return SB_NO_MEMORY;
     for (size_t i = 0; i < n; i++)
-        if (!sb_add_size(size, strings[i].len + 1, &size))
-            return sb_fail(ctx, SB_NO_MEMORY, "strings are too long");
-    SB_TRY(sb_buf_create(ctx, size, &out->buf));
-    out->data = sb_buf_data(out->buf);
-    sb_bytes *array = out->data;
-    char *text = (char *)(array + n);
-    for (size_t i = 0; i < n; i++) {
-        array[i] = (sb_bytes){text, strings[i].len};
-        if (strings[i].len)
-            memcpy(text, strings[i].data, strings[i].len);
-        text += strings[i].len + 1;
-    }
-    return SB_OK;
+        texts[i] = (sb_bytes){(const char *)t->string_data[i].data,
+                              t->string_data[i].len};
+    sb_status status = sb_tensor_alloc_strings(src->ctx, out, texts);
+    sb_free(src->ctx, texts);
+    return status;
 }
 
 sb_status sb_onnx_tensor(sb_onnx_source *src, const Pb__Tensor *t,
@@ -258,14 +254,8 @@ sb_status sb_onnx_tensor(sb_onnx_source *src, const Pb__Tensor *t,
         return external_elements(src, t, out);
     if (t->has_mapped_offset)
         return mapped_elements(src, t, out);
-    if (out->dtype == SB_DTYPE_STRING) {
-        if ((int64_t)t->n_string_data != sb_tensor_count(out))
-            return TENSOR_FAIL(src, t, SB_BAD_MODEL, "%zu strings, want %lld",
-                               t->n_string_data,
-                               (long long)sb_tensor_count(out));
-        return sb_onnx_strings(src->ctx, out->rank, out->dims, t->string_data,
-                               out);
-    }
+    if (out->dtype == SB_DTYPE_STRING)
+        return string_elements(src, t, out);
     if (t->has_raw_data) {
         SB_TRY(check_bytes(src, t, out, t->raw_data.len));
         return copy_elements(src->ctx, t->raw_data.data, out);

@@ -13,10 +13,5 @@ SB_MUST_USE sb_status sb_onnx_tensor(sb_onnx_source *src, const Pb__Tensor *t,
 /* The same as a dense tensor. */
 SB_MUST_USE sb_status sb_onnx_sparse(sb_onnx_source *src,
                                      const Pb__SparseTensor *t, sb_tensor *out);
-/* A tensor of strings; one buffer holds the array and the characters. */
-SB_MUST_USE sb_status sb_onnx_strings(sb_ctx *ctx, int rank,
-                                      const int64_t *dims,
-                                      const ProtobufCBinaryData *strings,
-                                      sb_tensor *out);
 
 #endif
