@@ -34,9 +34,13 @@ sb_status sb_model_add_constant(sb_ctx *ctx, sb_model *model, const char *name,
     sb_value_id id;
 
     SB_TRY(sb_graph_add_value(model->graph, name, &id));
-    SB_TRY(sb_tensor_alloc(ctx, &copy));
-    if (sb_tensor_bytes(tensor) > 0)
-        memcpy(copy.data, tensor->data, sb_tensor_bytes(tensor));
+    if (tensor->dtype == SB_DTYPE_STRING) {
+        SB_TRY(sb_tensor_alloc_strings(ctx, &copy, tensor->data));
+    } else {
+        SB_TRY(sb_tensor_alloc(ctx, &copy));
+        if (sb_tensor_bytes(tensor) > 0)
+            memcpy(copy.data, tensor->data, sb_tensor_bytes(tensor));
+    }
     sb_status status = sb_graph_set_constant(model->graph, id, &copy);
     sb_tensor_drop(&copy);
     return status;
@@ -116,6 +120,8 @@ sb_status sb_model_add_output(sb_ctx *ctx, sb_model *model, const char *name)
 
     if (id == SB_NONE)
         return sb_fail(ctx, SB_BAD_ARG, "no value '%s'", name);
+    if (sb_graph_value(model->graph, id)->is_output)
+        return sb_fail(ctx, SB_BAD_ARG, "'%s' is an output already", name);
     return sb_graph_add_output(model->graph, id);
 }
 

@@ -155,6 +155,34 @@ static void test_builder_refuses(void **state)
     assert_int_not_equal(
         sb_model_add_node(ctx, m, "Relu", "x", "y", "alpha=[1,"), SB_OK);
     assert_status(sb_model_add_output(ctx, m, "nothing"), SB_BAD_ARG);
+    assert_ok(sb_model_add_output(ctx, m, "x"));
+    assert_status(sb_model_add_output(ctx, m, "x"), SB_BAD_ARG);
+    assert_error_has("'x' is an output already");
+    sb_model_free(m);
+}
+
+/* Texts too are copied, not pointed at. */
+static void test_constant_texts(void **state)
+{
+    (void)state;
+    sb_ctx *ctx = test_ctx();
+    char word[] = "cat";
+    sb_bytes bytes = {word, 3};
+    sb_tensor texts = sb_tensor_make(SB_DTYPE_STRING, 0, NULL);
+    sb_model *m = NULL;
+    sb_session *session = NULL;
+    const sb_tensor *y = NULL;
+
+    texts.data = &bytes;
+    assert_ok(sb_model_create(ctx, "texts", &m));
+    assert_ok(sb_model_add_constant(ctx, m, "c", &texts));
+    memset(word, 'x', 3);
+    assert_ok(sb_model_add_output(ctx, m, "c"));
+    assert_ok(sb_model_finish(ctx, m));
+    assert_ok(sb_session_create(ctx, m, NULL, &session));
+    assert_ok(sb_session_run(session, NULL, &y));
+    assert_string_equal(((const sb_bytes *)y->data)->data, "cat");
+    sb_session_free(session);
     sb_model_free(m);
 }
 
@@ -238,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_simplify_with_fixed_shape),
         cmocka_unit_test(test_session_checks_its_inputs),
         cmocka_unit_test(test_builder_refuses),
+        cmocka_unit_test(test_constant_texts),
         cmocka_unit_test(test_prints),
         cmocka_unit_test(test_garbage_in_memory),
         cmocka_unit_test(test_ten_thousand_nodes_in_a_row),
