@@ -9,7 +9,7 @@ typedef struct {
     const char *model, *config, *data, *output, *target, *weights;
     const char *save, *format, *asym, *reduce;
     cli_list load;
-    unsigned samples, batch, memory;
+    unsigned samples, skip, batch, memory;
     bool strict, exact, extra_info, all_values;
 } quantize_args;
 
@@ -21,6 +21,7 @@ static const cli_opt opts[] = {
     {CLI_FILE,   'c', "config",  ARG(config),  "FILE",  "qconfig.yaml (default: what `sparsebit config default` prints)", false},
     {CLI_FILE,   'd', "data",    ARG(data),    "FILE",  "data.yaml with calibration samples", false},
     {CLI_UINT,   'n', "samples", ARG(samples), "N",     "use at most N samples (default: all)", false},
+    {CLI_UINT,   0,   "skip",    ARG(skip),    "N",     "leave out the first N samples", false},
     {CLI_UINT,   'b', "batch",   ARG(batch),   "N",     "samples in a batch (default: as the data file says)", false},
     {CLI_WORDS,  0,   "asym",    ARG(asym),    "w,a",   "observe behind quantized weights (w), activations (a) or both; with a the network runs block by block", false},
     {CLI_UINT,   0,   "asym-memory", ARG(memory), "MB", "activations that --asym keeps in memory; more go to a file in TMPDIR (default: 512)", false},
@@ -44,7 +45,7 @@ static const cli_example examples[] = {
     {"sparsebit quantize model.onnx -c w4.yaml -o model.w4.onnx", "Weights only (`A: none` in w4.yaml), which needs no data"},
     {"sparsebit quantize model.onnx -d photos.yaml --asym -o out.onnx", "Each layer is calibrated on what the quantized layers before it give"},
     {"sparsebit quantize model.onnx --load-calibration seen.json -o out.onnx", "Without data, from what --save-calibration kept"},
-    {"sparsebit quantize model.onnx --load-calibration 1.json --load-calibration 2.json -o out.onnx", "From what two processes saw, each on its own samples"},
+    {"sparsebit quantize model.onnx --load-calibration 1.json --load-calibration 2.json -o out.onnx", "From what two processes saw, each on its part of the samples (--skip, --samples)"},
     {0},
 };
 /* clang-format on */
@@ -120,6 +121,7 @@ static int open_data(job *j)
     int64_t fixed = sb_quant_model_batch(j->qm);
 
     opt.samples = a->samples;
+    opt.skip = a->skip;
     opt.batch = fixed > 0 ? (size_t)fixed : a->batch;
     opt.strict = a->strict;
     opt.seed = j->env->common.seed;

@@ -33,17 +33,16 @@ quantize $models/photo.onnx -d good.yaml -o out.onnx -v
 quantize $models/photo.onnx -c q.yaml -d good.yaml -n 2 -o again.onnx --save-calibration seen.json
 quantize $models/photo.onnx -c q.yaml --load-calibration seen.json -o loaded.onnx -q
 cmp again.onnx loaded.onnx
-for i in a.png b.jpg; do # each in a process of its own
-    echo good/$i >$i.txt
-    printf "SOURCE: image_list\nPATH: $i.txt\nSCALE: 255\n" >$i.yaml
-    quantize $models/photo.onnx -c q.yaml -d $i.yaml --save-calibration $i.json -q
+for i in 0 1; do # each in a process of its own
+    quantize $models/photo.onnx -c q.yaml -d good.yaml --skip $i -n 1 --save-calibration $i.json -q
 done
-quantize $models/photo.onnx -c q.yaml --load-calibration a.png.json --load-calibration b.jpg.json -o merged.onnx -q
+quantize $models/photo.onnx -c q.yaml --load-calibration 0.json --load-calibration 1.json -o merged.onnx -q
 cmp again.onnx merged.onnx
-for i in a.png b.jpg; do
+for i in 0 1; do
     quantize $models/photo.onnx -c q.yaml --load-calibration $i.json -o one.onnx -q
     cmp -s again.onnx one.onnx || echo $i is not all
 done
+quantize $models/photo.onnx -c q.yaml -d good.yaml --skip 3 -o o.onnx
 quantize $models/photo.onnx -c q.yaml -d good.yaml --asym -o asym.onnx
 quantize $models/photo.onnx -c q.yaml -d good.yaml --asym w -q
 quantize $models/photo.onnx -c q.yaml -d good.yaml --asym=a --asym-memory 1 --json | grep -v 'seconds\|load"\|calibrate"\|export"\|_mb'
