@@ -126,7 +126,7 @@ static size_t distance(const char *a, const char *b)
 
 const char *cli_nearest(const char *word, const char *const *names)
 {
-    const char *best = NULL;
+    const char *best = NULL, *prefix = "";
     size_t least = strlen(word) / 2 + 1;
 
     for (; *names; names++) {
@@ -136,8 +136,11 @@ const char *cli_nearest(const char *word, const char *const *names)
             least = d;
             best = *names;
         }
+        if (strlen(word) > 2 && !*prefix &&
+            strncmp(word, *names, strlen(word)) == 0)
+            prefix = *names; /* cut short */
     }
-    return best;
+    return best ? best : *prefix ? prefix : NULL;
 }
 
 /* ---- parsing ------------------------------------------------------------ */

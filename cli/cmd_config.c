@@ -211,6 +211,11 @@ static int config_run(cli_env *env, const void *parsed)
         return print_default(env, &args->words);
     if (strcmp(args->what, "explain") == 0)
         return explain(env, args);
+    static const char *const names[] = {"check", "default", "explain", NULL};
+    const char *near = cli_nearest(args->what, names);
+    if (near)
+        return cli_usage(&cmd_config, "'%s', did you mean '%s'?", args->what,
+                         near);
     return cli_usage(&cmd_config, "'%s', want check, default or explain",
                      args->what);
 }

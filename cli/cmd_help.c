@@ -26,6 +26,18 @@ static const cli_example examples[] = {
 
 extern const cli_cmd cmd_help;
 
+static int unknown_command(const char *word)
+{
+    const char *names[64] = {0};
+
+    for (size_t i = 0; i + 1 < CLI_COUNT(names) && cli_command(i); i++)
+        names[i] = cli_command(i)->name;
+    const char *near = cli_nearest(word, names);
+    return cli_usage(&cmd_help, "no command '%s'%s%s%s", word,
+                     near ? ", did you mean '" : "", near ? near : "",
+                     near ? "'?" : "");
+}
+
 static int help_run(cli_env *env, const void *parsed)
 {
     const help_args *args = parsed;
@@ -43,7 +55,7 @@ static int help_run(cli_env *env, const void *parsed)
         const cli_cmd *cmd = cli_command_find(args->command);
 
         if (!cmd)
-            return cli_usage(&cmd_help, "no command '%s'", args->command);
+            return unknown_command(args->command);
         if (env->common.json)
             cli_help_json(cmd);
         else

@@ -33,11 +33,17 @@ static int list_run(cli_env *env, const void *parsed)
     sb_listing row;
 
     if (!sb_list_row(args->what, 0, &row)) {
+        static const char *const names[] = {
+            "ops",     "passes",  "observers", "quantizers",
+            "sources", "targets", NULL};
+        const char *near = cli_nearest(args->what, names);
+
         cli_table_free(t);
         return cli_usage(&cmd_list,
                          "no list '%s', want ops, passes, observers, "
-                         "quantizers, sources or targets",
-                         args->what);
+                         "quantizers, sources or targets%s%s%s",
+                         args->what, near ? "; did you mean '" : "",
+                         near ? near : "", near ? "'?" : "");
     }
     if (env->common.json)
         cli_json_open(&j, NULL, '[');

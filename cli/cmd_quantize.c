@@ -95,6 +95,7 @@ static int load(job *j)
 {
     const quantize_args *a = j->args;
     sb_quant_options opt = SB_QUANT_OPTIONS_INIT;
+    sb_model_info info;
     sb_ctx *ctx = j->env->ctx;
 
     opt.config = a->config;
@@ -103,10 +104,13 @@ static int load(job *j)
     opt.calibrate = a->data || a->load.n > 0;
     if (a->reduce)
         opt.reduce_range = (sb_reduce_range)word_in(a->reduce, reductions);
-    j->bytes = file_bytes(a->model);
     sb_status status = sb_model_load(ctx, a->model, &j->model);
     if (status == SB_OK)
+        status = sb_model_info_get(ctx, j->model, &info);
+    if (status == SB_OK) {
+        j->bytes = (double)info.file_bytes;
         status = sb_quant_model_create(ctx, j->model, &opt, &j->qm);
+    }
     if (status != SB_OK)
         return cli_fail(j->env, status == SB_BAD_CONFIG && a->config
                                     ? a->config
@@ -375,8 +379,8 @@ static void print_text(const job *j)
     (void)printf("%zu weight%s and %zu activation%s quantized", weights,
                  weights == 1 ? "" : "s", features, features == 1 ? "" : "s");
     if (j->data)
-        (void)printf(", calibrated on %zu samples in %.1f s", j->samples,
-                     j->calibrate);
+        (void)printf(", calibrated on %zu sample%s in %.1f s", j->samples,
+                     j->samples == 1 ? "" : "s", j->calibrate);
     else if (!sb_quant_model_needs_data(j->qm))
         (void)printf("%s; no calibration data needed%s",
                      fixed > 0      ? " as the file says"

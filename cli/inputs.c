@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -36,9 +37,14 @@ static int check_names(const cli_cmd *cmd, const sb_model *model,
             found = after_name(list->v[k], sb_model_input(model, i).name) ||
                     ends_with(list->v[k], ".npz");
         /* With one input, `a=b.npy` may be a file of that name. */
-        if (!found && !(n == 1 && strcmp(option, "input") == 0))
-            return cli_usage(cmd, "--%s '%s' names no input of the model",
-                             option, list->v[k]);
+        if (!found && !(n == 1 && strcmp(option, "input") == 0 &&
+                        access(list->v[k], F_OK) == 0))
+            return cli_usage(cmd,
+                             "--%s '%s' names no input of the model, which "
+                             "has '%s'%s",
+                             option, list->v[k],
+                             n ? sb_model_input(model, 0).name : "none",
+                             n > 1 ? " and others" : "");
     }
     return CLI_OK;
 }

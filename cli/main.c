@@ -77,10 +77,12 @@ const cli_cmd *cli_command_find(const char *name)
 
 static int unknown_command(const char *word)
 {
-    const char *names[CLI_COUNT(commands) + 1] = {0};
+    const char *names[CLI_COUNT(commands) + 3] = {0};
 
     for (size_t i = 0; i < CLI_COUNT(commands); i++)
         names[i] = commands[i]->name;
+    names[CLI_COUNT(commands)] = "--help";
+    names[CLI_COUNT(commands) + 1] = "--version";
     const char *near = cli_nearest(word, names);
     if (near)
         return cli_usage(NULL, "unknown command '%s', did you mean '%s'?", word,

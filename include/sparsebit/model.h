@@ -102,7 +102,8 @@ typedef struct sb_model_info {
     size_t nodes;   /**< sub-graphs included */
     int64_t params; /**< elements of all weights (int64, bool: not counted) */
     uint64_t weight_bytes;
-    uint64_t file_bytes; /**< model file; 0 if it came from memory */
+    uint64_t file_bytes; /**< model file with its external data; 0 if
+                              it came from memory */
     double macs;         /**< with unknown dimensions taken as 1 */
     int macs_assumed;    /**< were there such dimensions? */
     size_t n_ops, n_modules;

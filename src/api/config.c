@@ -281,6 +281,12 @@ static sb_status no_such_key(sb_ctx *ctx, const char *key)
             if (last && strcmp(last + 1, key) == 0)
                 near = names[i];
         }
+        for (size_t i = 0; i < c.n && !near; i++) {
+            const char *last = strrchr(names[i], '.');
+
+            if (last && sb_nearest(key, (const char *[]){last + 1, NULL}))
+                near = names[i];
+        }
         status = sb_fail(ctx, SB_BAD_ARG, "no key '%.100s'%s%s%s", key,
                          near ? ", did you mean " : "", near ? near : "",
                          near ? "?" : "");

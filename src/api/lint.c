@@ -85,9 +85,7 @@ sb_status sb_model_lint(sb_ctx *ctx, sb_model *model, const char *target,
     sb_qdq_report report;
 
     if (!def)
-        return sb_fail(ctx, SB_BAD_ARG,
-                       "there is no target '%s' (see the list of targets)",
-                       target);
+        return sb_target_unknown(ctx, target);
     if (!def->rules)
         return sb_fail(ctx, SB_BAD_ARG,
                        "target '%s' is no runtime, so nothing is known of what "

@@ -68,7 +68,7 @@ sb_status sb_model_load(sb_ctx *ctx, const char *path, sb_model **out)
     SB_TRY(sb_onnx_load(ctx, path, &graph));
     sb_status status = wrap_complete(ctx, graph, out);
     if (status == SB_OK && stat(path, &st) == 0)
-        (*out)->file_bytes = (uint64_t)st.st_size;
+        (*out)->file_bytes = (uint64_t)st.st_size + graph->external_bytes;
     return status;
 }
 

@@ -43,10 +43,7 @@ sb_status sb_quant_model_create(sb_ctx *ctx, const sb_model *model,
     if (opt && opt->target) {
         target = sb_target_find(opt->target);
         if (!target)
-            return sb_fail(ctx, SB_BAD_ARG,
-                           "there is no target '%s'; see `sparsebit list "
-                           "targets`",
-                           opt->target);
+            return sb_target_unknown(ctx, opt->target);
     }
 
     sb_quant_mode mode = SB_QUANT_STATIC;

@@ -162,7 +162,8 @@ struct sb_graph {
     size_t n_model_props;
     sb_opset *opsets; /* as imported, the main domain already canonical */
     size_t n_opsets;
-    int64_t file_opset; /* what the file said for the main domain */
+    int64_t file_opset;      /* what the file said for the main domain */
+    uint64_t external_bytes; /* of the files with its tensors' data */
 };
 
 /* A new empty root graph; free it with sb_graph_free(). */

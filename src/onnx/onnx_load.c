@@ -160,6 +160,8 @@ static sb_status load_source(sb_onnx_loader *l, sb_graph **out)
         l->model = (const Pb__Model *)msg;
         status = read_model(l);
     }
+    for (size_t i = 0; status == SB_OK && i < l->source.n_files; i++)
+        l->root->external_bytes += sb_buf_size(l->source.files[i].buf);
     if (status == SB_OK)
         *out = l->root;
     else

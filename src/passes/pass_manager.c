@@ -130,7 +130,9 @@ static sb_status list_add(sb_ctx *ctx, pass_list *list, const char *name)
         return SB_OK;
     }
     if (!pass)
-        return sb_fail(ctx, SB_BAD_ARG, "there is no pass or pipeline '%s'",
+        return sb_fail(ctx, SB_BAD_ARG,
+                       "there is no pass or pipeline '%s'; see `sparsebit list "
+                       "passes`",
                        name);
     return list_add_pass(ctx, list, pass);
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "config/param.h"
 #include "passes/rewrite.h"
 
 #define SB_TARGET(id) extern const sb_target_def sb_target_##id;
@@ -28,6 +29,20 @@ const sb_target_def *sb_target_find(const char *name)
             (table[i]->alias && strcmp(table[i]->alias, name) == 0))
             return table[i];
     return NULL;
+}
+
+sb_status sb_target_unknown(sb_ctx *ctx, const char *name)
+{
+    const char *names[SB_COUNT(table) + 1] = {0};
+
+    for (size_t i = 0; i < SB_COUNT(table); i++)
+        names[i] = table[i]->name;
+    const char *near = sb_nearest(name, names);
+    return sb_fail(ctx, SB_BAD_ARG,
+                   "there is no target '%.100s'%s%s%s (see `sparsebit list "
+                   "targets`)",
+                   name, near ? ", did you mean " : "", near ? near : "",
+                   near ? "?" : "");
 }
 
 const sb_target_op *sb_target_op_find(const sb_target_def *target,

@@ -145,6 +145,8 @@ typedef struct sb_target_def {
 /* By name or alias; NULL if there is none such. */
 const sb_target_def *sb_target_find(const char *name);
 const sb_target_def *const *sb_target_all(size_t *n);
+/* Fails with SB_BAD_ARG, and names the target that may be meant. */
+SB_MUST_USE sb_status sb_target_unknown(sb_ctx *ctx, const char *name);
 /* The row of an operator; NULL: it stays float, or the target has no rows. */
 const sb_target_op *sb_target_op_find(const sb_target_def *target,
                                       const sb_node *node);

@@ -13,3 +13,12 @@ code $sparsebit run $models/tiny.onnx --threads -1
 code $sparsebit run $models/tiny.onnx --seed 99999999999999999999
 $sparsebit >out 2>err
 echo "exit code $?, $(grep -c . err) error lines, $(head -n 1 out)"
+echo --- what may be meant
+code $sparsebit quant
+code $sparsebit --hlep
+code $sparsebit help quantise
+code $sparsebit list obsrvers
+code $sparsebit config explian
+code $sparsebit config explain QSHEME
+code $sparsebit lint $models/tiny.onnx -t tensort
+code $sparsebit run $models/tiny.onnx -i y=x.npy

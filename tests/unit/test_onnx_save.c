@@ -253,6 +253,7 @@ static void test_external_save(void **state)
     assert_int_equal(stat(in_folder("big.onnx.data"), &st), 0);
     assert_true(st.st_size >= 12000 + 3600);
     assert_ok(sb_onnx_load(test_ctx(), in_folder("big.onnx"), &again));
+    assert_int_equal(again->external_bytes, st.st_size);
     for (const char *const *name = (const char *const[]){"w", "v", "b", NULL};
          *name; name++) {
         const sb_value *a = sb_graph_value(g, sb_graph_find_value(g, *name));
