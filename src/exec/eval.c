@@ -1,5 +1,6 @@
 /* Computing one node whose inputs are all known: a dynamic step on its own. */
 #include "exec/plan.h"
+#include "tensor/align.h"
 
 typedef struct eval {
     sb_exec exec; /* stands in for a real one: context and graph only */
@@ -24,7 +25,7 @@ static sb_status connect_in(eval *e, uint32_t i, const sb_tensor *t)
         return SB_OK;
     SB_TRY(add_slot(e, SLOT_CONST, &st->in[i]));
     /* Weights may lie anywhere in a mapped file. */
-    if (const_aligned(t))
+    if (sb_tensor_is_aligned(t))
         st->in[i]->t = sb_tensor_share(t);
     else
         SB_TRY(const_copy(e->exec.ctx, t, t->dtype, &st->in[i]->t));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "exec/plan.h"
+#include "tensor/align.h"
 
 /* ---- making ------------------------------------------------------------- */
 
@@ -188,7 +189,7 @@ sb_status sb_exec_check_input(sb_ctx *ctx, const sb_value *value,
 /* Points a given slot at this run's data; copies only what lies askew. */
 static sb_status set_given(sb_exec *exec, slot *s, const sb_tensor *t)
 {
-    if (const_aligned(t)) {
+    if (sb_tensor_is_aligned(t)) {
         s->t.data = t->data;
         return SB_OK;
     }

@@ -3,19 +3,9 @@
  * file mapping has them. */
 #include "exec/plan.h"
 
-#include <stdint.h>
 #include <string.h>
 
 #include "tensor/align.h"
-
-bool const_aligned(const sb_tensor *t)
-{
-    size_t size = sb_dtype_size(t->dtype);
-
-    if (t->dtype == SB_DTYPE_STRING)
-        size = _Alignof(sb_bytes);
-    return size <= 1 || (uintptr_t)t->data % size == 0;
-}
 
 sb_status const_copy(sb_ctx *ctx, const sb_tensor *from, sb_dtype dtype,
                      sb_tensor *out)
@@ -43,7 +33,7 @@ sb_status exec_const(sb_exec *exec, sb_value_id v, bool as_f32,
 
     if (!e->aligned.data) {
         const sb_tensor *t = &sb_graph_value(exec->graph, v)->constant;
-        if (const_aligned(t))
+        if (sb_tensor_is_aligned(t))
             e->aligned = sb_tensor_share(t);
         else
             SB_TRY(const_copy(exec->ctx, t, t->dtype, &e->aligned));

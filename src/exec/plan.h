@@ -173,8 +173,6 @@ SB_MUST_USE sb_status exec_const(sb_exec *exec, sb_value_id v, bool as_f32,
                                  const sb_tensor **out);
 /* Forgets copies that every kernel has packed. */
 void exec_const_drop(sb_exec *exec, sb_value_id v);
-/* Is the address right for the element type? */
-bool const_aligned(const sb_tensor *t);
 /* A copy with memory of its own, converted if `dtype` differs. */
 SB_MUST_USE sb_status const_copy(sb_ctx *ctx, const sb_tensor *from,
                                  sb_dtype dtype, sb_tensor *out);

@@ -1,8 +1,7 @@
-/* Aligned copies of mapped tensors. */
+/* Where the elements of mapped tensors lie. */
 #define _DEFAULT_SOURCE
 #include "tensor/align.h"
 
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,21 +20,6 @@ static size_t alignment_of(sb_dtype dtype)
 bool sb_tensor_is_aligned(const sb_tensor *t)
 {
     return (uintptr_t)t->data % alignment_of(t->dtype) == 0;
-}
-
-sb_status sb_tensor_make_aligned(sb_ctx *ctx, sb_tensor *t)
-{
-    if (sb_tensor_is_aligned(t))
-        return SB_OK;
-    sb_tensor copy = *t;
-    copy.buf = NULL;
-    copy.data = NULL;
-    SB_TRY(sb_tensor_alloc(ctx, &copy));
-    memcpy(copy.data, t->data, sb_tensor_bytes(t));
-    sb_tensor_forget(t);
-    sb_tensor_drop(t);
-    *t = copy;
-    return SB_OK;
 }
 
 void sb_tensor_forget(const sb_tensor *t)

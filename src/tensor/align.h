@@ -1,8 +1,8 @@
 /* align.h - tensors whose elements lie in a mapped file.
  *
  * ONNX does not align weights, so most of them start at an odd byte.  They can
- * be printed and saved from there; code that computes asks for an aligned copy
- * first, once for each weight that it really uses. */
+ * be printed and saved from there; code that computes makes an aligned copy
+ * first (src/exec/exec_const.c), once for each weight that it really uses. */
 #ifndef SB_TENSOR_ALIGN_H
 #define SB_TENSOR_ALIGN_H
 
@@ -10,9 +10,6 @@
 
 /* May the elements be read through a pointer of their own type? */
 bool sb_tensor_is_aligned(const sb_tensor *t);
-/* Gives a misaligned tensor an aligned buffer of its own (in place of its
- * reference to the old one); does nothing to an aligned one. */
-SB_MUST_USE sb_status sb_tensor_make_aligned(sb_ctx *ctx, sb_tensor *t);
 /* Gives the pages of a mapped tensor back to the system after its elements
  * were copied or packed; they are read from the file again if need be.  Does
  * nothing to tensors in other memory. */
