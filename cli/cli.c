@@ -210,11 +210,19 @@ static int set_number(const parser *p, const cli_opt *o, void *field,
     return CLI_OK;
 }
 
+static bool was_given(const parser *p, const cli_opt *o)
+{
+    for (size_t i = 0; i < p->n_given; i++)
+        if (p->given[i] == o)
+            return true;
+    return false;
+}
+
 static int set_field(parser *p, const cli_opt *o, void *base, const char *value)
 {
     void *field = (char *)base + o->offset;
 
-    if (p->n_given < CLI_COUNT(p->given))
+    if (!was_given(p, o) && p->n_given < CLI_COUNT(p->given))
         p->given[p->n_given++] = o;
     switch (o->kind) {
     case CLI_FLAG:
@@ -319,11 +327,7 @@ static int parse_positional(parser *p, const char *word)
 static int check_required(const parser *p)
 {
     for (const cli_opt *o = p->cmd->opts; o->kind != CLI_END; o++) {
-        bool given = false;
-
-        for (size_t i = 0; i < p->n_given; i++)
-            given = given || p->given[i] == o;
-        if (!o->required || given)
+        if (!o->required || was_given(p, o))
             continue;
         if (o->name)
             return cli_usage(p->cmd, "--%s %s is missing", o->name, o->arg);

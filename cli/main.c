@@ -2,6 +2,7 @@
  * it, and makes sure that what was printed really got out. */
 #define _XOPEN_SOURCE 700 /* SIGXFSZ */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -105,7 +106,9 @@ static int run_command(const cli_cmd *cmd, cli_env *env, const void *args)
         return cli_error("out of memory");
     catch_signals(env->ctx);
     sb_ctx_set_log(env->ctx, on_log, env);
-    sb_ctx_set_threads(env->ctx, (int)(env->common.threads & 0xffff));
+    sb_ctx_set_threads(env->ctx, env->common.threads < INT_MAX
+                                     ? (int)env->common.threads
+                                     : INT_MAX);
     /* The context stays: a late Ctrl-C may still be told to it. */
     return cmd->run(env, args);
 }
