@@ -182,7 +182,8 @@ static sb_status import_pair(sb_graph *g, sb_known_list *known, sb_node_id id)
         x = behind_clip(g, x, &l, &b);
     const char *name = sb_graph_value(g, x)->name;
     const sb_known *k = sb_known_find(known, name);
-    if (k && sb_known_contradicts(k, &l) && !only_joined(g, q))
+    if (k && sb_known_contradicts(k, &l) &&
+        (known->apart || !only_joined(g, q)))
         return SB_OK;
     uint32_t n_uses = sb_graph_value(g, x)->n_uses;
     if (!k)

@@ -22,6 +22,10 @@ typedef struct sb_known {
 
 typedef struct sb_known_list {
     sb_arena *arena; /* of names; set by the owner */
+    /* Set by the owner: what only a Concat reads again, with the scale of the
+     * whole, keeps that scale.  Other values with two scales always do: the
+     * second stays in the graph, as Q and DQ. */
+    bool apart;
     sb_known *v;
     size_t n, cap;
 } sb_known_list;

@@ -353,7 +353,8 @@ static void keep_scale(const targeter *t, const sb_quantizer *q)
 }
 
 /* The edges of a value that its quantizer serves, and a node that reads it as
- * integers. */
+ * integers.  Not that to a Q of the file: a second scale of the value, which
+ * the first one must not narrow. */
 static void collect_uses(const targeter *t, sb_value_id value, sb_use *uses,
                          size_t *n, sb_node_id *reader)
 {
@@ -366,7 +367,9 @@ static void collect_uses(const targeter *t, sb_value_id value, sb_use *uses,
                         !has_place(t, use.node, SB_PLACE_SHARE_ALL);
         if (integers && *reader == v->producer)
             *reader = use.node;
-        if (integers || t->result[value])
+        if (integers ||
+            (t->result[value] &&
+             !sb_node_is(sb_graph_node(t->g, use.node), "QuantizeLinear")))
             uses[(*n)++] = use;
     }
 }

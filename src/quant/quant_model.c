@@ -306,6 +306,7 @@ static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
 
     SB_TRY(sb_graph_clone(graph, &work));
     qm->known.arena = &qm->arena;
+    qm->known.apart = !qm->target->ops; /* it joins nothing by itself */
     sb_status status =
         run_passes(work, "integer_to_qdq,dynamic_to_qdq,nbits_to_qdq");
     if (status == SB_OK)

@@ -164,6 +164,27 @@ def test_joined(image, same, w):
             check(f"join {name} {target}", done.returncode == 0, done.stderr)
             with open("once.onnx", "rb") as a, open("out.onnx", "rb") as b:
                 check(f"join {name} {target}", a.read() == b.read(), "differs")
+            # Nothing is joined there: both scales stay.
+            same_after("once.onnx", {"x": np.load("x.npy")[:1]}, "virtual")
+
+
+def test_two_readers(image, result, same, w, feed):
+    """A value with a narrow scale for one reader and a wide one for another:
+    the narrow one must not cut off what the other reads."""
+    mid = np.array(128, np.uint8)
+    point = f(rng.normal(size=(4, 4, 1, 1)) * 0.01)
+    for order in ("narrow first", "wide first"):
+        pairs = [qdq("a", "n", "s", "z"), qdq("a", "b", "t", "z")]
+        save("readers.onnx", qdq("x", "xd", "t", "z") +
+             [node("Conv", ["xd", "w"], ["a"], "c0", **same)] +
+             sum(pairs if order == "narrow first" else pairs[::-1], []) +
+             [node("Conv", ["n", "w1"], ["c"], "c1")] + qdq("c", "cd", "t", "z") +
+             [node("Add", ["cd", "b"], ["u"], "sum")] + qdq("u", "y", "t", "z"),
+             image, result, dict(w=w, w1=point, s=f(0.001), t=f(0.03), z=mid))
+        size = float(np.abs(run("readers.onnx", feed)[0]).max())
+        same_after("readers.onnx", feed, "virtual")
+        for target in ("onnxruntime-x86", "qnn", "openvino", "tensorrt"):
+            same_after("readers.onnx", feed, target, 0.05 * size)
 
 
 def main():
@@ -202,6 +223,8 @@ def main():
          image, {**result, "y2": [1, 4, 8, 8]},
          dict(w=w, s=f(0.03), t=f(0.001), i=i))
     same_after("two_scales.onnx", feed, "virtual")
+
+    test_two_readers(image, result, same, w, feed)
 
     # A Q before an output of the graph stays.
     save("result.onnx", qdq("x", "a", "s", "m") +
