@@ -161,7 +161,8 @@ typedef enum sb_quant_role {
     SB_ROLE_UNKNOWN,  /* not thought of: stays in float */
     SB_ROLE_PASS,     /* moves or picks elements: none of its own */
     SB_ROLE_SINGLE,   /* input 0 */
-    SB_ROLE_ACT,      /* the same, and joins the layer before it */
+    SB_ROLE_ACT,      /* the same, and joins the layer before it; which ones
+                         do is what the original does */
     SB_ROLE_RELU,     /* the same, and joins a sum as well */
     SB_ROLE_NORM,     /* BatchNormalization: joins the layer before it */
     SB_ROLE_WEIGHTED, /* input 0, and input 1 if it is constant: a weight */

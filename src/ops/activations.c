@@ -182,20 +182,20 @@ static const sb_ew_def prelu_def = {
 
 /* ---- rows --------------------------------------------------------------- */
 /* clang-format off */
-const sb_op_def sb_op_celu = SB_EW_UNARY_ATTRS_Q("Celu", 12, &celu_def, act_attrs, elu_attrs, SB_ROLE_ACT);
-const sb_op_def sb_op_elu = SB_EW_UNARY_ATTRS_Q("Elu", 6, &elu_def, act_attrs, elu_attrs, SB_ROLE_ACT);
+const sb_op_def sb_op_celu = SB_EW_UNARY_ATTRS_Q("Celu", 12, &celu_def, act_attrs, elu_attrs, SB_ROLE_SINGLE);
+const sb_op_def sb_op_elu = SB_EW_UNARY_ATTRS_Q("Elu", 6, &elu_def, act_attrs, elu_attrs, SB_ROLE_SINGLE);
 const sb_op_def sb_op_hard_sigmoid = SB_EW_UNARY_ATTRS_Q("HardSigmoid", 6, &hard_sigmoid_def, act_attrs, hard_sigmoid_attrs, SB_ROLE_ACT);
 const sb_op_def sb_op_hard_swish = SB_EW_UNARY_Q("HardSwish", 14, &hard_swish_def, SB_ROLE_ACT);
 const sb_op_def sb_op_leaky_relu = SB_EW_UNARY_ATTRS_Q("LeakyRelu", 6, &leaky_relu_def, act_attrs, leaky_relu_attrs, SB_ROLE_ACT);
 const sb_op_def sb_op_mish = SB_EW_UNARY_Q("Mish", 18, &mish_def, SB_ROLE_ACT);
-const sb_op_def sb_op_prelu = SB_EW_BINARY_Q("PRelu", 9, &prelu_def, SB_OP_INPLACE, sb_infer_broadcast, SB_ROLE_ACT);
+const sb_op_def sb_op_prelu = SB_EW_BINARY_Q("PRelu", 9, &prelu_def, SB_OP_INPLACE, sb_infer_broadcast, SB_ROLE_SINGLE);
 const sb_op_def sb_op_relu = SB_EW_UNARY_Q("Relu", 6, &relu_def, SB_ROLE_RELU);
-const sb_op_def sb_op_selu = SB_EW_UNARY_ATTRS_Q("Selu", 6, &selu_def, act_attrs, selu_attrs, SB_ROLE_ACT);
+const sb_op_def sb_op_selu = SB_EW_UNARY_ATTRS_Q("Selu", 6, &selu_def, act_attrs, selu_attrs, SB_ROLE_SINGLE);
 const sb_op_def sb_op_sigmoid = SB_EW_UNARY_Q("Sigmoid", 6, &sigmoid_def, SB_ROLE_ACT);
-const sb_op_def sb_op_softplus = SB_EW_UNARY_Q("Softplus", 1, &softplus_def, SB_ROLE_ACT);
-const sb_op_def sb_op_softsign = SB_EW_UNARY_Q("Softsign", 1, &softsign_def, SB_ROLE_ACT);
+const sb_op_def sb_op_softplus = SB_EW_UNARY_Q("Softplus", 1, &softplus_def, SB_ROLE_SINGLE);
+const sb_op_def sb_op_softsign = SB_EW_UNARY_Q("Softsign", 1, &softsign_def, SB_ROLE_SINGLE);
 const sb_op_def sb_op_swish = SB_EW_UNARY_ATTRS_Q("Swish", 24, &swish_def, act_attrs, elu_attrs, SB_ROLE_ACT);
-const sb_op_def sb_op_thresholded_relu = SB_EW_UNARY_ATTRS_Q("ThresholdedRelu", 10, &thresholded_relu_def, act_attrs, elu_attrs, SB_ROLE_ACT);
+const sb_op_def sb_op_thresholded_relu = SB_EW_UNARY_ATTRS_Q("ThresholdedRelu", 10, &thresholded_relu_def, act_attrs, elu_attrs, SB_ROLE_SINGLE);
 /* clang-format on */
 
 const sb_op_def sb_op_shrink = {

@@ -120,7 +120,7 @@ const sb_op_def sb_op_sin = SB_EW_UNARY("Sin", 7, &sin_def);
 const sb_op_def sb_op_sinh = SB_EW_UNARY("Sinh", 9, &sinh_def);
 const sb_op_def sb_op_sqrt = SB_EW_UNARY("Sqrt", 6, &sqrt_def);
 const sb_op_def sb_op_tan = SB_EW_UNARY("Tan", 7, &tan_def);
-const sb_op_def sb_op_tanh = SB_EW_UNARY_Q("Tanh", 6, &tanh_def, SB_ROLE_ACT);
+const sb_op_def sb_op_tanh = SB_EW_UNARY_Q("Tanh", 6, &tanh_def, SB_ROLE_SINGLE);
 /* clang-format on */
 
 const sb_op_def sb_op_is_nan = {

@@ -104,7 +104,9 @@ static bool joins_layer(const placer *p)
     /* A module kept in float ends the chain. */
     if (sb_quant_config_skips(p->qm->config, before))
         return false;
-    return op->quant == SB_ROLE_WEIGHTED || op->quant == SB_ROLE_NORM ||
+    if (op->quant == SB_ROLE_WEIGHTED) /* a product of activations is none */
+        return sb_is_const(g, sb_node_in(before, 1));
+    return op->quant == SB_ROLE_NORM ||
            (op->quant == SB_ROLE_SUM && p->op->quant == SB_ROLE_RELU);
 }
 
@@ -129,15 +131,21 @@ static sb_status place_weight(const placer *p, uint32_t input)
     return add(p, SB_QUANT_WEIGHT, input, ".weight_quantizer", &q);
 }
 
-/* Several computed inputs: one quantizer each. */
+/* Several computed inputs: one quantizer each; not where all are one value. */
 static sb_status place_each(const placer *p)
 {
     const sb_graph *g = p->qm->graph;
-    uint32_t n = 0, k = 0;
+    sb_value_id first = SB_NONE;
+    bool several = false;
+    uint32_t k = 0;
 
-    for (uint32_t i = 0; i < p->node->n_in; i++)
-        n += is_computed(g, p->node->inputs[i]);
-    for (uint32_t i = 0; n > 1 && i < p->node->n_in; i++) {
+    for (uint32_t i = 0; i < p->node->n_in; i++) {
+        if (!is_computed(g, p->node->inputs[i]))
+            continue;
+        several |= first != SB_NONE && p->node->inputs[i] != first;
+        first = p->node->inputs[i];
+    }
+    for (uint32_t i = 0; several && i < p->node->n_in; i++) {
         char suffix[64];
         sb_quantizer *q = NULL;
 

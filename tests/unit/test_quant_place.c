@@ -81,7 +81,7 @@ static const struct {
      IMAGE "c = MaxPool(x) {kernel_shape=[2,2]}\n"
            "y = Sigmoid(c) \"act\"\n}",
      "act.input_quantizer: c 8 per-tensor-affine\n"},
-    {"every activation joins", BASE,
+    {"activations join", BASE,
      IMAGE W3 "c = Conv(x, w) \"conv\"\n"
               "d = HardSwish(c) \"hs\"\ne = Conv(d, w) \"conv2\"\n"
               "lo: f32 = 0\nhi: f32 = 6\nf = Clip(e, lo, hi) \"clip\"\n"
@@ -97,6 +97,16 @@ static const struct {
      "conv3.input_quantizer: f 8 per-tensor-affine\n"
      "conv3.weight_quantizer: w 8 per-channel-symmetric\n"
      "gelu.input_quantizer: h 8 per-tensor-affine fused\n"},
+    {"but not those that the original keeps apart", BASE,
+     IMAGE W3 "c = Conv(x, w) \"conv\"\nd = Tanh(c) \"tanh\"\n"
+              "e = Conv(d, w) \"conv2\"\nk: f32[4,1,1] = random(5)\n"
+              "y = PRelu(e, k) \"prelu\"\n}",
+     "conv.input_quantizer: x 8 per-tensor-affine\n"
+     "conv.weight_quantizer: w 8 per-channel-symmetric\n"
+     "tanh.input_quantizer: c 8 per-tensor-affine\n"
+     "conv2.input_quantizer: d 8 per-tensor-affine\n"
+     "conv2.weight_quantizer: w 8 per-channel-symmetric\n"
+     "prelu.input_quantizer: e 8 per-tensor-affine\n"},
 
     /* ---- several inputs ---- */
     {"a sum is left alone", BASE,
@@ -127,9 +137,10 @@ static const struct {
     {"a product of two", BASE, TWO "y = Mul(x, z) \"mul\"\n}",
      "mul_identity0.input_quantizer: x 8 per-tensor-affine\n"
      "mul_identity1.input_quantizer: z 8 per-tensor-affine\n"},
-    {"a square: both edges", BASE, IMAGE "y = Mul(x, x) \"mul\"\n}",
-     "mul_identity0.input_quantizer: x 8 per-tensor-affine\n"
-     "mul_identity1.input_quantizer: x 8 per-tensor-affine\n"},
+    {"a square has one input: none", BASE,
+     IMAGE W3 "s = Mul(x, x) \"mul\"\ny = Conv(s, w) \"conv\"\n}",
+     "conv.input_quantizer: s 8 per-tensor-affine\n"
+     "conv.weight_quantizer: w 8 per-channel-symmetric\n"},
     {"a product with a constant: none of its own", BASE,
      IMAGE W3 "k: f32[1] = [3]\nt = Mul(x, k)\ny = Conv(t, w) \"conv\"\n}",
      "conv.input_quantizer: t 8 per-tensor-affine\n"
@@ -138,6 +149,11 @@ static const struct {
      TWO "y = MatMul(x, z) \"attn\"\n}",
      "attn_identity0.input_quantizer: x 8 per-tensor-affine\n"
      "attn_identity1.input_quantizer: z 8 per-tensor-affine\n"},
+    {"which is no layer that an activation joins", BASE,
+     TWO "m = MatMul(x, z) \"attn\"\ny = Relu(m) \"act\"\n}",
+     "attn_identity0.input_quantizer: x 8 per-tensor-affine\n"
+     "attn_identity1.input_quantizer: z 8 per-tensor-affine\n"
+     "act.input_quantizer: m 8 per-tensor-affine\n"},
 
     /* ---- others ---- */
     {"nearest picks elements: not quantized", BASE,
