@@ -354,6 +354,15 @@ static sb_status place(sb_quant_model *qm)
                                            : sb_quant_place_config(qm);
 }
 
+/* Is there a quantizer that can be on? */
+static bool has_live(const sb_quant_model *qm)
+{
+    for (size_t i = 0; i < qm->n_quantizers; i++)
+        if (!qm->quantizers[i].fake_fused)
+            return true;
+    return false;
+}
+
 static sb_status build(sb_quant_model *qm, const sb_graph *graph)
 {
     SB_TRY(take_graph(qm, graph));
@@ -362,7 +371,7 @@ static sb_status build(sb_quant_model *qm, const sb_graph *graph)
     SB_TRY(place(qm));
     sb_quant_apply_known(qm);
     settle_sites(qm);
-    if (qm->n_quantizers == 0)
+    if (!has_live(qm))
         return sb_fail(qm->ctx, SB_BAD_MODEL,
                        "nothing to quantize: the model has no operator with a "
                        "quantizer under this configuration");

@@ -314,6 +314,11 @@ static void test_refusals(void **state)
                   SB_BAD_MODEL);
     assert_error_has("nothing to quantize");
     assert_status(test_quant_try(test_ctx(),
+                                 TWO "s = Add(x, z)\ny = Relu(s)\n}", BASE,
+                                 NULL, &qm),
+                  SB_BAD_MODEL); /* the only quantizer is never on */
+    assert_error_has("nothing to quantize");
+    assert_status(test_quant_try(test_ctx(),
                                  "graph main(x: f32[N,4]) -> (y) {\n"
                                  "w: u8[4,4] = random(1)\n"
                                  "q, s, z = DynamicQuantizeLinear(x) \"q0\"\n"
