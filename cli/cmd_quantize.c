@@ -89,6 +89,14 @@ static double file_bytes(const char *path)
     return stat(path, &st) == 0 ? (double)st.st_size : 0;
 }
 
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 &&
+           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 /* ---- work --------------------------------------------------------------- */
 
 static int load(job *j)
@@ -239,6 +247,27 @@ static int calibrate(job *j)
         status = save(j);
     j->calibrate += cli_progress_end(&progress);
     return status == SB_OK ? CLI_OK : cli_fail(j->env, j->subject);
+}
+
+/* Written onto what is read: a slip, and the end of a file that somebody wrote.
+ * The model itself may be replaced. */
+static int check_outputs(const quantize_args *a)
+{
+    const char *read[] = {a->data, a->config};
+    const char *written[] = {a->output, a->save};
+
+    for (size_t w = 0; w < CLI_COUNT(written); w++) {
+        for (size_t r = 0; r < CLI_COUNT(read); r++)
+            if (same_file(written[w], read[r]))
+                return cli_usage(&cmd_quantize,
+                                 "'%s' would be written over: it is read too",
+                                 read[r]);
+    }
+    if (same_file(a->save, a->model) ||
+        (a->save && a->output && strcmp(a->save, a->output) == 0))
+        return cli_usage(&cmd_quantize,
+                         "--save-calibration: '%s' is a model's file", a->save);
+    return CLI_OK;
 }
 
 static int export_model(job *j)
@@ -403,6 +432,8 @@ static int quantize_run(cli_env *env, const void *parsed)
 
     if (!args->data && !args->output)
         return cli_usage(&cmd_quantize, "nothing to do: give --data, --output");
+    if (check_outputs(args) != CLI_OK)
+        return CLI_USAGE;
     if (args->memory && (!args->asym || !strchr(args->asym, 'a')))
         return cli_usage(&cmd_quantize, "--asym-memory is for --asym a");
     if (args->format && word_in(args->format, formats) < 0)

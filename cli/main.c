@@ -3,6 +3,7 @@
 #define _XOPEN_SOURCE 700 /* SIGXFSZ */
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,6 +23,18 @@ static const cli_cmd *const commands[] = {
 #undef CLI_CMD
 };
 
+/* Ctrl-C, kill, and a terminal that closes, unless nohup says otherwise. */
+static void watched(sigset_t *set)
+{
+    struct sigaction hang_up;
+
+    (void)sigemptyset(set);
+    (void)sigaddset(set, SIGINT);
+    (void)sigaddset(set, SIGTERM);
+    if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN)
+        (void)sigaddset(set, SIGHUP);
+}
+
 /* Waits for Ctrl-C in a thread of its own: the first one asks the work to
  * stop, the second one ends the program.  A handler would run on the stack of
  * a computing thread, and oneDNN's kernels use the stack pointer for other
@@ -31,9 +44,7 @@ static void *watch_signals(void *arg)
     sigset_t set;
     int number;
 
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGTERM);
+    watched(&set);
     if (sigwait(&set, &number) == 0)
         sb_ctx_interrupt(arg);
     /* Some senders signal the process and its group: two at once are one. */
@@ -53,9 +64,7 @@ static void catch_signals(sb_ctx *ctx)
 
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write */
     (void)signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGTERM);
+    watched(&set);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     if (pthread_create(&thread, NULL, watch_signals, ctx) == 0)
         (void)pthread_detach(thread);
@@ -142,13 +151,27 @@ static int dispatch(int argc, char **argv)
     return rc;
 }
 
+/* `| head`, or the end of `| less`: nobody misses the rest. */
+static bool reader_left(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+
+    return poll(&out, 1, 0) > 0 && (out.revents & POLLERR);
+}
+
 int main(int argc, char **argv)
 {
     int rc = dispatch(argc, argv);
 
     errno = 0;
-    if ((fflush(stdout) != 0 || ferror(stdout)) && rc == CLI_OK)
+    if ((fflush(stdout) != 0 || ferror(stdout)) && rc == CLI_OK) {
+        int number = errno;
+
+        if (reader_left())
+            return CLI_FAILED;
+        errno = number;
         rc = cli_error("cannot write to standard output: %s",
                        errno ? strerror(errno) : "write failed");
+    }
     return rc;
 }

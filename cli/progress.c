@@ -1,13 +1,16 @@
-/* Progress: a bar that is drawn over itself on a terminal; elsewhere a line now
- * and then, so that a log of a long run shows that it lives. */
+/* Progress: a bar that is drawn over itself on a terminal, less than that on a
+ * narrow one; elsewhere a line now and then, so that a log of a long run shows
+ * that it lives. */
 #define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
 
-enum { BAR = 24 };
+enum { BAR = 24, WIDTH = 80, WIDTH_BAR = 72, WIDTH_STATE = 48 };
 
 static const double redraw_s = 0.1, line_s = 10;
 
@@ -19,12 +22,30 @@ double cli_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* Can it move the cursor? */
+static bool is_terminal(void)
+{
+    const char *kind = getenv("TERM");
+
+    return isatty(STDERR_FILENO) == 1 && !(kind && strcmp(kind, "dumb") == 0);
+}
+
+/* Asked anew each time: windows change. */
+static int columns(void)
+{
+    struct winsize size;
+
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0
+               ? size.ws_col
+               : WIDTH;
+}
+
 void cli_progress_begin(cli_progress *p, cli_env *env, const char *what,
                         size_t total)
 {
     *p = (cli_progress){.env = env, .what = what, .total = total};
     p->start = p->last = cli_seconds();
-    p->terminal = isatty(STDERR_FILENO) == 1;
+    p->terminal = is_terminal();
     p->silent = env->common.quiet || (env->common.json && !p->terminal);
     env->progress = p;
 }
@@ -57,12 +78,18 @@ static void draw(cli_progress *p, double now)
 {
     char bar[BAR + 1];
     size_t full = p->total ? BAR * p->done / p->total : 0;
+    int width = columns();
 
     memset(bar, ' ', BAR);
     memset(bar, '#', full);
     bar[BAR] = '\0';
-    (void)fprintf(stderr, "\r%s [%s] ", p->what, bar);
-    print_state(p, now);
+    (void)fprintf(stderr, "\r%s ", p->what);
+    if (width >= WIDTH_BAR)
+        (void)fprintf(stderr, "[%s] ", bar);
+    if (width >= WIDTH_STATE)
+        print_state(p, now);
+    else
+        (void)fprintf(stderr, "%zu/%zu", p->done, p->total);
     (void)fprintf(stderr, "\033[K");
     (void)fflush(stderr);
     p->drawn = true;

@@ -32,3 +32,18 @@ for asym in "" --asym; do
     cat err
     ls . tmp
 done
+# A terminal that closes is Ctrl-C; with nohup it is nothing.
+env --default-signal=HUP $sparsebit bench $models/slow.onnx --shape x=600x600 --seconds 60 2>err &
+pid=$!
+sleep 1
+kill -HUP $pid
+wait $pid
+echo "exit code $?"
+cat err
+env --ignore-signal=HUP $sparsebit bench $models/slow.onnx --shape x=60x60 --seconds 1 -q >out.txt 2>err &
+pid=$!
+sleep 0.5
+kill -HUP $pid
+wait $pid
+echo "exit code $?"
+cat err

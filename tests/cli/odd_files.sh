@@ -59,3 +59,11 @@ printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f4', 'fortran_order': Fa
 printf 'SOURCE: npy\nPATH: empty.npy\n' >no.yaml
 code $sparsebit eval $models/tiny.onnx -d no.yaml
 ls
+echo --- what is read is not written over
+code $sparsebit quantize $models/tiny.onnx -d x.yaml -o ./x.yaml
+code $sparsebit quantize $models/tiny.onnx -d x.yaml -o o.onnx --save-calibration o.onnx
+cp $models/tiny.onnx own.onnx
+code $sparsebit quantize own.onnx -d x.yaml -q -o own.onnx --save-calibration own.onnx
+code $sparsebit quantize own.onnx -d x.yaml -q -o own.onnx
+cat x.yaml
+$sparsebit info own.onnx | grep nodes

@@ -21,6 +21,8 @@ for command in "help --manual man" "list ops" "graph $models/cnn.onnx"; do
     rc=${PIPESTATUS[0]} # 1 and a line where SIGPIPE is ignored
     [ $rc -lt 2 -o $rc = 141 ] || echo "exit code $rc"
 done
+{ sleep 0.3; $sparsebit list ops 2>err; echo "exit code $?" >rc; } | true
+cat rc err # and no word
 echo --- little memory: a result, or one line and exit code 1
 network=$models/../../../examples/fashion_mnist.onnx
 for kb in $(seq 60000 10000 200000); do
