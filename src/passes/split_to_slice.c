@@ -25,9 +25,9 @@ static int split_axis(const sb_graph *g, const sb_node *node)
     int rank = data_in(g, node)->type.shape.rank;
     int64_t axis = sb_node_int(node, "axis", 0);
 
-    if (axis < 0)
-        axis += rank;
-    return rank >= 0 && axis >= 0 && axis < rank ? (int)axis : -1;
+    if (rank < 0 || axis < -rank || axis >= rank)
+        return -1;
+    return (int)(axis < 0 ? axis + rank : axis);
 }
 
 /* Sizes along the axis of each output of a Split; false if not known. */
@@ -43,7 +43,7 @@ static bool split_sizes(const sb_graph *g, const sb_node *node, int64_t *sizes)
     sb_dim dim = data_in(g, node)->type.shape.dim[axis];
     if (!sb_dim_known(dim) || dim < 0)
         return false;
-    int64_t chunk = (dim + n - 1) / n;
+    int64_t chunk = dim / n + (dim % n != 0);
     for (int64_t i = 0; i < n; i++) {
         int64_t left = dim - i * chunk;
         sizes[i] = left < 0 ? 0 : left < chunk ? left : chunk;
