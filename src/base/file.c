@@ -81,8 +81,9 @@ sb_status sb_file_map(sb_ctx *ctx, const char *path, sb_mapping *out)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0)
-        return sb_fail(ctx, SB_IO, "%s: cannot open: %s", path,
-                       strerror(errno));
+        return sb_fail(
+            ctx, SB_IO, "%s: cannot open: %s%s", path, strerror(errno),
+            strcmp(path, "-") == 0 ? " (standard input is /dev/stdin)" : "");
     sb_status status = SB_OK;
     *out = (sb_mapping){0};
     if (fstat(fd, &st) != 0) {

@@ -24,6 +24,7 @@ $sparsebit info <(cat $models/tiny.onnx) | sed -n 2p
 $sparsebit config check <(printf 'W:\n  QUANTIZER: {BIT: 99}\n') 2>&1 | sed 's|/dev/fd/[0-9]*|PIPE|'
 head -c 100 $models/cnn.onnx | $sparsebit info /dev/stdin
 : | $sparsebit info /dev/stdin
+code $sparsebit info - <$models/tiny.onnx
 code $sparsebit info /dev/null
 code $sparsebit info /dev/zero
 echo --- names that are none
