@@ -131,15 +131,21 @@ char *sb_path_beside(sb_ctx *ctx, const char *path, const char *name)
     return join(ctx, path, slash ? (size_t)(slash - path) + 1 : 0, name);
 }
 
-/* O_EXCL with a few tries: two runs writing the same path do not collide. */
+/* O_EXCL with a few tries: two runs writing the same path do not collide.  Of a
+ * long name only the start is taken, as names may have 255 bytes. */
 static int open_temporary(sb_writer *w)
 {
+    enum { NAME_KEPT = 200 };
+    const char *slash = strrchr(w->path, '/');
+    size_t folder = slash ? (size_t)(slash - w->path) + 1 : 0;
+    size_t name = strlen(w->path + folder);
+    size_t kept = folder + (name < NAME_KEPT ? name : NAME_KEPT);
     char suffix[64];
 
     for (unsigned n = 0; n < 100; n++) {
         (void)snprintf(suffix, sizeof suffix, ".tmp-%ld-%u", (long)getpid(), n);
         sb_free(w->ctx, w->tmp);
-        w->tmp = join(w->ctx, w->path, strlen(w->path), suffix);
+        w->tmp = join(w->ctx, w->path, kept, suffix);
         if (!w->tmp)
             return -1;
         int fd = open(w->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

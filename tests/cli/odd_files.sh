@@ -31,6 +31,9 @@ echo --- names that are none
 code $sparsebit info ''
 code $sparsebit simplify $models/tiny.onnx -o ''
 code $sparsebit simplify $models/tiny.onnx -o $(printf '%0300d' 0) 2>&1 | sed 's/0\{300\}/ZEROS/'
+code $sparsebit simplify $models/tiny.onnx -o $(printf '%0250d' 0).onnx -q
+ls | grep -c 0000
+rm -f 0000*
 echo --- other formats
 printf 'TFL3\34\0\0\0' >a.tflite
 printf '\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94\x8c\1a\x94K\1s.' >a.pkl
