@@ -35,12 +35,12 @@ static size_t collect(const sb_graph *g, const sb_known *k, const sb_value *v,
 }
 
 static sb_status add(sb_quant_model *qm, const sb_known *k,
-                     sb_quantizer_spec *spec)
+                     sb_quantizer_spec spec)
 {
     const sb_qparams *p = &k->qparams;
-    const sb_node *reader = spec->n_uses > 0
-                                ? sb_graph_node(qm->graph, spec->uses[0].node)
-                                : sb_graph_producer(qm->graph, spec->value);
+    const sb_node *reader = spec.n_uses > 0
+                                ? sb_graph_node(qm->graph, spec.uses[0].node)
+                                : sb_graph_producer(qm->graph, spec.value);
     sb_quant_kind kind = k->constant ? SB_QUANT_WEIGHT : SB_QUANT_FEATURE;
     sb_quant_spec settings;
     sb_quantizer *q = NULL;
@@ -52,18 +52,18 @@ static sb_status add(sb_quant_model *qm, const sb_known *k,
     settings.granularity = k->block > 0   ? SB_QUANT_PER_GROUP
                            : p->axis >= 0 ? SB_QUANT_PER_CHANNEL
                                           : SB_QUANT_PER_TENSOR;
-    spec->settings = &settings;
+    spec.settings = &settings;
     sb_str_init(&name, qm->ctx);
     sb_str_addf(&name, "%s%s", sb_quant_base_name(qm->graph, reader),
                 k->constant ? ".weight_quantizer" : ".input_quantizer");
-    spec->name = sb_str_text(&name);
+    spec.name = sb_str_text(&name);
     sb_status status = sb_str_status(&name);
     if (status == SB_OK)
-        status = sb_quant_model_add(qm, spec, &q);
+        status = sb_quant_model_add(qm, &spec, &q);
     sb_str_free(&name);
     if (status == SB_OK)
         q->at_output =
-            k->at_output && sb_graph_value(qm->graph, spec->value)->is_output;
+            k->at_output && sb_graph_value(qm->graph, spec.value)->is_output;
     return status;
 }
 
@@ -84,7 +84,7 @@ static sb_status place_value(sb_quant_model *qm, sb_value_id value)
                               .n_uses = collect(qm->graph, k, v, uses),
                               .axis = k->qparams.axis,
                               .block = k->block};
-    sb_status status = add(qm, k, &spec);
+    sb_status status = add(qm, k, spec);
     sb_free(qm->ctx, uses);
     return status;
 }
