@@ -119,17 +119,34 @@ SB_HOT static void max_into(uint8_t *best, const uint8_t *x, int64_t n,
 }
 
 /* Along a row: tap `t` of the windows for which it lies inside. */
-static void max_along(const sb_window *w, const uint8_t *column, int64_t t,
-                      uint8_t *y)
+static void max_along(const sb_window *w, const uint8_t *x, int64_t t,
+                      uint8_t flip, uint8_t *y)
 {
-    int64_t step = w->stride[1];
-    int64_t at = t * w->dilation[1] - w->pad_lo[1]; /* of window 0 */
+    int last = w->n - 1;
+    int64_t step = w->stride[last];
+    int64_t at = t * w->dilation[last] - w->pad_lo[last]; /* of window 0 */
     int64_t begin = at < 0 ? (-at + step - 1) / step : 0;
-    int64_t end = at < w->in[1] ? (w->in[1] - at + step - 1) / step : 0;
+    int64_t end = at < w->in[last] ? (w->in[last] - at + step - 1) / step : 0;
 
-    end = end < w->out[1] ? end : w->out[1];
+    end = end < w->out[last] ? end : w->out[last];
     if (begin < end)
-        max_into(y + begin, column + at + begin * step, end - begin, step, 0);
+        max_into(y + begin, x + at + begin * step, end - begin, step, flip);
+}
+
+/* A plane that is a single row. */
+static void max_line_bytes(const sb_kernel *k, const sb_pool_state *s,
+                           int64_t plane)
+{
+    const sb_window *w = &s->w;
+    const uint8_t *x = (const uint8_t *)k->in[0]->data + plane * w->in_count;
+    uint8_t *y = (uint8_t *)k->out[0]->data + plane * w->out_count;
+    uint8_t flip = k->in[0]->dtype == SB_DTYPE_I8 ? 0x80 : 0;
+
+    memset(y, 0, (size_t)w->out[0]);
+    for (int64_t t = 0; t < w->kernel[0]; t++)
+        max_along(w, x, t, flip, y);
+    for (int64_t j = 0; flip && j < w->out[0]; j++)
+        y[j] ^= flip;
 }
 
 static void max_plane_bytes(const sb_kernel *k, const sb_pool_state *s,
@@ -150,7 +167,7 @@ static void max_plane_bytes(const sb_kernel *k, const sb_pool_state *s,
                      w->in[1], 1, flip);
         memset(y, 0, (size_t)w->out[1]);
         for (int64_t t = 0; t < w->kernel[1]; t++)
-            max_along(w, column, t, y);
+            max_along(w, column, t, 0, y);
         for (int64_t j = 0; flip && j < w->out[1]; j++)
             y[j] ^= flip;
     }
@@ -162,6 +179,8 @@ static sb_plane_fn choose_plane(const sb_kernel *k, const sb_pool_state *s)
 
     if (dtype == SB_DTYPE_F32)
         return max_plane_f32;
+    if (s->w.n == 1 && !sb_kernel_out(k, 1))
+        return max_line_bytes;
     if (s->w.n == 2 && s->w.in[1] <= MAX_WIDTH && !sb_kernel_out(k, 1))
         return max_plane_bytes;
     return dtype == SB_DTYPE_I8 ? max_plane_i8 : max_plane_u8;
