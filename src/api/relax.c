@@ -7,7 +7,7 @@ sb_status sb_model_relax_batch(sb_ctx *ctx, sb_model *model, int *done)
     sb_graph *old = model->graph, *relaxed = NULL;
 
     (void)ctx;
-    SB_TRY(sb_graph_relax_batch(old, &relaxed));
+    SB_TRY(sb_graph_relax_batch(old, true, &relaxed));
     if (!relaxed) {
         *done = 0;
         return SB_OK;

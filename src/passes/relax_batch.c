@@ -187,7 +187,7 @@ static sb_status probe(const sb_graph *graph, const sb_graph *free,
 }
 
 static sb_status relax(const sb_graph *graph, sb_graph *copy, int64_t batch,
-                       bool *done)
+                       bool try_it, bool *done)
 {
     sb_dim symbol;
     bool guessed = false;
@@ -201,18 +201,19 @@ static sb_status relax(const sb_graph *graph, sb_graph *copy, int64_t batch,
         return SB_OK;
     SB_TRY(fresh_symbol(copy, &symbol));
     SB_TRY(set_batch(copy, symbol));
-    if (guessed || sb_samples_in_doubt(copy))
+    if (try_it && (guessed || sb_samples_in_doubt(copy)))
         return sb_samples_apart(copy->ctx, copy, done);
     return SB_OK;
 }
 
-sb_status sb_graph_relax_batch(const sb_graph *graph, sb_graph **out)
+sb_status sb_graph_relax_batch(const sb_graph *graph, bool try_it,
+                               sb_graph **out)
 {
     sb_graph *copy = NULL;
     bool done = false;
 
     SB_TRY(sb_graph_clone(graph, &copy));
-    sb_status status = relax(graph, copy, fixed_batch(graph), &done);
+    sb_status status = relax(graph, copy, fixed_batch(graph), try_it, &done);
     if (status == SB_OK && done) {
         *out = copy;
         return SB_OK;

@@ -9,8 +9,11 @@
  * there are.  A graph that has no number there is only copied.
  *
  * *out is NULL (and the status SB_OK) if the samples cannot be told apart by
- * the first dimension of every input and output; then run one by one. */
-SB_MUST_USE sb_status sb_graph_relax_batch(const sb_graph *graph,
+ * the first dimension of every input and output; then run one by one.
+ *
+ * `try_it`: run the network on random samples if there is doubt.  Without that
+ * the copy may mix samples: it is not to be run with several. */
+SB_MUST_USE sb_status sb_graph_relax_batch(const sb_graph *graph, bool try_it,
                                            sb_graph **out);
 
 /* Of a graph whose inputs have a symbol as their first dimension

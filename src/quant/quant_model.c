@@ -303,6 +303,7 @@ static sb_status keep_batches(sb_quant_model *qm, const sb_graph *g)
 static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
 {
     sb_graph *work = NULL, *relaxed = NULL;
+    bool calibrates = sb_quant_config_mode(qm->config) == SB_QUANT_STATIC;
 
     SB_TRY(sb_graph_clone(graph, &work));
     qm->known.arena = &qm->arena;
@@ -316,7 +317,7 @@ static sb_status take_graph(sb_quant_model *qm, const sb_graph *graph)
     if (status == SB_OK)
         status = simplify(qm, work);
     if (status == SB_OK)
-        status = sb_graph_relax_batch(work, &relaxed);
+        status = sb_graph_relax_batch(work, calibrates, &relaxed);
     if (status == SB_OK && relaxed) /* it may have brought equal constants */
         status = run_passes(relaxed, "cse");
     if (status == SB_OK) {
