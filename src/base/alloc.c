@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/threads.h"
 
@@ -72,15 +73,18 @@ bool sb_add_i64(int64_t a, int64_t b, int64_t *out)
     return !__builtin_add_overflow(a, b, out);
 }
 
+static void *no_memory(sb_ctx *ctx, size_t bytes)
+{
+    (void)sb_fail(ctx, SB_NO_MEMORY, "out of memory: wanted %zu bytes", bytes);
+    return NULL;
+}
+
 static void *resize(sb_ctx *ctx, void *ptr, size_t size)
 {
     const sb_allocator *a = allocator_of(ctx);
     void *p = a->resize(a->user, ptr, size ? size : 1);
 
-    if (!p)
-        (void)sb_fail(ctx, SB_NO_MEMORY, "out of memory: wanted %zu bytes",
-                      size);
-    return p;
+    return p ? p : no_memory(ctx, size);
 }
 
 void *sb_alloc_raw(sb_ctx *ctx, size_t count, size_t size)
@@ -112,14 +116,58 @@ void sb_free(sb_ctx *ctx, void *ptr)
         a->free(a->user, ptr);
 }
 
+static void *map_pages(size_t bytes)
+{
+    return mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+/* Does the program bring hooks of its own? */
+static bool has_hooks(const sb_ctx *ctx)
+{
+    return allocator_of(ctx)->resize != default_realloc;
+}
+
+void *sb_alloc_pages(sb_ctx *ctx, size_t bytes)
+{
+    if (has_hooks(ctx))
+        return sb_alloc(ctx, bytes, 1);
+    void *p = map_pages(bytes);
+    return p == MAP_FAILED ? no_memory(ctx, bytes) : p;
+}
+
+void sb_take_pages(sb_ctx *ctx, void *ptr, size_t bytes)
+{
+#ifdef MADV_POPULATE_WRITE
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = (uintptr_t)ptr / page * page;
+
+    if (!has_hooks(ctx))
+        (void)madvise((char *)ptr - ((uintptr_t)ptr - begin),
+                      (uintptr_t)ptr + bytes - begin, MADV_POPULATE_WRITE);
+#else
+    (void)ctx;
+    (void)ptr;
+    (void)bytes;
+#endif
+}
+
+void sb_free_pages(sb_ctx *ctx, void *ptr, size_t bytes)
+{
+    if (has_hooks(ctx))
+        sb_free(ctx, ptr);
+    else if (ptr)
+        (void)munmap(ptr, bytes);
+}
+
 sb_status sb_expect_memory(sb_ctx *ctx, size_t bytes)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p = map_pages(bytes);
 
-    if (p == MAP_FAILED)
-        return sb_fail(ctx, SB_NO_MEMORY, "out of memory: wanted %zu bytes",
-                       bytes);
+    if (p == MAP_FAILED) {
+        (void)no_memory(ctx, bytes);
+        return SB_NO_MEMORY;
+    }
     (void)munmap(p, bytes);
     return SB_OK;
 }

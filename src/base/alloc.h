@@ -17,6 +17,15 @@ void *sb_alloc_raw(sb_ctx *ctx, size_t count, size_t size);
 /* Frees; NULL is allowed. */
 void sb_free(sb_ctx *ctx, void *ptr);
 
+/* Zeroed, and not a page of it is taken before something is written there: for
+ * tables of which often only a part is used. */
+void *sb_alloc_pages(sb_ctx *ctx, size_t bytes);
+/* Takes pages of such memory now, all at a time: cheaper than one by one, each
+ * when something is written there first.  Only a wish. */
+void sb_take_pages(sb_ctx *ctx, void *ptr, size_t bytes);
+/* Frees them, all `bytes`; NULL is allowed. */
+void sb_free_pages(sb_ctx *ctx, void *ptr, size_t bytes);
+
 /* Is there room for `bytes` more?  For calls of libraries that do not survive a
  * failure of their own allocations.  A look, nothing is kept. */
 SB_MUST_USE sb_status sb_expect_memory(sb_ctx *ctx, size_t bytes);

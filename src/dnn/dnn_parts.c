@@ -26,6 +26,7 @@ enum {
     CHANNELS_LEAST = 64, /* of a part */
     COLUMN_MOST = 512,
     PIXELS_LEAST = 96, /* of a part, to make something of weights once read */
+    PART_BYTES = 512 << 10, /* of its result, which is looked at once more */
 };
 /* Multiplications, and what else an output element costs in them; a part of
  * PART_WORK takes about ten microseconds.  Two halves pay earlier than that,
@@ -200,6 +201,8 @@ static int64_t count_parts(const sb_dnn_conv_desc *d, bool by_channels)
 
     while (2 * parts <= most && work > 2.0 * PART_WORK * (double)parts &&
            room >= 2.0 * (double)parts)
+        parts *= 2;
+    while (!by_channels && 4 * out > (double)parts * PART_BYTES)
         parts *= 2;
     return parts;
 }

@@ -202,12 +202,15 @@ static sb_status observe_weight(sb_quant_model *qm, sb_quant_site *site)
         sb_obs_view as_is = view_of(own, q->axis, false);
         return observe(qm, site, &as_is);
     }
-    SB_TRY(sb_quantizer_weight(qm, q, &w));
+    /* Memory of its own for each weight would be fresh pages each time. */
+    size_t bytes = (size_t)sb_tensor_count(own) * sizeof(float);
+    SB_TRY(sb_grow(qm->ctx, &qm->weight, &qm->weight_size, bytes, 1));
+    w = sb_tensor_make(SB_DTYPE_F32, own->rank, own->dims);
+    w.data = qm->weight;
+    sb_quantizer_map_weight(q, own, w.data);
     sb_obs_view view = view_of(&w, q->axis, false);
-    sb_status status =
-        q->block > 0 ? observe_groups(qm, site, &w) : observe(qm, site, &view);
-    sb_tensor_drop(&w);
-    return status;
+    return q->block > 0 ? observe_groups(qm, site, &w)
+                        : observe(qm, site, &view);
 }
 
 /* ---- scales ------------------------------------------------------------- */
@@ -374,6 +377,9 @@ sb_status sb_quant_model_calc_qparams(sb_quant_model *qm)
 {
     sb_quant_run_drop(qm);
     sb_status status = calc_all(qm);
+    sb_free(qm->ctx, qm->weight);
+    qm->weight = NULL;
+    qm->weight_size = 0;
     if (status != SB_OK) {
         if (qm->blocks) /* half observed */
             forget(qm);

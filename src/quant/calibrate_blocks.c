@@ -483,6 +483,7 @@ static sb_status run_loaded(const block *k, size_t batch)
     sb_blocks *b = k->b;
 
     SB_TRY(sb_exec_run(k->exec, k->given, NULL, k->made));
+    sb_obs_room_settle(b->qm->ctx, &b->qm->room);
     /* Room first: what was read for the last time goes. */
     for (size_t i = 0; i < k->n_in; i++)
         if (b->kept_until[k->in[i]] == k->level)

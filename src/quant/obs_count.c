@@ -1,126 +1,106 @@
-/* Counting a tensor into a histogram (obs_count.h). */
-#include "quant/obs_count.h"
-
+/* Counting activations (obs_job.h). */
 #include "base/threads.h"
+#include "quant/obs_job.h"
 
-enum { GROUPS = 32 }; /* lines that are gathered and counted at a time */
+enum {
+    ITEM = 1 << 15,        /* values for a thread */
+    COUNT_ALL = 1 << 14,   /* values of a sample that are counted whole */
+    COUNT_LEAST = 1 << 10, /* values of a sample that are counted at least, */
+    STRIDE_MOST = 256,     /* and lines of which one is counted at most; */
+    COUNT_FINE = 1 << 12,  /* the same where neighbouring bins are compared */
+    STRIDE_FINE = 64,
+    FIRST = 3 << 11, /* values that tell the first bars */
+};
 
-static uint32_t draw(size_t sample, size_t group, size_t n)
+/* Above this fraction too much would pass the bars. */
+static const double alpha_most = 1.0 / 32;
+
+size_t sb_obs_stride(const sb_observer *obs, size_t per_sample)
 {
-    uint64_t h = (uint64_t)sample * 0x9e3779b97f4a7c15U + group + 1;
+    bool fine = obs->needs & SB_OBS_FINE;
+    size_t stride = per_sample / (fine ? COUNT_FINE : COUNT_LEAST);
+    size_t most = fine ? STRIDE_FINE : STRIDE_MOST;
 
-    h *= 0xbf58476d1ce4e5b9U;
-    h ^= h >> 31;
-    h *= 0x94d049bb133111ebU;
-    return (uint32_t)((h >> 40) % n);
+    if (obs->spec.all_values || per_sample <= COUNT_ALL ||
+        !(obs->needs & SB_OBS_HISTOGRAM))
+        return 1;
+    if (obs->tails && obs->spec.percentile_alpha > alpha_most)
+        return 1;
+    return stride < most ? stride : most;
 }
 
-/* Copies what is not above the bars; returns how many. */
-static size_t copy_below(const sb_observer *obs, const float *x, size_t n,
-                         float *to)
+size_t sb_obs_first_stride(const sb_obs_job *job)
 {
-    size_t m = 0;
+    return job->per_sample / FIRST + 1;
+}
 
-    for (size_t i = 0; i < n; i++) {
-        int32_t key = sb_obs_key(x[i]);
-        to[m] = x[i];
-        m += !(key > obs->bar_high || ~key > obs->bar_low);
+static void count_lines(const sb_obs_job *job, size_t sample)
+{
+    sb_hist *h = &job->obs->hist;
+    const float *x = job->lines + sample * job->groups * SB_OBS_LINE;
+    int32_t high = job->obs->bar_high, low = job->obs->bar_low;
+    uint32_t last;
+    size_t whole;
+
+    if (job->stride == 1) {
+        sb_hist_add(h, 0, x, job->per_sample);
+        return;
     }
-    return m;
+    size_t n = sb_obs_kept(job, sample, &whole, &last);
+    sb_hist_add_below(h, x, whole, (uint32_t)job->stride, high, low);
+    sb_hist_add_below(h, x + whole, n - whole, last, high, low);
 }
 
-#if defined(__GNUC__)
-#define PREFETCH(address) __builtin_prefetch(address)
-#else
-#define PREFETCH(address) (void)(address)
-#endif
+static void count_tail(sb_hist *h, const sb_obs_tail *t, bool low)
+{
+    float x[512];
 
-/* Items are GROUPS groups of lines of a sample. */
+    for (size_t at = 0; at < t->n; at += SB_COUNT(x)) {
+        size_t n = t->n - at < SB_COUNT(x) ? t->n - at : SB_COUNT(x);
+        for (size_t i = 0; i < n; i++) {
+            uint32_t bits = t->v[at + i] | (low ? 1U << 31 : 0);
+            memcpy(&x[i], &bits, sizeof bits);
+        }
+        sb_hist_add(h, 0, x, n);
+    }
+}
+
+void sb_obs_count_waiting(sb_obs_job *job)
+{
+    sb_observer *obs = job->obs;
+
+    sb_hist_fit(&obs->hist, 0, job->wait_keys);
+    for (size_t s = job->wait; s < job->wait_end; s++)
+        count_lines(job, s);
+    for (size_t i = 0; job->stride > 1 && i < job->n_lanes; i++) {
+        count_tail(&obs->hist, &job->lanes[i].tails.high, false);
+        count_tail(&obs->hist, &job->lanes[i].tails.low, true);
+    }
+}
+
+typedef struct whole_job {
+    sb_hist *hist;
+    const float *x;
+    size_t n;
+} whole_job;
+
 static void count_item(void *arg, size_t lane, size_t item)
 {
-    const sb_obs_count *job = arg;
-    size_t sample = item / job->items, group = item % job->items * GROUPS;
-    size_t lines = (job->per_sample + SB_OBS_LINE - 1) / SB_OBS_LINE, last = 0,
-           m = 0;
-    const float *x = job->data + sample * job->per_sample, *line[GROUPS];
-    float values[GROUPS * SB_OBS_LINE];
-    size_t n = 0;
+    const whole_job *w = arg;
+    size_t at = item * ITEM;
 
-    for (; n < GROUPS && group < job->groups; n++, group++) {
-        size_t left = lines - group * job->stride;
-        size_t of = left < job->stride ? left : job->stride;
-        size_t at = group * job->stride + draw(job->first + sample, group, of);
-        if (of < job->stride)
-            last = of; /* the last group, which is smaller, counts for less */
-        line[n] = x + at * SB_OBS_LINE;
-        PREFETCH(line[n]);
-    }
-    for (size_t i = 0; i < n; i++) {
-        size_t left = job->per_sample - (size_t)(line[i] - x);
-        left = left < SB_OBS_LINE ? left : SB_OBS_LINE;
-        if (last && i == n - 1) {
-            sb_hist_add_weighted(&job->obs->hist, (int)lane, values, m,
-                                 (uint32_t)job->stride);
-            m = 0;
-        }
-        if (job->below) {
-            m += copy_below(job->obs, line[i], left, values + m);
-        } else {
-            memcpy(values + m, line[i], left * sizeof *values);
-            m += left;
-        }
-    }
-    sb_hist_add_weighted(&job->obs->hist, (int)lane, values, m,
-                         (uint32_t)(last ? last : job->stride));
+    sb_hist_add(w->hist, (int)lane, w->x + at,
+                w->n - at < ITEM ? w->n - at : ITEM);
 }
 
-static void count_all_item(void *arg, size_t lane, size_t item)
+void sb_obs_count_all(const sb_obs_job *job, size_t begin, size_t end)
 {
-    const sb_obs_count *job = arg;
-    size_t at = item * SB_OBS_ITEM;
+    sb_observer *obs = job->obs;
+    whole_job w = {&obs->hist, job->data + begin * job->per_sample,
+                   (end - begin) * job->per_sample};
+    size_t lanes = sb_obs_lanes(obs, w.n), most = 1;
 
-    sb_hist_add(&job->obs->hist, (int)lane, job->data + at,
-                job->n - at < SB_OBS_ITEM ? job->n - at : SB_OBS_ITEM);
-}
-
-/* As many threads as are worth while for so many values. */
-size_t sb_obs_lanes(const sb_observer *obs, size_t values)
-{
-    size_t lanes = values / SB_OBS_ITEM + 1;
-    size_t most = (size_t)sb_ctx_threads(obs->ctx);
-
-    most = most < SB_HIST_PARTS ? most : SB_HIST_PARTS;
-    return lanes < most ? lanes : most;
-}
-
-void sb_obs_count_stride(sb_obs_count *c, size_t stride)
-{
-    size_t lines = (c->per_sample + SB_OBS_LINE - 1) / SB_OBS_LINE;
-
-    c->stride = stride;
-    c->groups = (lines + stride - 1) / stride;
-    c->items = (c->groups + GROUPS - 1) / GROUPS;
-}
-
-/* No more lanes than tables. */
-static size_t count_lanes(const sb_observer *obs, size_t values)
-{
-    size_t lanes = sb_obs_lanes(obs, values), most = 1;
-
-    while (most < lanes && obs->hist.tables[most])
+    while (most < lanes && obs->hist.tables[most]) /* one for each */
         most++;
-    return most;
-}
-
-void sb_obs_count_all(sb_obs_count *c)
-{
-    sb_parallel_lanes(c->obs->ctx, (c->n - 1) / SB_OBS_ITEM + 1,
-                      count_lanes(c->obs, c->n), count_all_item, c);
-}
-
-void sb_obs_count_some(sb_obs_count *c)
-{
-    c->obs->sampled = true;
-    sb_parallel_lanes(c->obs->ctx, c->n / c->per_sample * c->items,
-                      count_lanes(c->obs, c->n / c->stride), count_item, c);
+    sb_parallel_lanes(obs->ctx, (w.n - 1) / ITEM + 1, most, count_item, &w);
 }

@@ -14,6 +14,7 @@
 enum {
     RUN = 512,     /* values whose places are computed at a time */
     BAR_RUN = 256, /* bins that are added up at a time */
+    BLOCK = 16,    /* bins that are skipped at a time if they are empty */
     EXPONENT_LEAST =
         -100 /* below this all is one bin, for the products' sake */
 };
@@ -28,6 +29,11 @@ static size_t tables_size(const sb_hist *h)
     return table_size(h) * (size_t)h->channels;
 }
 
+static size_t table_bytes(const sb_hist *h)
+{
+    return 2 * tables_size(h) * sizeof(uint16_t);
+}
+
 sb_status sb_hist_init(sb_ctx *ctx, sb_hist *h, int64_t channels)
 {
     int64_t bins = SB_HIST_BINS;
@@ -38,8 +44,10 @@ sb_status sb_hist_init(sb_ctx *ctx, sb_hist *h, int64_t channels)
                bins > SB_HIST_BINS_BUDGET / channels)
             bins /= 2;
     }
-    *h = (sb_hist){
-        .channels = channels, .half = (uint32_t)(bins / 2), .room = UINT32_MAX};
+    *h = (sb_hist){.ctx = ctx,
+                   .channels = channels,
+                   .half = (uint32_t)(bins / 2),
+                   .room = UINT32_MAX};
     h->exponent = sb_alloc(ctx, (size_t)channels, sizeof *h->exponent);
     if (!h->exponent)
         return SB_NO_MEMORY;
@@ -48,12 +56,17 @@ sb_status sb_hist_init(sb_ctx *ctx, sb_hist *h, int64_t channels)
     return SB_OK;
 }
 
+static void free_tables(sb_ctx *ctx, sb_hist *h)
+{
+    sb_free(ctx, h->carry);
+    for (int p = 0; p < SB_HIST_PARTS; p++)
+        sb_free_pages(ctx, h->tables[p], table_bytes(h));
+}
+
 void sb_hist_free(sb_ctx *ctx, sb_hist *h)
 {
     sb_free(ctx, h->exponent);
-    sb_free(ctx, h->carry);
-    for (int p = 0; p < SB_HIST_PARTS; p++)
-        sb_free(ctx, h->tables[p]);
+    free_tables(ctx, h);
     *h = (sb_hist){0};
 }
 
@@ -62,7 +75,7 @@ size_t sb_hist_bytes(const sb_hist *h)
     size_t n = (size_t)h->channels * sizeof *h->exponent;
 
     for (int p = 0; p < SB_HIST_PARTS; p++)
-        n += h->tables[p] ? 2 * tables_size(h) * sizeof *h->tables[p] : 0;
+        n += h->tables[p] ? table_bytes(h) : 0;
     return n + (h->carry ? tables_size(h) * sizeof *h->carry : 0);
 }
 
@@ -73,16 +86,31 @@ static sb_status need_carry(sb_ctx *ctx, sb_hist *h)
     return h->carry ? SB_OK : SB_NO_MEMORY;
 }
 
-/* Counter i of all counters of a table. */
-static uint32_t table_get(const sb_hist *h, const uint16_t *table, size_t i)
+/* Counter i of all counters of a table.  Higher bits that are all zero are not
+ * touched: they need no memory yet. */
+static uint32_t table_get(const sb_hist *h, int part, size_t i)
 {
-    return (uint32_t)table[tables_size(h) + i] << 16 | table[i];
+    const uint16_t *table = h->tables[part];
+
+    return (h->wide[part] ? (uint32_t)table[tables_size(h) + i] << 16 : 0) |
+           table[i];
 }
 
-static void table_put(const sb_hist *h, uint16_t *table, size_t i, uint32_t n)
+static void table_put(sb_hist *h, int part, size_t i, uint32_t n)
 {
+    uint16_t *table = h->tables[part];
+
     table[i] = (uint16_t)n;
-    table[tables_size(h) + i] = (uint16_t)(n >> 16);
+    if (n >> 16)
+        h->wide[part] = true;
+    if (h->wide[part])
+        table[tables_size(h) + i] = (uint16_t)(n >> 16);
+}
+
+/* Bins of both sides, or of the one that has values. */
+static size_t used_bins(const sb_hist *h)
+{
+    return (h->has_low ? 2 : 1) * (size_t)h->half;
 }
 
 static void move_to_carry(sb_hist *h)
@@ -91,10 +119,23 @@ static void move_to_carry(sb_hist *h)
 
     for (int p = 0; p < SB_HIST_PARTS; p++)
         for (size_t i = 0; h->tables[p] && i < n; i++) {
-            h->carry[i] += table_get(h, h->tables[p], i);
-            table_put(h, h->tables[p], i, 0);
+            h->carry[i] += table_get(h, p, i);
+            table_put(h, p, i, 0);
         }
     h->room = UINT32_MAX;
+}
+
+static sb_status make_table(sb_ctx *ctx, sb_hist *h, int part)
+{
+    uint16_t *table = sb_alloc_pages(ctx, table_bytes(h));
+
+    if (!table)
+        return SB_NO_MEMORY;
+    h->tables[part] = table;
+    h->wide[part] = h->channels > 1; /* one table, many threads */
+    if (h->channels == 1)
+        sb_take_pages(ctx, table, h->half * sizeof *table);
+    return SB_OK;
 }
 
 sb_status sb_hist_reserve(sb_ctx *ctx, sb_hist *h, int parts, uint64_t elements)
@@ -104,29 +145,15 @@ sb_status sb_hist_reserve(sb_ctx *ctx, sb_hist *h, int parts, uint64_t elements)
         return sb_fail(
             ctx, SB_UNSUPPORTED, "a tensor of %llu elements, want at most %llu",
             (unsigned long long)elements, (unsigned long long)UINT32_MAX);
-    for (int p = 0; p < parts; p++) {
+    for (int p = 0; p < parts; p++)
         if (!h->tables[p])
-            h->tables[p] = sb_alloc(ctx, tables_size(h), 2 * sizeof(uint16_t));
-        if (!h->tables[p])
-            return SB_NO_MEMORY;
-    }
+            SB_TRY(make_table(ctx, h, p));
     if (h->room < elements) {
         SB_TRY(need_carry(ctx, h));
         move_to_carry(h);
     }
     h->room -= elements;
     return SB_OK;
-}
-
-void sb_hist_clear(sb_hist *h)
-{
-    size_t n = tables_size(h);
-
-    for (int p = 0; p < SB_HIST_PARTS; p++)
-        if (h->tables[p])
-            memset(h->tables[p], 0, 2 * n * sizeof *h->tables[p]);
-    if (h->carry)
-        memset(h->carry, 0, n * sizeof *h->carry);
 }
 
 /* ---- range --------------------------------------------------------------- */
@@ -143,14 +170,17 @@ static int exponent_of(sb_obs_keys keys)
 }
 
 /* Adds bins together: bin i goes to i >> by. */
-static void fold_table(const sb_hist *h, uint16_t *table, size_t at, int by)
+static void fold_table(sb_hist *h, int part, size_t at, int by)
 {
-    for (int side = 0; side < 2; side++, at += h->half)
+    for (size_t begin = 0; begin < used_bins(h);
+         begin += h->half, at += h->half)
         for (uint32_t i = 1; i < h->half; i++) {
             size_t to = at + (by < 32 ? i >> by : 0);
-            uint32_t n = table_get(h, table, at + i);
-            table_put(h, table, at + i, 0);
-            table_put(h, table, to, table_get(h, table, to) + n);
+            uint32_t n = table_get(h, part, at + i);
+            if (n == 0)
+                continue;
+            table_put(h, part, at + i, 0);
+            table_put(h, part, to, table_get(h, part, to) + n);
         }
 }
 
@@ -177,7 +207,7 @@ static void widen(sb_hist *h, int64_t c, int e)
         return;
     for (int p = 0; p < SB_HIST_PARTS; p++)
         if (h->tables[p])
-            fold_table(h, h->tables[p], at, by);
+            fold_table(h, p, at, by);
     if (h->carry)
         fold_carry(h, h->carry + at, by);
     h->exponent[c] = e;
@@ -185,8 +215,16 @@ static void widen(sb_hist *h, int64_t c, int e)
 
 void sb_hist_fit(sb_hist *h, int64_t c, sb_obs_keys keys)
 {
-    if (!sb_obs_keys_empty(keys))
-        widen(h, c, exponent_of(keys));
+    if (sb_obs_keys_empty(keys))
+        return;
+    if (keys.lo < -1 && !h->has_low) { /* -1 is that of -0 */
+        h->has_low = true;
+        for (int p = 0; p < SB_HIST_PARTS && h->channels == 1; p++)
+            if (h->tables[p])
+                sb_take_pages(h->ctx, h->tables[p] + h->half,
+                              h->half * sizeof *h->tables[p]);
+    }
+    widen(h, c, exponent_of(keys));
 }
 
 /* Magnitudes whose bits are below this fit. */
@@ -247,15 +285,25 @@ SB_HOT static void hist_places(const float *x, size_t n, float factor,
 /* The counters of one channel. */
 typedef struct hist_table {
     uint16_t *low, *high;
+    bool *wide;
     float factor;
     uint32_t half;
 } hist_table;
 
-static hist_table hist_table_of(const sb_hist *h, int part, int64_t c)
+static hist_table hist_table_of(sb_hist *h, int part, int64_t c)
 {
     uint16_t *low = h->tables[part] + (size_t)c * table_size(h);
 
-    return (hist_table){low, low + tables_size(h), hist_factor(h, c), h->half};
+    return (hist_table){low, low + tables_size(h), &h->wide[part],
+                        hist_factor(h, c), h->half};
+}
+
+/* Higher bits: seldom. */
+static void carry_over(const hist_table *t, size_t place)
+{
+    if (!*t->wide)
+        *t->wide = true;
+    t->high[place]++;
 }
 
 static inline void count_places(const hist_table *t, const uint32_t *place,
@@ -263,7 +311,7 @@ static inline void count_places(const hist_table *t, const uint32_t *place,
 {
     for (size_t i = 0; i < n; i++)
         if (++t->low[place[i]] == 0)
-            t->high[place[i]]++;
+            carry_over(t, place[i]);
 }
 
 static void count_run(hist_table t, const float *x, size_t n)
@@ -287,20 +335,32 @@ void sb_hist_add_channel(sb_hist *h, int64_t c, const float *x, size_t n)
     count_run(hist_table_of(h, 0, c), x, n);
 }
 
-void sb_hist_add_weighted(sb_hist *h, int part, const float *x, size_t n,
-                          uint32_t weight)
+/* As hist_places(), and how often each counts. */
+SB_HOT static void places_below(const float *x, size_t n, const hist_table *t,
+                                uint32_t weight, int32_t high, int32_t low,
+                                uint32_t *place, uint32_t *by)
 {
-    hist_table t = hist_table_of(h, part, 0);
-    uint32_t place[RUN];
+    hist_places(x, n, t->factor, t->half, place);
+    for (size_t i = 0; i < n; i++) {
+        int32_t key = sb_obs_key(x[i]);
+        by[i] = (key > high) | (~key > low) ? 0 : weight;
+    }
+}
+
+void sb_hist_add_below(sb_hist *h, const float *x, size_t n, uint32_t weight,
+                       int32_t high, int32_t low)
+{
+    hist_table t = hist_table_of(h, 0, 0);
+    uint32_t place[RUN], by[RUN];
 
     for (size_t at = 0; at < n; at += RUN) {
         size_t m = n - at < RUN ? n - at : RUN;
-        hist_places(x + at, m, t.factor, t.half, place);
+        places_below(x + at, m, &t, weight, high, low, place, by);
         for (size_t i = 0; i < m; i++) {
-            uint32_t sum = t.low[place[i]] + weight;
+            uint32_t sum = t.low[place[i]] + by[i];
             t.low[place[i]] = (uint16_t)sum;
             if (sum >> 16)
-                t.high[place[i]]++;
+                carry_over(&t, place[i]);
         }
     }
 }
@@ -346,7 +406,7 @@ void sb_hist_add_block(sb_hist *h, int64_t c, const float *x, size_t n_row,
             for (size_t i = 0; i < rows; i++) {
                 size_t to = place[i * SB_OBS_BLOCK + k];
                 if (++t[k].low[to] == 0)
-                    t[k].high[to]++;
+                    carry_over(&t[k], to);
             }
     }
 }
@@ -363,42 +423,75 @@ void sb_hist_counts(const sb_hist *h, int64_t c, uint64_t *out, uint64_t *zeros)
     for (size_t i = 0; h->carry && i < SB_HIST_ZEROS; i++)
         *zeros += h->carry[at + bins + i];
     for (int p = 0; p < SB_HIST_PARTS; p++) {
-        const uint16_t *table = h->tables[p];
-        for (size_t i = 0; table && i < bins; i++)
-            out[i] += table_get(h, table, at + i);
-        for (size_t i = 0; table && i < SB_HIST_ZEROS; i++)
-            *zeros += table_get(h, table, at + bins + i);
+        if (!h->tables[p])
+            continue;
+        for (size_t i = 0; i < used_bins(h); i++)
+            out[i] += table_get(h, p, at + i);
+        for (size_t i = 0; i < SB_HIST_ZEROS; i++)
+            *zeros += table_get(h, p, at + bins + i);
     }
 }
 
 sb_status sb_hist_add_counts(sb_ctx *ctx, sb_hist *h, int64_t c, int e,
-                             const uint64_t *counts, uint64_t zeros)
+                             uint32_t from_half, const uint64_t *counts,
+                             uint64_t zeros)
 {
-    uint32_t half = h->half;
     size_t at = (size_t)c * table_size(h);
 
     SB_TRY(need_carry(ctx, h));
     widen(h, c, e);
     int by = h->exponent[c] - e;
+    for (uint32_t n = from_half; n > h->half; n /= 2)
+        by++;
     for (uint32_t side = 0; side < 2; side++)
-        for (uint32_t i = 0; i < half; i++) {
-            uint32_t to = by < 32 ? i >> by : 0;
-            h->carry[at + side * half + to] += counts[side * half + i];
+        for (uint32_t i = 0; i < from_half; i++) {
+            uint64_t found = counts[side * from_half + i];
+            h->carry[at + side * h->half + (by < 32 ? i >> by : 0)] += found;
+            h->has_low |= side && found;
         }
-    h->carry[at + 2 * half] += zeros;
+    h->carry[at + 2 * (size_t)h->half] += zeros;
     return SB_OK;
 }
 
-SB_HOT static uint64_t sum_of(const uint16_t *low, const uint16_t *high,
-                              size_t n)
+sb_status sb_hist_coarsen(sb_ctx *ctx, sb_hist *h)
 {
-    uint32_t sum = 0, sum_high = 0;
+    sb_hist old = *h;
+    uint64_t *counts, zeros;
 
-    for (size_t i = 0; i < n; i++) {
-        sum += low[i];
-        sum_high += high[i];
+    assert(h->channels == 1);
+    if (h->half <= SB_HIST_BINS_COARSE / 2)
+        return SB_OK;
+    if (!h->tables[0] && !h->carry) {
+        h->half = SB_HIST_BINS_COARSE / 2;
+        return SB_OK;
     }
-    return ((uint64_t)sum_high << 16) + sum;
+    counts = sb_alloc_raw(ctx, 2 * (size_t)old.half, sizeof *counts);
+    if (!counts)
+        return SB_NO_MEMORY;
+    sb_hist_counts(&old, 0, counts, &zeros);
+    memset(h->tables, 0, sizeof h->tables);
+    memset(h->wide, 0, sizeof h->wide);
+    h->carry = NULL;
+    h->half = SB_HIST_BINS_COARSE / 2;
+    sb_status status =
+        sb_hist_add_counts(ctx, h, 0, h->exponent[0], old.half, counts, zeros);
+    sb_free(ctx, counts);
+    if (status == SB_OK) {
+        free_tables(ctx, &old);
+        h->room = UINT32_MAX;
+    } else {
+        *h = old;
+    }
+    return status;
+}
+
+SB_HOT static uint32_t sum_of(const uint16_t *x, size_t n)
+{
+    uint32_t sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
 }
 
 /* Counters [i, i + n) of all, n at most RUN. */
@@ -408,10 +501,13 @@ static uint64_t counts_of(const sb_hist *h, size_t i, size_t n)
 
     for (size_t k = 0; h->carry && k < n; k++)
         sum += h->carry[i + k];
-    for (int p = 0; p < SB_HIST_PARTS; p++)
-        if (h->tables[p])
-            sum +=
-                sum_of(h->tables[p] + i, h->tables[p] + tables_size(h) + i, n);
+    for (int p = 0; p < SB_HIST_PARTS; p++) {
+        const uint16_t *table = h->tables[p];
+        if (table)
+            sum += sum_of(table + i, n);
+        if (table && h->wide[p])
+            sum += (uint64_t)sum_of(table + tables_size(h) + i, n) << 16;
+    }
     return sum;
 }
 
@@ -421,6 +517,8 @@ int32_t sb_hist_bar(const sb_hist *h, int64_t c, bool low, uint64_t keep)
     size_t i = h->half; /* bins from here on are added up */
     uint64_t n = 0;
 
+    if (low && !h->has_low)
+        return 0;
     for (size_t step = BAR_RUN; step > 0; step = step > 1 ? 1 : 0)
         while (i > step) {
             uint64_t more = counts_of(h, at + i - step, step);
@@ -434,24 +532,72 @@ int32_t sb_hist_bar(const sb_hist *h, int64_t c, bool low, uint64_t keep)
     return low ? 0 : -1;
 }
 
-int64_t sb_hist_values(const sb_hist *h, int64_t c, sb_range range,
-                       uint64_t *work, float *x, double *count)
+static uint64_t counter(const sb_hist *h, size_t at)
 {
-    int64_t n = 0, half = (int64_t)h->half;
-    uint64_t zeros;
-    double width = sb_hist_width(h, c);
+    uint64_t sum = h->carry ? h->carry[at] : 0;
 
-    sb_hist_counts(h, c, work, &zeros);
-    for (int64_t i = -half; i <= half; i++) {
-        uint64_t found = i == 0 ? zeros : work[i < 0 ? half - i - 1 : i - 1];
-        if (found == 0)
+    for (int p = 0; p < SB_HIST_PARTS && h->tables[p]; p++)
+        sum += table_get(h, p, at);
+    return sum;
+}
+
+/* BLOCK counters from `at` on; false if all are zero. */
+static bool block_counts(const sb_hist *h, size_t at, uint64_t *out)
+{
+    const uint16_t *low = h->tables[0];
+    uint64_t any[BLOCK / 4], all = 0;
+
+    if (!low || h->tables[1] || h->wide[0] || h->carry) {
+        for (size_t i = 0; i < BLOCK; i++)
+            all |= out[i] = counter(h, at + i);
+        return all != 0;
+    }
+    memcpy(any, low + at, sizeof any);
+    for (size_t i = 0; i < SB_COUNT(any); i++)
+        all |= any[i];
+    for (size_t i = 0; all && i < BLOCK; i++)
+        out[i] = low[at + i];
+    return all != 0;
+}
+
+/* One side, bins by magnitude: below zero from the last to the first. */
+static int64_t side_values(const sb_hist *h, int64_t c, bool low,
+                           sb_range range, float *x, double *count)
+{
+    size_t base = (size_t)c * table_size(h) + (low ? h->half : 0);
+    double width = low ? -sb_hist_width(h, c) : sb_hist_width(h, c);
+    uint64_t found[BLOCK];
+    int64_t n = 0;
+
+    for (size_t b = 0; b < h->half; b += BLOCK) {
+        size_t first = low ? h->half - BLOCK - b : b;
+        if (!block_counts(h, base + first, found))
             continue;
-        float at = (float)(((double)(i < 0 ? i : i - 1) + 0.5) * width);
-        if (i == 0)
-            at = 0.0F;
-        at = at < range.lo ? range.lo : at;
-        x[n] = at > range.hi ? range.hi : at;
-        count[n++] = (double)found;
+        for (size_t k = 0; k < BLOCK; k++) {
+            size_t i = low ? BLOCK - 1 - k : k;
+            float at = (float)(((double)(first + i) + 0.5) * width);
+            at = at < range.lo ? range.lo : at;
+            x[n] = at > range.hi ? range.hi : at;
+            count[n] = (double)found[i];
+            n += found[i] > 0;
+        }
     }
     return n;
+}
+
+int64_t sb_hist_values(const sb_hist *h, int64_t c, sb_range range, float *x,
+                       double *count)
+{
+    size_t zero = (size_t)c * table_size(h) + 2 * (size_t)h->half;
+    uint64_t zeros = 0;
+    int64_t n = 0;
+
+    if (h->has_low)
+        n = side_values(h, c, true, range, x, count);
+    for (size_t i = 0; i < SB_HIST_ZEROS; i++)
+        zeros += counter(h, zero + i);
+    x[n] = 0.0F;
+    count[n] = (double)zeros;
+    n += zeros > 0;
+    return n + side_values(h, c, false, range, x + n, count + n);
 }

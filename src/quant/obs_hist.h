@@ -17,6 +17,7 @@
 
 enum {
     SB_HIST_BINS = 1 << 16,        /* of a single channel, both signs */
+    SB_HIST_BINS_COARSE = 1 << 14, /* the same, where few values count */
     SB_HIST_BINS_MOST = 1 << 14,   /* of one of several channels */
     SB_HIST_BINS_LEAST = 1 << 11,  /* the same */
     SB_HIST_BINS_BUDGET = 1 << 20, /* together, as long as that is possible */
@@ -25,6 +26,7 @@ enum {
 };
 
 typedef struct sb_hist {
+    sb_ctx *ctx;
     int64_t channels;
     uint32_t half; /* bins on each side of zero */
     int *exponent; /* [channels] e; SB_HIST_UNSET before the first value */
@@ -34,6 +36,8 @@ typedef struct sb_hist {
      * higher after them, so that what is touched at random is small.  Counts
      * that would overflow are moved to `carry`, made when needed. */
     uint16_t *tables[SB_HIST_PARTS];
+    bool wide[SB_HIST_PARTS]; /* some higher bits are not zero */
+    bool has_low;             /* some value was below zero */
     uint64_t *carry;
     uint64_t room; /* elements that surely still fit the tables */
 } sb_hist;
@@ -49,8 +53,8 @@ size_t sb_hist_bytes(const sb_hist *h);
 SB_MUST_USE sb_status sb_hist_reserve(sb_ctx *ctx, sb_hist *h, int parts,
                                       uint64_t elements);
 
-/* Forgets all counts; the range stays. */
-void sb_hist_clear(sb_hist *h);
+/* Makes do with SB_HIST_BINS_COARSE bins, of a single channel. */
+SB_MUST_USE sb_status sb_hist_coarsen(sb_ctx *ctx, sb_hist *h);
 
 /* Widens channel c until values in `keys` fit. */
 void sb_hist_fit(sb_hist *h, int64_t c, sb_obs_keys keys);
@@ -59,9 +63,11 @@ bool sb_hist_fits(const sb_hist *h, int64_t c, sb_obs_keys keys);
 
 /* Counts n values that fit into the table of this part of a single channel. */
 void sb_hist_add(sb_hist *h, int part, const float *x, size_t n);
-/* The same, each of them `weight` times, at most 65535. */
-void sb_hist_add_weighted(sb_hist *h, int part, const float *x, size_t n,
-                          uint32_t weight);
+/* The same into the first table, each of them `weight` times, at most 65535;
+ * without those above zero whose key is above `high` and those below it whose
+ * magnitude's key is above `low`. */
+void sb_hist_add_below(sb_hist *h, const float *x, size_t n, uint32_t weight,
+                       int32_t high, int32_t low);
 /* Counts n values that fit into channel c of several. */
 void sb_hist_add_channel(sb_hist *h, int64_t c, const float *x, size_t n);
 /* Counts rows of n_channel (at most SB_OBS_BLOCK) channels from c on. */
@@ -72,9 +78,11 @@ void sb_hist_add_block(sb_hist *h, int64_t c, const float *x, size_t n_row,
  * below, both by magnitude), and of zeros. */
 void sb_hist_counts(const sb_hist *h, int64_t c, uint64_t *out,
                     uint64_t *zeros);
-/* Adds counts made with exponent e to channel c. */
+/* Adds counts made with exponent e, of `from_half` bins a side (at least as
+ * many as here), to channel c. */
 SB_MUST_USE sb_status sb_hist_add_counts(sb_ctx *ctx, sb_hist *h, int64_t c,
-                                         int e, const uint64_t *counts,
+                                         int e, uint32_t from_half,
+                                         const uint64_t *counts,
                                          uint64_t zeros);
 
 /* The key below which, or at which, no value of this side of channel c is among
@@ -85,9 +93,8 @@ int32_t sb_hist_bar(const sb_hist *h, int64_t c, bool low, uint64_t keep);
 /* Width of the bins of channel c; 0 while it has none. */
 double sb_hist_width(const sb_hist *h, int64_t c);
 /* Centres and counts of the bins that are not empty, ascending, centres kept
- * within `range`; returns how many.  Room for 2 * half + 1 is needed; `work`
- * has room for 2 * half counts. */
-int64_t sb_hist_values(const sb_hist *h, int64_t c, sb_range range,
-                       uint64_t *work, float *x, double *count);
+ * within `range`; returns how many.  Room for 2 * half + 2 is needed. */
+int64_t sb_hist_values(const sb_hist *h, int64_t c, sb_range range, float *x,
+                       double *count);
 
 #endif

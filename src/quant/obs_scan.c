@@ -4,29 +4,64 @@
 #include "base/simd.h"
 #include "base/threads.h"
 
-/* Three extremes of the bits as they are say as much as two of the keys and
- * cost less. */
-SB_HOT static void scan_run(const float *x, size_t n, sb_obs_keys *out)
+SB_HOT static void scan_most(const float *x, size_t n, int32_t *most,
+                             uint32_t *most_low)
 {
-    int32_t least = INT32_MAX, most = INT32_MIN;
-    uint32_t most_low = 0;
+    int32_t high = INT32_MIN;
+    uint32_t low = 0;
 
     for (size_t i = 0; i < n; i++) {
         int32_t bits;
         memcpy(&bits, &x[i], sizeof bits);
-        least = bits < least ? bits : least;
-        most = bits > most ? bits : most;
-        most_low = (uint32_t)bits > most_low ? (uint32_t)bits : most_low;
+        high = bits > high ? bits : high;
+        low = (uint32_t)bits > low ? (uint32_t)bits : low;
     }
-    *out = n ? sb_obs_keys_of(least, most, most_low) : SB_OBS_KEYS_EMPTY;
+    *most = high;
+    *most_low = low;
 }
 
-sb_obs_keys sb_obs_scan(const float *x, size_t n)
+SB_HOT static void scan_least(const float *x, size_t n, int32_t *least)
 {
-    sb_obs_keys keys;
+    int32_t found = INT32_MAX;
 
-    scan_run(x, n, &keys);
-    return keys;
+    for (size_t i = 0; i < n; i++) {
+        int32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        found = bits < found ? bits : found;
+    }
+    *least = sb_obs_key_turn(found);
+}
+
+/* Bits with a sign order backwards as integers, and above all others as numbers
+ * without one.  So the greatest of either kind are the extremes if there are
+ * values of both signs.  Else the extreme nearer to zero is the least integer,
+ * which is looked for only if values came as near as that before. */
+sb_obs_keys sb_obs_scan_rest(const float *x, size_t n, int32_t most,
+                             uint32_t most_low, sb_obs_keys keys)
+{
+    bool any_low = most_low >> 31, any_high = most >= 0;
+    int32_t lo = keys.lo, hi = keys.hi;
+
+    if (any_low)
+        lo = sb_obs_key_turn((int32_t)most_low);
+    else if (keys.lo > 0)
+        scan_least(x, n, &lo);
+    if (any_high)
+        hi = most;
+    else if (keys.hi < -1) /* that of -0 */
+        scan_least(x, n, &hi);
+    return sb_obs_keys_join(keys, (sb_obs_keys){lo, hi});
+}
+
+sb_obs_keys sb_obs_scan(const float *x, size_t n, sb_obs_keys keys)
+{
+    int32_t most;
+    uint32_t most_low;
+
+    if (n == 0)
+        return keys;
+    scan_most(x, n, &most, &most_low);
+    return sb_obs_scan_rest(x, n, most, most_low, keys);
 }
 
 /* A whole block of channels: its loop has a fixed length. */
@@ -105,8 +140,8 @@ static void scan_first(void *arg, size_t begin, size_t end)
         job->keys[i] = SB_OBS_KEYS_EMPTY;
         for (size_t o = 0; o < outer; o++) {
             size_t run = (s * outer + o) * channels + c;
-            job->keys[i] = sb_obs_keys_join(
-                job->keys[i], sb_obs_scan(v->data + run * inner, inner));
+            job->keys[i] =
+                sb_obs_scan(v->data + run * inner, inner, job->keys[i]);
         }
     }
 }

@@ -51,19 +51,6 @@ static inline bool sb_obs_keys_empty(sb_obs_keys k)
     return k.lo > k.hi;
 }
 
-/* From the extremes of the bits as they are, of one value at least: with a sign
- * they order backwards as integers, so the least is the greatest value if all
- * have it, and the least if none has; else those are the most, and the most
- * if the sign counts as a digit. */
-static inline sb_obs_keys sb_obs_keys_of(int32_t least, int32_t most,
-                                         uint32_t most_low)
-{
-    int32_t lo = most_low >> 31 ? (int32_t)most_low : least;
-
-    return (sb_obs_keys){sb_obs_key_turn(lo),
-                         sb_obs_key_turn(most >= 0 ? most : least)};
-}
-
 /* Are all values finite?  True if there are none. */
 static inline bool sb_obs_keys_finite(sb_obs_keys k)
 {
@@ -76,8 +63,12 @@ static inline sb_range sb_obs_keys_range(sb_obs_keys k)
     return (sb_range){sb_obs_key_float(k.lo), sb_obs_key_float(k.hi)};
 }
 
-/* Of n values in a row. */
-sb_obs_keys sb_obs_scan(const float *x, size_t n);
+/* Of n values in a row, joined to `keys`. */
+sb_obs_keys sb_obs_scan(const float *x, size_t n, sb_obs_keys keys);
+/* The same, from the greatest of their bits as integers with a sign, and of
+ * their bits as numbers without. */
+sb_obs_keys sb_obs_scan_rest(const float *x, size_t n, int32_t most,
+                             uint32_t most_low, sb_obs_keys keys);
 
 /* Of n_channel (at most SB_OBS_BLOCK) neighbouring channels in each of n_row
  * rows, `stride` apart; joined to keys[]. */

@@ -12,7 +12,10 @@
 #define SIMD_ANY
 #endif
 
-enum { LOOK = SB_TAIL_SLACK }; /* values that are tested at a time */
+enum {
+    LOOK = SB_TAIL_SLACK, /* values that are tested at a time */
+    FEW = 512,            /* values that are selected from directly */
+};
 
 size_t sb_obs_tails_keep(int64_t channels)
 {
@@ -50,34 +53,71 @@ size_t sb_obs_tails_bytes(const sb_obs_tails *t)
     return (t->high.cap + t->low.cap) * sizeof *t->high.v;
 }
 
+/* A value as its magnitude on the side that is asked for; others have the
+ * highest bit. */
+static uint32_t on_side(const unsigned char *x, size_t i, uint32_t turn)
+{
+    uint32_t v;
+
+    memcpy(&v, x + 4 * i, sizeof v);
+    return (v == 1U << 31 ? 0 : v) ^ turn; /* -0 is 0 */
+}
+
+/* The r-th largest of a few, which are moved about. */
+static uint32_t select_few(uint32_t *v, size_t n, size_t r)
+{
+    for (;;) {
+        uint32_t middle = v[n / 2];
+        size_t above = 0, equal = 0, to = 0;
+        for (size_t i = 0; i < n; i++) {
+            above += v[i] > middle;
+            equal += v[i] == middle;
+        }
+        if (r > above && r <= above + equal)
+            return middle;
+        bool high = r <= above;
+        for (size_t i = 0; i < n; i++)
+            if (high ? v[i] > middle : v[i] < middle)
+                v[to++] = v[i];
+        r -= high ? 0 : above + equal;
+        n = to;
+    }
+}
+
 /* Digits of eleven, eleven and ten bits, the highest first: after each, the
- * values that share the digits found so far remain. */
+ * values that share the digits found so far remain, soon a few. */
 float sb_obs_select(const void *x, size_t n, bool low, size_t r)
 {
     static const int shift[] = {21, 10, 0}, width[] = {11, 11, 10};
-    const unsigned char *at = x;
-    uint32_t found = 0, fixed = 0, turn = low ? 1U << 31 : 0;
+    uint32_t found = 0, fixed = 1U << 31, turn = low ? 1U << 31 : 0;
+    size_t left = n;
+    float out;
 
-    for (int d = 0; d < 3; d++) {
-        uint32_t mask = (1U << width[d]) - 1;
-        uint64_t count[1 << 11] = {0};
+    for (int d = 0; d < 3 && left > FEW; d++) {
+        uint32_t mask = (1U << width[d]) - 1, digit = mask;
+        uint32_t count[1 << 11] = {0};
         for (size_t i = 0; i < n; i++) {
-            uint32_t v;
-            memcpy(&v, at + 4 * i, sizeof v);
-            v = v == 1U << 31 ? 0 : v; /* -0 */
-            v ^= turn;
-            if (v >> 31 == 0 && (v & fixed) == found)
-                count[v >> shift[d] & mask]++;
+            uint32_t v = on_side(x, i, turn);
+            count[v >> shift[d] & mask] += (v & fixed) == found;
         }
-        uint32_t digit = mask;
         while (count[digit] < r) {
             assert(digit > 0);
-            r -= (size_t)count[digit--];
+            r -= count[digit--];
         }
+        left = count[digit];
         found |= digit << shift[d];
         fixed |= mask << shift[d];
     }
-    float out;
+    if (left <= FEW) {
+        uint32_t few[FEW + 1];
+        size_t k = 0;
+        for (size_t i = 0; i < n && k < left; i++) {
+            few[k] = on_side(x, i, turn);
+            k += (few[k] & fixed) == found;
+        }
+        assert(r >= 1 && r <= k);
+        found = select_few(few, k, r);
+    }
     memcpy(&out, &found, sizeof out);
     return out;
 }
@@ -85,7 +125,7 @@ float sb_obs_select(const void *x, size_t n, bool low, size_t r)
 /* Keeps the `keep` largest, in the order they have. */
 static void tail_cut(sb_obs_tail *t, size_t keep)
 {
-    if (t->n <= keep)
+    if (t->n < keep)
         return;
     float last = sb_obs_select(t->v, t->n, false, keep);
     uint32_t least;
@@ -104,13 +144,19 @@ static void tail_cut(sb_obs_tail *t, size_t keep)
         }
     }
     t->n = n;
-    t->bar = (int32_t)least;
+    t->bar = (int32_t)least > t->bar ? (int32_t)least : t->bar;
+}
+
+void sb_obs_tails_cut(sb_obs_tails *t)
+{
+    tail_cut(&t->high, t->keep);
+    tail_cut(&t->low, t->keep);
 }
 
 static sb_status tail_reserve(sb_ctx *ctx, sb_obs_tail *t, size_t keep,
                               size_t n)
 {
-    size_t most = keep + keep / 8; /* then the list is cut */
+    size_t most = 2 * keep; /* then the list is cut */
     size_t want = t->n < most && n < most - t->n ? t->n + n : most;
 
     want += SB_TAIL_SLACK;

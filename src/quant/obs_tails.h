@@ -48,8 +48,9 @@ SB_MUST_USE sb_status sb_obs_tails_reserve(sb_ctx *ctx, sb_obs_tails *t,
                                            size_t n);
 /* Takes what passes, of n values in a row. */
 void sb_obs_tails_take(sb_obs_tails *t, const float *x, size_t n);
-/* The same, and their keys. */
-sb_obs_keys sb_obs_tails_look(sb_obs_tails *t, const float *x, size_t n);
+/* The same; returns their keys joined to `keys`. */
+sb_obs_keys sb_obs_tails_look(sb_obs_tails *t, const float *x, size_t n,
+                              sb_obs_keys keys);
 /* Makes room for n more on either side, and SB_TAIL_SLACK, by cutting the lists
  * if need be; whether there is. */
 bool sb_obs_tails_room(sb_obs_tails *t, size_t n);
@@ -57,6 +58,8 @@ bool sb_obs_tails_room(sb_obs_tails *t, size_t n);
  * each with its own list, in n_row rows that are `stride` apart. */
 void sb_obs_tails_take_block(sb_obs_tails *t, const float *x, size_t n_row,
                              size_t stride, size_t n_channel);
+/* Keeps what has to be kept; bars are at least where that ends. */
+void sb_obs_tails_cut(sb_obs_tails *t);
 /* Raises the bars; they never go down. */
 void sb_obs_tails_raise(sb_obs_tails *t, int32_t high, int32_t low);
 /* Puts what `from` has, which keeps at least as many, into `into`, which has

@@ -269,17 +269,21 @@ static sb_status merge_hist(sb_observer *into, const sb_observer *from)
     uint64_t *counts = sb_alloc_raw(ctx, bins, sizeof *counts), zeros;
     sb_status status = counts ? SB_OK : SB_NO_MEMORY;
 
+    if (status == SB_OK && from->hist.half < into->hist.half)
+        status = sb_hist_coarsen(ctx, &into->hist);
     for (int64_t c = 0; c < from->channels && status == SB_OK; c++) {
         sb_hist_counts(&from->hist, c, counts, &zeros);
         status = sb_hist_add_counts(ctx, &into->hist, c, from->hist.exponent[c],
-                                    counts, zeros);
+                                    from->hist.half, counts, zeros);
     }
     sb_free(ctx, counts);
     return status;
 }
 
-sb_status sb_observer_merge(sb_observer *into, const sb_observer *from)
+sb_status sb_observer_merge(sb_observer *into, sb_observer *from)
 {
+    sb_observer_settle(into);
+    sb_observer_settle(from);
     if (!same_kind(into, from))
         return sb_fail(into->ctx, SB_BAD_ARG,
                        "cannot merge observers of different settings");
@@ -325,8 +329,7 @@ typedef struct ask_job {
     const sb_observer *obs;
     sb_range *out;
     size_t parts, bins;
-    uint64_t *work; /* [parts, bins] */
-    float *x;
+    float *x; /* [parts, bins] */
     double *count;
     bool non_negative;
     bool alone; /* nothing else is asked meanwhile */
@@ -350,12 +353,15 @@ static void ask_channel(const ask_job *job, int64_t c, size_t part)
         .own = sb_observer_own(obs, c),
     };
 
+    if (obs->def->range_of_tails && v.tails &&
+        obs->def->range_of_tails(&v, &job->out[c]))
+        return;
     if (obs->needs & SB_OBS_HISTOGRAM) {
         v.x = job->x + at;
         v.count = job->count + at;
         v.width = sb_hist_width(&obs->hist, c);
-        v.n = sb_hist_values(&obs->hist, c, v.range, job->work + at,
-                             job->x + at, job->count + at);
+        v.n = sb_hist_values(&obs->hist, c, v.range, job->x + at,
+                             job->count + at);
     }
     job->out[c] = obs->def->range(&v);
 }
@@ -381,7 +387,7 @@ static ask_job ask_of(const sb_observer *obs, sb_range *out)
                    .alone = obs->channels == 1};
 
     if (obs->needs & SB_OBS_HISTOGRAM)
-        job.bins = 2 * (size_t)obs->hist.half + 1;
+        job.bins = 2 * (size_t)obs->hist.half + 2;
     for (int64_t c = 0; c < obs->channels; c++)
         job.non_negative &= sb_obs_keys_range(obs->keys[c]).lo >= 0.0F;
     return job;
@@ -389,15 +395,13 @@ static ask_job ask_of(const sb_observer *obs, sb_range *out)
 
 static sb_status ask_memory(sb_ctx *ctx, size_t n, ask_job *job)
 {
-    job->work = sb_alloc_raw(ctx, n, sizeof *job->work);
     job->x = sb_alloc_raw(ctx, n, sizeof *job->x);
     job->count = sb_alloc_raw(ctx, n, sizeof *job->count);
-    return job->work && job->x && job->count ? SB_OK : SB_NO_MEMORY;
+    return job->x && job->count ? SB_OK : SB_NO_MEMORY;
 }
 
 static void ask_free(sb_ctx *ctx, ask_job *job)
 {
-    sb_free(ctx, job->work);
     sb_free(ctx, job->x);
     sb_free(ctx, job->count);
 }
@@ -426,8 +430,8 @@ static void ask_one(void *arg, size_t lane, size_t i)
 
     if (!obs || obs->done || obs->channels != 1 || obs->elements == 0)
         return;
+    sb_observer_settle(obs);
     ask_job job = ask_of(obs, &obs->answer);
-    job.work = many->memory[lane].work;
     job.x = many->memory[lane].x;
     job.count = many->memory[lane].count;
     job.alone = false;
@@ -443,7 +447,7 @@ sb_status sb_observers_prepare(sb_ctx *ctx, sb_observer *const *list, size_t n)
 
     lanes = lanes < ASK_PARTS ? lanes : ASK_PARTS;
     for (size_t i = 0; i < lanes && status == SB_OK; i++)
-        status = ask_memory(ctx, SB_HIST_BINS + 1, &job.memory[i]);
+        status = ask_memory(ctx, SB_HIST_BINS + 2, &job.memory[i]);
     if (status == SB_OK)
         sb_parallel_lanes(ctx, n, lanes, ask_one, &job);
     for (size_t i = 0; i < lanes; i++)
@@ -451,7 +455,7 @@ sb_status sb_observers_prepare(sb_ctx *ctx, sb_observer *const *list, size_t n)
     return status;
 }
 
-sb_status sb_observer_ranges(const sb_observer *obs, sb_range *out)
+sb_status sb_observer_ranges(sb_observer *obs, sb_range *out)
 {
     if (obs->elements == 0)
         return sb_fail(obs->ctx, SB_BAD_DATA, "nothing was observed");
@@ -463,5 +467,6 @@ sb_status sb_observer_ranges(const sb_observer *obs, sb_range *out)
         *out = obs->answer;
         return SB_OK;
     }
+    sb_observer_settle(obs);
     return ask(obs, out);
 }

@@ -47,30 +47,41 @@ SB_MUST_USE sb_status sb_observer_update(sb_observer *obs,
                                          const char *what,
                                          int64_t first_sample);
 
-/* Memory that observers use one after another, while they look at a view. */
-typedef struct sb_obs_room {
-    void *data; /* whoever has the room frees it in the end */
-    size_t size;
-    bool taken;
-} sb_obs_room;
-
-/* From now on the observer uses this room, which must outlive it. */
-void sb_observer_share(sb_observer *obs, sb_obs_room *room);
-
 /* Sets `tap` to what may look at pieces of the view while it is made; the next
  * update with this view then need not look again, if all pieces were shown.
  * tap->look is NULL if it is no use now. */
 SB_MUST_USE sb_status sb_observer_tap(sb_observer *obs, const sb_obs_view *view,
                                       sb_tap *tap);
 
+/* Counts what an update left for later; does nothing else, and may run for
+ * several observers at a time.  Other calls do it if need be. */
+void sb_observer_settle(sb_observer *obs);
+
+/* Observers that share what is left for later: when there is enough of it, all
+ * of them count at a time.  Zero at first. */
+enum { SB_OBS_WAITING = 256 };
+typedef struct sb_obs_room {
+    float *lines;
+    size_t size, used; /* values */
+    size_t n_looking;  /* observers that are still filling some */
+    size_t n_waiting;
+    sb_observer *waiting[SB_OBS_WAITING];
+} sb_obs_room;
+
+/* From now on the observer, which saw nothing yet, uses this room; it must
+ * outlive it. */
+void sb_observer_share(sb_observer *obs, sb_obs_room *room);
+/* Lets all observers count what they left for later. */
+void sb_obs_room_settle(sb_ctx *ctx, sb_obs_room *room);
+void sb_obs_room_free(sb_ctx *ctx, sb_obs_room *room);
+
 /* Takes in what `from` has seen, as if it came after what `into` has seen.
  * Both must be of the same spec and number of channels, else SB_BAD_ARG. */
-SB_MUST_USE sb_status sb_observer_merge(sb_observer *into,
-                                        const sb_observer *from);
+SB_MUST_USE sb_status sb_observer_merge(sb_observer *into, sb_observer *from);
 
 /* The range of every channel, `out` [channels].  SB_BAD_DATA if nothing was
  * seen at all. */
-SB_MUST_USE sb_status sb_observer_ranges(const sb_observer *obs, sb_range *out);
+SB_MUST_USE sb_status sb_observer_ranges(sb_observer *obs, sb_range *out);
 
 /* Computes the ranges of many observers (NULL: none) at a time, so that asking
  * each for its own takes no time. */
@@ -84,7 +95,7 @@ int64_t sb_observer_elements(const sb_observer *obs);
 size_t sb_observer_bytes(const sb_observer *obs);
 
 /* Appends the state as a JSON object. */
-SB_MUST_USE sb_status sb_observer_save(const sb_observer *obs, sb_str *out);
+SB_MUST_USE sb_status sb_observer_save(sb_observer *obs, sb_str *out);
 /* Takes in a saved state, part of `doc`, like sb_observer_merge().  SB_BAD_DATA
  * if it is not the state of such an observer. */
 SB_MUST_USE sb_status sb_observer_load(sb_observer *obs, const sb_json_doc *doc,

@@ -71,6 +71,9 @@ struct sb_observer_def {
     int own_numbers;
     void (*own_save)(const void *own, double *out);
     bool (*own_load)(void *own, const double *in);
+    /* (optional) The range, if it follows from the outermost values alone:
+     * asked before the histogram is made values of. */
+    bool (*range_of_tails)(const sb_obs_values *v, sb_range *out);
     /* The range of a channel that has values. */
     sb_range (*range)(const sb_obs_values *v);
 };

@@ -145,7 +145,7 @@ static sb_status load_hist_channel(const load_job *job, int64_t c,
     for (size_t i = bins / 2; !obs->sampled && i < bins; i++)
         obs->below += work[i];
     int e = (int)exponent->number;
-    SB_TRY(sb_hist_add_counts(obs->ctx, &obs->hist, c, e, work,
+    SB_TRY(sb_hist_add_counts(obs->ctx, &obs->hist, c, e, obs->hist.half, work,
                               (uint64_t)zeros->number));
     if (!sb_hist_fits(&obs->hist, c, obs->keys[c]))
         return bad(job, exponent, "exponent",
@@ -157,13 +157,15 @@ static sb_status load_hist(const load_job *job, const sb_json *from)
 {
     sb_observer *obs = job->obs;
     const sb_json *hist, *counts, *exponent, *zeros;
-    size_t bins = 2 * (size_t)obs->hist.half;
     int64_t found;
 
     SB_TRY(load_item(job, from, "histogram", SB_JSON_OBJECT, &hist));
     const sb_json *sampled = sb_json_get(hist, "sampled");
     obs->sampled = sb_json_is(sampled, SB_JSON_BOOL) && sampled->number != 0.0;
     SB_TRY(load_whole(job, hist, "bins", &found));
+    if (found == SB_HIST_BINS_COARSE && obs->channels == 1)
+        SB_TRY(sb_hist_coarsen(obs->ctx, &obs->hist));
+    size_t bins = 2 * (size_t)obs->hist.half;
     if (found != (int64_t)bins)
         return bad(job, hist, "bins", "another number of bins");
     SB_TRY(load_list(job, hist, "counts", &counts));

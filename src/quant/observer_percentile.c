@@ -20,19 +20,31 @@ typedef struct side {
     double rank; /* of the answer, 1 the outermost */
 } side;
 
-static void percentile_sides(const sb_obs_values *v, side *low, side *high)
+/* Sides of so many values in all and below zero. */
+static void percentile_ranks(const sb_obs_values *v, double all, double below,
+                             side *low, side *high)
 {
     double alpha = v->spec->percentile_alpha;
 
-    *low = *high = (side){0};
-    for (int64_t i = 0; i < v->n; i++)
-        *(v->x[i] < 0.0F ? &low->n : &high->n) += v->count ? v->count[i] : 1.0;
-    if (v->below >= 0.0) {
-        low->n = v->below;
-        high->n = v->elements - v->below;
-    }
+    low->n = below;
+    high->n = all - below;
     high->rank = fmin(rint(high->n * alpha) + 1.0, high->n);
     low->rank = fmin(fmax(rint(low->n * alpha), 1.0), low->n);
+}
+
+static void percentile_sides(const sb_obs_values *v, side *low, side *high)
+{
+    double below = 0.0, all = 0.0;
+
+    for (int64_t i = 0; i < v->n && v->below < 0.0; i++) {
+        double count = v->count ? v->count[i] : 1.0;
+        all += count;
+        below += v->x[i] < 0.0F ? count : 0.0;
+    }
+    if (v->below >= 0.0)
+        percentile_ranks(v, v->elements, v->below, low, high);
+    else
+        percentile_ranks(v, all, below, low, high);
 }
 
 /* Magnitude of the bin that holds the value of this rank. */
@@ -52,19 +64,46 @@ static float percentile_bin(const sb_obs_values *v, double rank, bool low)
     return last;
 }
 
+/* From the outermost values, if it is among them. */
+static bool percentile_tail(const sb_obs_values *v, side s, bool low,
+                            float *out)
+{
+    const sb_obs_tail *tail = low ? &v->tails->low : &v->tails->high;
+
+    *out = 0.0F;
+    if (s.n == 0.0)
+        return true;
+    if (s.rank > (double)v->tails->keep || s.rank > (double)tail->n)
+        return false;
+    /* What is above the bar is in the list, whenever it came. */
+    *out = sb_obs_select(tail->v, tail->n, false, (size_t)s.rank);
+    return sb_obs_key(*out) >= tail->bar;
+}
+
 static float percentile_of(const sb_obs_values *v, side s, bool low)
 {
+    float found;
+
     if (s.n == 0.0)
         return 0.0F;
     if (!v->tails)
         return sb_obs_select(v->x, (size_t)v->n, low, (size_t)s.rank);
-    const sb_obs_tail *tail = low ? &v->tails->low : &v->tails->high;
-    if (s.rank > (double)v->tails->keep || s.rank > (double)tail->n)
-        return percentile_bin(v, s.rank, low);
-    /* What is above the bar is in the list, whenever it came. */
-    float found = sb_obs_select(tail->v, tail->n, false, (size_t)s.rank);
-    return sb_obs_key(found) >= tail->bar ? found
-                                          : percentile_bin(v, s.rank, low);
+    return percentile_tail(v, s, low, &found) ? found
+                                              : percentile_bin(v, s.rank, low);
+}
+
+static bool percentile_of_tails(const sb_obs_values *v, sb_range *out)
+{
+    side low, high;
+
+    if (v->below < 0.0)
+        return false;
+    percentile_ranks(v, v->elements, v->below, &low, &high);
+    if (!percentile_tail(v, low, true, &out->lo) ||
+        !percentile_tail(v, high, false, &out->hi))
+        return false;
+    out->lo = -out->lo + 0.0F;
+    return true;
 }
 
 static sb_range percentile_range(const sb_obs_values *v)
@@ -83,5 +122,6 @@ const sb_observer_def sb_observer_percentile = {
     .bound = "exact while at most 16383 values are cut on a side; then within "
              "absmax / 32768",
     .flags = SB_OBS_WEIGHT | SB_OBS_FEATURE | SB_OBS_HISTOGRAM | SB_OBS_TAILS,
+    .range_of_tails = percentile_of_tails,
     .range = percentile_range,
 };

@@ -232,8 +232,9 @@ static sb_status save_feature(const sb_observer *obs, sb_str *out)
     return SB_OK;
 }
 
-sb_status sb_observer_save(const sb_observer *obs, sb_str *out)
+sb_status sb_observer_save(sb_observer *obs, sb_str *out)
 {
+    sb_observer_settle(obs);
     sb_str_add(out, "{");
     add_text(out, "observer", obs->def->name);
     add_text(out, "target", obs->done ? "weight" : "feature");

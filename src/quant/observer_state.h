@@ -23,8 +23,8 @@ struct sb_observer {
     uint64_t below;            /* values below zero */
     int32_t bar_high, bar_low; /* of the samples from bars_from on; */
     int64_t bars_from;         /* 0: not set */
-    sb_obs_room *room;         /* NULL: none */
-    struct sb_obs_job *job;    /* a view that is being made, or NULL */
+    sb_obs_room *room;         /* or NULL */
+    struct sb_obs_job *job;    /* the last view, or NULL */
     char *own;                 /* [channels] states of the row, or NULL */
     sb_range *done;            /* [channels] weights: the result; else NULL */
     sb_range answer;  /* of a single channel, as it was asked for last, */

@@ -1,212 +1,40 @@
-/* Looking at activations that have one range: in two steps, on all threads.
+/* Looking at activations that have one range: in two steps.
  *
  * The first step sees every value: least and greatest of each sample and, of
  * large tensors, the values above bars that keep nearly all others out.
  * Whoever makes the tensor can do it a piece at a time, while the piece is in
- * the cache of its thread (sb_observer_tap); else it is a pass over memory.
- * Nothing of the state changes yet, so bad data leaves no trace.
+ * the cache of its thread (sb_observer_tap); else it is a pass over memory, on
+ * all threads.  Nothing of the state changes yet, so bad data leaves no trace.
  *
  * The second step counts into the histogram, whose range is known now.  Small
- * tensors are counted whole.  Of large ones (more than COUNT_ALL values a
- * sample) the values above the bars are counted one by one; of the others one
- * line of 16 out of `stride` is, `stride` times: which one is drawn, for each
- * group of lines, by a hash of the numbers of sample and group.  So it depends
- * neither on batches nor on threads, and falls into step with no layout.
+ * tensors are counted whole.  Of large ones the values above the bars are
+ * counted one by one; of the others one line of 16 out of `stride` is, `stride`
+ * times.  Lines are copied in the first step, so the second need not follow at
+ * once: it waits until all tensors of a batch are there, each of which is then
+ * counted by one thread (sb_observer_settle).
  *
  * What results depend on most, the outermost values, is exact that way: a
  * percentile is among them, unless values shrink later; what is clipped is
  * counted, not estimated.  Bars follow from the counts of the samples before
- * number 1, 8, 64, ...; the first sample itself is looked at twice for them. */
-#include <assert.h>
-
-#include "base/simd.h"
-#include "base/threads.h"
-#include "quant/obs_count.h"
+ * number 8, 64, 512, ..., those before number 8 from lines of the very first:
+ * too late for who looks at these, who therefore guesses (obs_guess.c). */
+#include "quant/obs_job.h"
 
 enum {
-    CHUNK = 4096,          /* values: 16 KB, looked at while they are in L1 */
-    COUNT_ALL = 1 << 14,   /* values of a sample that are counted whole */
-    COUNT_LEAST = 1 << 10, /* values of a sample that are counted at least */
-    STRIDE_MOST = 64,
-    FINER = 4, /* times more lines, where neighbouring bins are compared */
-    RARER = 2, /* times fewer lines, where outermost values give the answer */
-    TAKE = 1 << 11,    /* outermost values of a sample, and */
-    TAKE_MARGIN = 8,   /* so many times more than is to be cut */
-    MARGIN = 2,        /* bars let so many times pass what is to be cut, */
-    MARGIN_MORE = 256, /* and so many more; */
-    MARGIN_WHOLE = 8,  /* the same if all is counted */
+    MARGIN = 2,         /* bars let so many times pass what is to be cut, */
+    MARGIN_MORE = 64,   /* and so many more, */
+    MARGIN_TAILS = 256, /* or so many if they are to be cut; */
+    MARGIN_WHOLE = 8,   /* the same if all is counted */
     MARGIN_WHOLE_MORE = 1024,
     SEGMENT = 8, /* times as many samples have the next bars */
-    FIRST = 4,   /* times more lines that tell the bars of the first sample */
-    LANES_MOST = 64,
 };
 
-/* The fraction of values that is outermost on a side, if none is to be cut. */
-static const double fraction = 1.0 / 4096;
-/* Above this fraction too much would pass the bars. */
-static const double alpha_most = 1.0 / 32;
+/* ---- bars ------------------------------------------------------------------ */
 
-/* Of a sample. */
-typedef struct job_found {
-    sb_obs_keys keys;
-    size_t taken; /* values above the bars */
-} job_found;
-
-typedef struct job_lane {
-    job_found *found; /* [samples] */
-    uint64_t seen;    /* values */
-    uint64_t below;   /* of them below zero */
-    sb_obs_tails tails;
-    char apart[64]; /* from the next, which another thread writes */
-} job_lane;
-
-struct sb_obs_job {
-    sb_observer *obs;
-    const float *data;
-    size_t samples, per_sample, elements;
-    size_t take;      /* outermost values that lanes keep */
-    size_t take_each; /* of a sample; if there are more, all are counted */
-    bool bars;        /* take what is above them */
-    bool direct;      /* looked at by someone else */
-    job_found *found; /* [lanes, step] */
-    size_t step;
-    uint32_t *lists; /* of all lanes */
-    bool in_room;    /* they are in the observer's room */
-    size_t n_lanes;
-    job_lane lanes[LANES_MOST];
-};
-
-/* One line in how many is counted. */
-static size_t stride_of(const sb_observer *obs, size_t per_sample)
+double sb_obs_fraction(const sb_observer *obs)
 {
-    size_t stride = per_sample / COUNT_LEAST;
-
-    if (obs->spec.all_values || per_sample <= COUNT_ALL ||
-        !(obs->needs & SB_OBS_HISTOGRAM))
-        return 1;
-    if (obs->tails && obs->spec.percentile_alpha > alpha_most)
-        return 1;
-    stride = stride < STRIDE_MOST ? stride : STRIDE_MOST;
-    if (obs->needs & SB_OBS_FINE)
-        return stride / FINER;
-    return obs->tails ? RARER * stride : stride;
+    return obs->tails ? obs->spec.percentile_alpha : 1.0 / 8192;
 }
-
-/* ---- the first step: looking ---------------------------------------------- */
-
-SB_HOT static size_t count_below(const float *x, size_t n)
-{
-    uint32_t below = 0;
-
-    for (size_t i = 0; i < n; i++)
-        below += x[i] < 0.0F;
-    return below;
-}
-
-static void look_at_chunk(sb_obs_job *job, job_lane *lane, size_t sample,
-                          const float *x, size_t n)
-{
-    size_t had = lane->tails.high.n + lane->tails.low.n;
-    sb_obs_keys keys =
-        job->bars ? sb_obs_tails_look(&lane->tails, x, n) : sb_obs_scan(x, n);
-    size_t has = lane->tails.high.n + lane->tails.low.n;
-    job_found *found = &lane->found[sample];
-
-    found->keys = sb_obs_keys_join(found->keys, keys);
-    found->taken += has > had ? has - had : 0;
-    lane->seen += n;
-    if (job->obs->tails && keys.lo < -1)
-        lane->below += count_below(x, n);
-}
-
-/* Backwards: what was made last is nearest. */
-static void look(void *arg, size_t lane, const float *x, size_t n)
-{
-    sb_obs_job *job = arg;
-    size_t at = (size_t)(x - job->data);
-
-    while (n > 0) {
-        size_t end = at + n, sample = (end - 1) / job->per_sample;
-        size_t from = sample * job->per_sample;
-        from = from > at ? from : at;
-        from = end - from > CHUNK ? end - CHUNK : from;
-        look_at_chunk(job, &job->lanes[lane], sample, job->data + from,
-                      end - from);
-        n = from - at;
-    }
-}
-
-typedef struct look_range {
-    sb_obs_job *job;
-    size_t begin, end; /* values */
-} look_range;
-
-static void look_at_item(void *arg, size_t lane, size_t item)
-{
-    const look_range *r = arg;
-    size_t at = r->begin + item * SB_OBS_ITEM;
-    size_t end = r->end - at < SB_OBS_ITEM ? r->end : at + SB_OBS_ITEM;
-
-    for (; at < end; at += CHUNK)
-        look(r->job, lane, r->job->data + at,
-             end - at < CHUNK ? end - at : CHUNK);
-}
-
-/* Forgets what was looked at. */
-static void job_clear(sb_obs_job *job)
-{
-    for (size_t i = 0; i < job->n_lanes; i++) {
-        job_lane *lane = &job->lanes[i];
-        lane->found = job->found + i * job->step;
-        for (size_t s = 0; s < job->samples; s++)
-            lane->found[s] = (job_found){SB_OBS_KEYS_EMPTY, 0};
-        lane->seen = lane->below = 0;
-        sb_obs_tails_clear(&lane->tails);
-        if (job->bars)
-            sb_obs_tails_raise(&lane->tails, job->obs->bar_high,
-                               job->obs->bar_low);
-    }
-}
-
-static void job_look_all(sb_obs_job *job, size_t begin, size_t end)
-{
-    look_range r = {job, begin * job->per_sample, end * job->per_sample};
-
-    job_clear(job);
-    sb_parallel_lanes(job->obs->ctx, (r.end - r.begin - 1) / SB_OBS_ITEM + 1,
-                      job->n_lanes, look_at_item, &r);
-}
-
-/* Joins what the lanes found of each sample; returns whether all is finite. */
-static bool job_keys(const sb_obs_job *job, sb_obs_keys *keys)
-{
-    bool finite = true;
-
-    for (size_t s = 0; s < job->samples; s++) {
-        keys[s] = SB_OBS_KEYS_EMPTY;
-        for (size_t i = 0; i < job->n_lanes; i++)
-            keys[s] = sb_obs_keys_join(keys[s], job->lanes[i].found[s].keys);
-        finite &= sb_obs_keys_finite(keys[s]);
-    }
-    return finite;
-}
-
-/* Samples [begin, end) of the view. */
-static sb_obs_count count_of(const sb_obs_job *job, size_t begin, size_t end)
-{
-    sb_obs_count c = {
-        .obs = job->obs,
-        .data = job->data + begin * job->per_sample,
-        .first = (size_t)job->obs->samples + begin,
-        .per_sample = job->per_sample,
-        .n = (end - begin) * job->per_sample,
-    };
-
-    sb_obs_count_stride(&c, stride_of(job->obs, job->per_sample));
-    return c;
-}
-
-/* ---- outermost values ----------------------------------------------------- */
 
 /* The segment of samples that share their bars. */
 static int64_t segment_of(int64_t sample)
@@ -215,57 +43,144 @@ static int64_t segment_of(int64_t sample)
 
     while (SEGMENT * first <= sample)
         first *= SEGMENT;
-    return sample == 0 ? 0 : first;
+    return first;
 }
 
-/* The bar above which surely lies what is to be cut, unless values shrink a
- * lot.  Zeros never pass: that a rank is among them says the histogram. */
-static int32_t bar_of(const sb_observer *obs, bool low, double n, bool whole)
+/* How many of n values on a side shall pass the bar: what is to be cut surely
+ * is among them, unless values shrink a lot. */
+double sb_obs_want(const sb_observer *obs, double n, bool whole)
 {
-    double part = obs->tails ? obs->spec.percentile_alpha : fraction;
-    double want = MARGIN * part * n + MARGIN_MORE;
+    double part = sb_obs_fraction(obs);
+    double want = MARGIN_WHOLE * part * n + MARGIN_WHOLE_MORE;
 
-    if (whole) { /* then they serve lists alone */
-        want = MARGIN_WHOLE * part * n + MARGIN_WHOLE_MORE;
-        want = want < SB_TAIL_KEEP ? want : SB_TAIL_KEEP;
-    }
-    int32_t bar = sb_hist_bar(&obs->hist, 0, low, (uint64_t)want);
+    if (!whole)
+        return MARGIN * part * n + (obs->tails ? MARGIN_TAILS : MARGIN_MORE);
+    return want < SB_TAIL_KEEP ? want : SB_TAIL_KEEP; /* for lists alone */
+}
+
+/* Zeros never pass: that a rank is among them says the histogram. */
+static int32_t not_below_zero(int32_t bar)
+{
     return bar > 0 ? bar : 0;
-}
-
-/* After `seen` values, so many of them below zero. */
-static void find_bars(sb_observer *obs, uint64_t seen, uint64_t below,
-                      bool whole)
-{
-    /* Who does not cut does not count how many are on which side. */
-    uint64_t above = obs->tails ? seen - below : seen;
-
-    obs->bar_high = bar_of(obs, false, (double)above, whole);
-    obs->bar_low =
-        bar_of(obs, true, (double)(obs->tails ? below : seen), whole);
 }
 
 static void set_bars(sb_observer *obs, int64_t sample, uint64_t seen,
                      bool whole)
 {
+    /* Who does not cut does not count how many are on which side. */
+    double above = (double)(obs->tails ? seen - obs->below : seen);
+    double below = (double)(obs->tails ? obs->below : seen);
+
     if (obs->bars_from == segment_of(sample))
         return;
     obs->bars_from = segment_of(sample);
-    find_bars(obs, seen, obs->below, whole);
+    above = sb_obs_want(obs, above, whole);
+    below = sb_obs_want(obs, below, whole);
+    obs->bar_high =
+        not_below_zero(sb_hist_bar(&obs->hist, 0, false, (uint64_t)above));
+    obs->bar_low =
+        not_below_zero(sb_hist_bar(&obs->hist, 0, true, (uint64_t)below));
 }
 
-static void count_tail(sb_hist *h, const sb_obs_tail *t, bool low)
-{
-    float x[512];
+typedef struct first_job {
+    sb_observer *obs;
+    const float *x;
+    size_t n;
+    double part;     /* of a sample that they are */
+    double count[2]; /* values of a sample above zero, below */
+    bool whole;
+} first_job;
 
-    for (size_t at = 0; at < t->n; at += SB_COUNT(x)) {
-        size_t n = t->n - at < SB_COUNT(x) ? t->n - at : SB_COUNT(x);
-        for (size_t i = 0; i < n; i++) {
-            uint32_t bits = t->v[at + i] | (low ? 1U << 31 : 0);
-            memcpy(&x[i], &bits, sizeof bits);
-        }
-        sb_hist_add(h, 0, x, n);
+static void first_bar(void *arg, size_t begin, size_t end)
+{
+    const first_job *job = arg;
+
+    for (size_t side = begin; side < end; side++) {
+        double want = sb_obs_want(job->obs, job->count[side], job->whole);
+        *(side ? &job->obs->bar_low : &job->obs->bar_high) =
+            sb_obs_bar(job->x, job->n, side == 1, job->part * want);
     }
+}
+
+/* Bars of the first samples: from lines of the very first. */
+static void first_bars(sb_obs_job *job)
+{
+    size_t stride = job->stride, whole;
+    float *lines = job->lines;
+    first_job first = {.obs = job->obs,
+                       .x = job->data,
+                       .n = job->per_sample,
+                       .whole = stride == 1};
+    uint32_t last;
+
+    if (stride > 1) {
+        job->lines += job->samples * job->groups * SB_OBS_LINE;
+        first.x = job->lines;
+        sb_obs_job_stride(job, sb_obs_first_stride(job));
+        sb_obs_keep_lines(job, 0, 0, job->per_sample);
+        first.n = sb_obs_kept(job, 0, &whole, &last);
+        sb_obs_job_stride(job, stride);
+        job->lines = lines;
+    }
+    double all = (double)job->per_sample;
+    first.part = (double)first.n / all;
+    /* Who does not cut does not care for sides. */
+    first.count[0] = first.count[1] = all;
+    if (job->obs->tails) {
+        first.count[1] = (double)sb_obs_below(first.x, first.n) / first.part;
+        first.count[0] = all - first.count[1];
+    }
+    sb_parallel_for(job->obs->ctx, 2, 1, first_bar, &first);
+    job->obs->bars_from = segment_of(0);
+}
+
+/* ---- counting ------------------------------------------------------------- */
+
+/* A list that is not long enough for its rank will never be again. */
+static void drop_tail(const sb_observer *obs, sb_obs_tail *t, double n)
+{
+    if (n * obs->spec.percentile_alpha <= (double)obs->tails->keep + 1.0)
+        return;
+    t->n = 0;
+    t->bar = 0x7f7fffff; /* the largest number */
+}
+
+/* Did more pass the bars than there was room for? */
+static bool lists_were_cut(const sb_obs_job *job)
+{
+    for (size_t i = 0; i < job->n_lanes; i++)
+        if (job->lanes[i].tails.high.bar != job->obs->bar_high ||
+            job->lanes[i].tails.low.bar != job->obs->bar_low)
+            return true;
+    return false;
+}
+
+static void keep_taken(sb_obs_job *job)
+{
+    sb_observer *obs = job->obs;
+    sb_obs_tails *to = obs->tails;
+
+    sb_obs_tails_raise(to, obs->bar_high, obs->bar_low);
+    for (size_t i = 0; i < job->n_lanes; i++)
+        sb_obs_tails_merge(to, &job->lanes[i].tails);
+    /* Lanes that had to cut their lists, which are as long as this one at
+     * least, did it below where this one ends. */
+    if (lists_were_cut(job))
+        sb_obs_tails_cut(to);
+    drop_tail(obs, &to->high, (double)obs->elements - (double)obs->below);
+    drop_tail(obs, &to->low, (double)obs->below);
+}
+
+void sb_observer_settle(sb_observer *obs)
+{
+    sb_obs_job *job = obs->job;
+
+    if (!job || job->wait == job->wait_end)
+        return;
+    sb_obs_count_waiting(job);
+    if (job->bars && obs->tails)
+        keep_taken(job);
+    job->wait = job->wait_end = 0;
 }
 
 /* Did so much pass the bars, in some sample, that they are of no use? */
@@ -278,269 +193,145 @@ static bool too_many(const sb_obs_job *job, size_t begin, size_t end)
         if (taken >= job->take_each)
             return true;
     }
-    for (size_t i = 0; i < job->n_lanes; i++) /* lists that were cut */
-        if (job->lanes[i].tails.high.bar != job->obs->bar_high ||
-            job->lanes[i].tails.low.bar != job->obs->bar_low)
-            return true;
-    return false;
+    return lists_were_cut(job);
 }
 
-static void count_taken(sb_obs_job *job)
+static void look_again(sb_obs_job *job, size_t begin, size_t end)
 {
-    for (size_t i = 0; i < job->n_lanes; i++) {
-        count_tail(&job->obs->hist, &job->lanes[i].tails.high, false);
-        count_tail(&job->obs->hist, &job->lanes[i].tails.low, true);
-    }
+    sb_observer_settle(job->obs);
+    sb_obs_look_all(job, begin, end);
 }
 
-static void keep_taken(sb_obs_job *job)
+/* Takes in samples [begin, end), which were looked at and are finite. */
+static void take_samples(sb_obs_job *job, size_t begin, size_t end,
+                         const sb_obs_keys *keys)
 {
     sb_observer *obs = job->obs;
+    bool full = job->bars && job->stride > 1 && too_many(job, begin, end);
 
-    for (size_t i = 0; i < job->n_lanes; i++) {
-        const sb_obs_tails *t = &job->lanes[i].tails;
-        sb_obs_tails_raise(obs->tails, t->high.bar, t->low.bar);
-        sb_obs_tails_merge(obs->tails, t);
+    if (full && end - begin > 1) {
+        /* One by one: so it does not depend on batches which are full. */
+        for (size_t s = begin; s < end; s++) {
+            look_again(job, s, s + 1);
+            take_samples(job, s, s + 1, keys);
+        }
+        return;
     }
+    job->wait_keys = SB_OBS_KEYS_EMPTY;
+    for (size_t s = begin; s < end; s++)
+        job->wait_keys = sb_obs_keys_join(job->wait_keys, keys[s]);
+    for (size_t s = begin; s < end; s++)
+        for (size_t i = 0; i < job->n_lanes; i++)
+            obs->below += job->lanes[i].found[s].below;
+    if (job->lines && !full) {
+        obs->sampled |= job->stride > 1;
+        job->wait = begin;
+        job->wait_end = end;
+        sb_obs_room_wait(obs);
+        return;
+    }
+    sb_hist_fit(&obs->hist, 0, job->wait_keys);
+    sb_obs_count_all(job, begin, end);
+    if (job->bars && obs->tails)
+        keep_taken(job);
 }
 
 /* ---- a view --------------------------------------------------------------- */
 
-/* Room for n values, by preference where there was room before. */
-static sb_status job_room(sb_obs_job *job, size_t n)
+/* Joins what the lanes found of each sample; returns whether all is finite. */
+static bool join_keys(const sb_obs_job *job, sb_obs_keys *keys)
 {
-    sb_ctx *ctx = job->obs->ctx;
-    sb_obs_room *room = job->obs->room;
-    size_t bytes;
+    bool finite = true;
 
-    if (!sb_mul_size(n, sizeof *job->lists, &bytes))
-        return sb_fail(ctx, SB_NO_MEMORY, "a tensor is too large");
-    if (!room || room->taken) {
-        job->lists = sb_alloc_raw(ctx, bytes, 1);
-        return job->lists ? SB_OK : SB_NO_MEMORY;
+    for (size_t s = 0; s < job->samples; s++) {
+        keys[s] = SB_OBS_KEYS_EMPTY;
+        for (size_t i = 0; i < job->n_lanes; i++)
+            keys[s] = sb_obs_keys_join(keys[s], job->lanes[i].found[s].keys);
+        finite &= sb_obs_keys_finite(keys[s]);
     }
-    if (room->size < bytes) {
-        sb_free(ctx, room->data);
-        room->size = 0;
-        room->data = sb_alloc_raw(ctx, bytes, 1);
-        if (!room->data)
-            return SB_NO_MEMORY;
-        room->size = bytes;
-    }
-    room->taken = job->in_room = true;
-    job->lists = room->data;
-    return SB_OK;
-}
-
-static sb_status job_lists(sb_obs_job *job)
-{
-    const sb_observer *obs = job->obs;
-    double part = obs->tails ? obs->spec.percentile_alpha : fraction;
-
-    job->take_each =
-        TAKE + (size_t)(TAKE_MARGIN * part * (double)job->per_sample);
-    job->take = job->samples * job->take_each;
-    if (obs->tails && job->take < obs->tails->keep)
-        job->take = obs->tails->keep;
-    size_t cap = job->take + job->take / 2;
-    cap = (cap < job->elements ? cap : job->elements) + SB_TAIL_SLACK;
-    SB_TRY(job_room(job, 2 * job->n_lanes * cap));
-    for (size_t i = 0; i < job->n_lanes; i++) {
-        sb_obs_tails *t = &job->lanes[i].tails;
-        sb_obs_tails_init(t, job->take);
-        t->high.v = job->lists + 2 * i * cap;
-        t->low.v = job->lists + (2 * i + 1) * cap;
-        t->high.cap = t->low.cap = cap;
-    }
-    return SB_OK;
-}
-
-static sb_status job_reserve(sb_obs_job *job)
-{
-    sb_observer *obs = job->obs;
-    sb_ctx *ctx = obs->ctx;
-    size_t stride = stride_of(obs, job->per_sample), values = job->elements;
-    uint64_t counts = job->elements;
-
-    if (!(obs->needs & SB_OBS_HISTOGRAM))
-        return SB_OK;
-    if (stride > 1)
-        counts += job->elements + (uint64_t)job->samples * SB_OBS_LINE * stride;
-    if (stride > 1)
-        values = job->elements / stride;
-    SB_TRY(sb_hist_reserve(ctx, &obs->hist, (int)sb_obs_lanes(obs, values),
-                           counts));
-    if (!obs->tails && stride == 1)
-        return SB_OK;
-    if (obs->tails)
-        SB_TRY(sb_obs_tails_reserve(ctx, obs->tails, job->elements));
-    return job_lists(job);
-}
-
-void sb_obs_job_free(sb_obs_job *job)
-{
-    if (!job)
-        return;
-    sb_ctx *ctx = job->obs->ctx;
-    if (job->in_room)
-        job->obs->room->taken = false;
-    else
-        sb_free(ctx, job->lists);
-    sb_free(ctx, job->found);
-    sb_free(ctx, job);
-}
-
-static sb_status job_create(sb_observer *obs, const sb_obs_view *view,
-                            size_t lanes, sb_obs_job **out)
-{
-    sb_obs_job *job = sb_alloc(obs->ctx, 1, sizeof *job);
-
-    if (!job)
-        return SB_NO_MEMORY;
-    job->obs = obs;
-    job->data = view->data;
-    job->samples = (size_t)view->samples;
-    job->per_sample = (size_t)(view->outer * view->inner);
-    job->elements = job->samples * job->per_sample;
-    job->n_lanes = lanes;
-    job->step = job->samples + 64 / sizeof *job->found;
-    job->found = sb_alloc_raw(obs->ctx, lanes * job->step, sizeof *job->found);
-    sb_status status = job->found ? job_reserve(job) : SB_NO_MEMORY;
-    if (status == SB_OK)
-        *out = job;
-    else
-        sb_obs_job_free(job);
-    return status;
-}
-
-/* Takes in samples [begin, end), which were looked at and are finite. */
-static void job_count(sb_obs_job *job, size_t begin, size_t end,
-                      const sb_obs_keys *keys)
-{
-    sb_observer *obs = job->obs;
-    sb_obs_count c = count_of(job, begin, end);
-
-    bool full = job->bars && c.stride > 1 && too_many(job, begin, end);
-    if (full && end - begin > 1) {
-        /* One by one: so it does not depend on batches which are full. */
-        for (size_t s = begin; s < end; s++) {
-            job_look_all(job, s, s + 1);
-            job_count(job, s, s + 1, keys);
-        }
-        return;
-    }
-    for (size_t s = begin; s < end; s++)
-        sb_hist_fit(&obs->hist, 0, keys[s]);
-    for (size_t i = 0; i < job->n_lanes; i++)
-        obs->below += job->lanes[i].below;
-    if (job->bars && obs->tails)
-        keep_taken(job);
-    c.below = job->bars;
-    if (c.stride == 1 || full) {
-        sb_obs_count_all(&c);
-    } else {
-        count_taken(job);
-        sb_obs_count_some(&c);
-    }
-}
-
-/* Bars for the first sample of all: from some of its lines, which are then
- * forgotten. */
-static void first_bars(sb_obs_job *job, const sb_obs_keys *keys)
-{
-    sb_observer *obs = job->obs;
-    sb_obs_count c = count_of(job, 0, 1);
-    uint64_t below = 0;
-
-    obs->bar_high = obs->bar_low = 0;
-    if (c.stride == 1)
-        return;
-    if (obs->tails && keys[0].lo < -1)
-        below = count_below(job->data, job->per_sample);
-    sb_hist_fit(&obs->hist, 0, keys[0]);
-    sb_obs_count_stride(&c, c.stride / FIRST);
-    sb_obs_count_some(&c);
-    find_bars(obs, job->per_sample, below, false);
-    sb_hist_clear(&obs->hist);
+    return finite;
 }
 
 /* In segments that share their bars, which the ones before tell. */
-static void job_segments(sb_obs_job *job, const sb_obs_keys *keys)
+static void take_segments(sb_obs_job *job, const sb_obs_keys *keys)
 {
     sb_observer *obs = job->obs;
     int64_t from = obs->samples;
-    bool whole = stride_of(obs, job->per_sample) == 1;
 
     for (size_t begin = 0; begin < job->samples;) {
         int64_t sample = from + (int64_t)begin;
-        int64_t next = sample == 0 ? 1 : SEGMENT * segment_of(sample);
-        size_t end = (size_t)(next - from);
+        size_t end = (size_t)(SEGMENT * segment_of(sample) - from);
         end = end < job->samples ? end : job->samples;
+        sb_observer_settle(obs);
         if (sample == 0)
-            first_bars(job, keys);
+            first_bars(job);
         else
             set_bars(obs, sample,
-                     (uint64_t)obs->elements + begin * job->per_sample, whole);
+                     (uint64_t)obs->elements + begin * job->per_sample,
+                     job->stride == 1);
+        bool looked = job->guess && sb_obs_guessed(job, end);
         job->bars = true;
-        job_look_all(job, begin, end);
-        job_count(job, begin, end, keys);
+        job->guess = false;
+        if (!looked)
+            sb_obs_look_all(job, begin, end);
+        take_samples(job, begin, end, keys);
         begin = end;
     }
 }
 
-/* Are all samples of the view in one segment, for which bars can be had? */
-static bool one_segment(const sb_observer *obs, int64_t samples)
-{
-    return obs->samples > 0 &&
-           segment_of(obs->samples) == segment_of(obs->samples + samples - 1);
-}
-
 /* Are there bars for such views? */
-static bool has_bars(const sb_observer *obs, size_t per_sample)
+static bool has_bars(const sb_obs_job *job)
 {
-    return obs->tails || stride_of(obs, per_sample) > 1;
+    return job->obs->tails || job->stride > 1;
 }
 
-static void job_run(sb_obs_job *job, sb_obs_keys *keys)
+/* Before looking: with bars if all samples of the view share them and the ones
+ * before tell them. */
+static void begin_looking(sb_obs_job *job)
 {
     sb_observer *obs = job->obs;
-    bool by_bars = has_bars(obs, job->per_sample);
+    int64_t last = obs->samples + (int64_t)job->samples - 1;
 
-    if (!job->direct) {
-        job->bars = by_bars && one_segment(obs, (int64_t)job->samples);
-        if (job->bars)
-            set_bars(obs, obs->samples, (uint64_t)obs->elements,
-                     stride_of(obs, job->per_sample) == 1);
-        job_look_all(job, 0, job->samples);
-    }
-    if (!job_keys(job, keys) || !(obs->needs & SB_OBS_HISTOGRAM))
-        return; /* the caller sees it in the keys */
-    if (by_bars && !job->bars)
-        job_segments(job, keys);
-    else
-        job_count(job, 0, job->samples, keys);
+    job->bars = has_bars(job) && obs->samples > 0 &&
+                segment_of(obs->samples) == segment_of(last);
+    if (job->bars)
+        set_bars(obs, obs->samples, (uint64_t)obs->elements, job->stride == 1);
+    sb_obs_job_clear(job);
+}
+
+/* Was this view shown while it was made, all of it? */
+static bool was_shown(const sb_obs_job *job, const sb_obs_view *view)
+{
+    uint64_t seen = 0;
+
+    if (!job || !job->tapped || job->data != view->data ||
+        job->samples != (size_t)view->samples)
+        return false;
+    for (size_t i = 0; i < job->n_lanes; i++)
+        seen += job->lanes[i].seen;
+    return seen == (uint64_t)(view->samples * view->outer * view->inner);
 }
 
 sb_status sb_observer_tensor(sb_observer *obs, const sb_obs_view *view,
                              sb_obs_keys *keys)
 {
     size_t elements = (size_t)(view->samples * view->outer * view->inner);
-    sb_obs_job *job = obs->job;
-    uint64_t seen = 0;
 
-    obs->job = NULL;
-    for (size_t i = 0; job && i < job->n_lanes; i++)
-        seen += job->lanes[i].seen;
-    /* Looked at already, as it was made? */
-    if (job && (job->data != view->data || seen != elements ||
-                job->samples != (size_t)view->samples)) {
-        sb_obs_job_free(job);
-        job = NULL;
+    if (!was_shown(obs->job, view)) {
+        sb_observer_settle(obs);
+        SB_TRY(sb_obs_job_begin(obs, view, sb_obs_lanes(obs, elements)));
+        begin_looking(obs->job);
+        sb_obs_look_all(obs->job, 0, obs->job->samples);
     }
-    if (!job)
-        SB_TRY(job_create(obs, view, sb_obs_lanes(obs, elements), &job));
-    job_run(job, keys);
-    sb_obs_job_free(job);
+    sb_obs_job *job = obs->job;
+    job->tapped = false;
+    /* The caller sees in the keys what is not finite. */
+    bool count = join_keys(job, keys) && (obs->needs & SB_OBS_HISTOGRAM);
+    if (count && has_bars(job) && !job->bars)
+        take_segments(job, keys);
+    else if (count)
+        take_samples(job, 0, job->samples, keys);
+    sb_obs_job_end(job);
     return SB_OK;
 }
 
@@ -553,22 +344,16 @@ sb_status sb_observer_tap(sb_observer *obs, const sb_obs_view *view,
                           sb_tap *tap)
 {
     size_t lanes = (size_t)sb_ctx_threads(obs->ctx);
-    size_t per_sample = (size_t)(view->outer * view->inner);
-    bool by_bars = has_bars(obs, per_sample);
 
     *tap = (sb_tap){0};
-    sb_obs_job_free(obs->job);
-    obs->job = NULL;
     if (obs->channels != 1 || view->channels != 1 || obs->done ||
-        view->samples < 1 || per_sample < 1 || lanes > LANES_MOST)
+        view->samples < 1 || view->outer * view->inner < 1 ||
+        lanes > SB_OBS_LANES_MOST)
         return SB_OK;
-    SB_TRY(job_create(obs, view, lanes, &obs->job));
-    obs->job->direct = true;
-    obs->job->bars = by_bars && one_segment(obs, view->samples);
-    if (obs->job->bars)
-        set_bars(obs, obs->samples, (uint64_t)obs->elements,
-                 stride_of(obs, per_sample) == 1);
-    job_clear(obs->job);
-    *tap = (sb_tap){.look = look, .arg = obs->job};
+    sb_observer_settle(obs);
+    SB_TRY(sb_obs_job_begin(obs, view, lanes));
+    begin_looking(obs->job);
+    obs->job->tapped = true;
+    *tap = (sb_tap){.look = sb_obs_look, .arg = obs->job};
     return SB_OK;
 }

@@ -429,7 +429,8 @@ void sb_quant_model_free(sb_quant_model *qm)
     sb_blocks_free(qm->blocks);
     for (size_t i = 0; i < qm->n_sites; i++)
         sb_observer_free(qm->sites[i].observer);
-    sb_free(qm->ctx, qm->room.data);
+    sb_obs_room_free(qm->ctx, &qm->room);
+    sb_free(qm->ctx, qm->weight);
     for (size_t i = 0; i < qm->n_quantizers; i++)
         sb_qparams_free(qm->ctx, &qm->quantizers[i].qparams);
     sb_free(qm->ctx, qm->sites);

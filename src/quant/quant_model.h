@@ -66,6 +66,8 @@ struct sb_quant_model {
     const sb_target_def *target;
     sb_known_list known; /* of a file that was quantized already */
     sb_obs_room room;    /* of all observers */
+    float *weight;       /* one after another, while they are observed */
+    size_t weight_size;  /* bytes */
     sb_quantizer *quantizers;
     size_t n_quantizers, cap_quantizers;
     sb_quant_site *sites;
@@ -265,6 +267,9 @@ SB_MUST_USE sb_status sb_quant_put_fake(const sb_quant_model *qm, sb_graph *g,
                                         uint32_t site, sb_node_id like,
                                         sb_value_id x, sb_value_id *y);
 void sb_quant_run_drop(sb_quant_model *qm);
+/* The elements of a weight in the quantizer's domain. */
+void sb_quantizer_map_weight(const sb_quantizer *q, const sb_tensor *w,
+                             float *to);
 /* The weight of a quantizer in its domain, as float32; sb_tensor_drop() it. */
 SB_MUST_USE sb_status sb_quantizer_weight(const sb_quant_model *qm,
                                           const sb_quantizer *q,

@@ -24,17 +24,22 @@ void sb_quant_model_set_quant(sb_quant_model *qm, int weights, int features)
 
 /* ---- simulation --------------------------------------------------------- */
 
+void sb_quantizer_map_weight(const sb_quantizer *q, const sb_tensor *w,
+                             float *to)
+{
+    sb_convert(w->dtype, w->data, SB_DTYPE_F32, to, (size_t)sb_tensor_count(w));
+    if (q->def->map_weight)
+        q->def->map_weight(to, sb_tensor_count(w));
+}
+
 sb_status sb_quantizer_weight(const sb_quant_model *qm, const sb_quantizer *q,
                               sb_tensor *out)
 {
     const sb_tensor *w = &sb_graph_value(qm->graph, q->value)->constant;
     sb_tensor t = sb_tensor_make(SB_DTYPE_F32, w->rank, w->dims);
 
-    SB_TRY(sb_tensor_alloc(qm->ctx, &t));
-    sb_convert(w->dtype, w->data, SB_DTYPE_F32, t.data,
-               (size_t)sb_tensor_count(w));
-    if (q->def->map_weight)
-        q->def->map_weight(t.data, sb_tensor_count(&t));
+    SB_TRY(sb_tensor_alloc_raw(qm->ctx, &t));
+    sb_quantizer_map_weight(q, w, t.data);
     *out = t;
     return SB_OK;
 }
@@ -183,11 +188,14 @@ sb_status sb_quant_model_forward(sb_quant_model *qm,
         qm->run.inputs[i] = sb_graph_value(g, g->inputs[i])->is_constant
                                 ? NULL
                                 : inputs[given++];
-    if (qm->blocks)
+    if (qm->blocks) {
         SB_TRY(sb_blocks_take(qm->blocks, qm->run.inputs));
-    else
+    } else {
         SB_TRY(
             sb_exec_run(qm->run.exec, qm->run.inputs, NULL, qm->run.outputs));
+        if (qm->calibrating)
+            sb_obs_room_settle(qm->ctx, &qm->room);
+    }
     memcpy(outputs, qm->run.outputs, g->n_outputs * sizeof *outputs);
     return SB_OK;
 }

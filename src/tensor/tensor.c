@@ -199,7 +199,7 @@ sb_tensor sb_tensor_make(sb_dtype dtype, int rank, const int64_t *dims)
     return t;
 }
 
-sb_status sb_tensor_alloc(sb_ctx *ctx, sb_tensor *t)
+sb_status sb_tensor_alloc_raw(sb_ctx *ctx, sb_tensor *t)
 {
     sb_buf *buf = NULL;
     char text[128];
@@ -207,9 +207,16 @@ sb_status sb_tensor_alloc(sb_ctx *ctx, sb_tensor *t)
     if (!sb_tensor_size_ok(t))
         return sb_fail(ctx, SB_NO_MEMORY, "out of memory: a tensor of %s",
                        sb_tensor_describe(t, text, sizeof text));
-    SB_TRY(sb_buf_create(ctx, sb_tensor_bytes(t), &buf));
+    SB_TRY(sb_buf_create_raw(ctx, sb_tensor_bytes(t), &buf));
     t->buf = buf;
     t->data = sb_buf_data(buf);
+    return SB_OK;
+}
+
+sb_status sb_tensor_alloc(sb_ctx *ctx, sb_tensor *t)
+{
+    SB_TRY(sb_tensor_alloc_raw(ctx, t));
+    memset(t->data, 0, sb_tensor_bytes(t));
     return SB_OK;
 }
 

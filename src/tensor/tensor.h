@@ -116,6 +116,8 @@ void sb_tensor_reorder(sb_ctx *ctx, const sb_tensor *from, sb_tensor *to);
 bool sb_tensor_same_order(const sb_tensor *t);
 /* Gives `t` fresh zeroed memory of its own. */
 SB_MUST_USE sb_status sb_tensor_alloc(sb_ctx *ctx, sb_tensor *t);
+/* The same, not zeroed: to be written before it is read. */
+SB_MUST_USE sb_status sb_tensor_alloc_raw(sb_ctx *ctx, sb_tensor *t);
 /* Drops the reference to the buffer, if any. */
 void sb_tensor_drop(sb_tensor *t);
 /* Same elements, one more reference. */

@@ -123,7 +123,7 @@ static sb_status scenario_large(sb_ctx *ctx)
     if (status == SB_OK)
         status = sb_observer_ranges(obs, &range);
     sb_observer_free(obs);
-    sb_free(ctx, room.data);
+    sb_obs_room_free(ctx, &room);
     return status;
 }
 

@@ -91,6 +91,23 @@ static void test_sizes(void **state)
 }
 
 /* Names from files may hold anything; a message stays one printable line. */
+static void test_pages(void **state)
+{
+    enum { N = 100000 };
+    char *x = sb_alloc_pages(test_ctx(), N);
+
+    (void)state;
+    assert_non_null(x);
+    x[N / 2] = 1;
+    sb_take_pages(test_ctx(), x + 10, N - 10);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(x[i], i == N / 2);
+    sb_free_pages(test_ctx(), x, N);
+    sb_free_pages(test_ctx(), NULL, N);
+    assert_null(sb_alloc_pages(test_ctx(), SIZE_MAX / 2));
+    assert_error_has("out of memory");
+}
+
 static void test_message_is_one_line(void **state)
 {
     (void)state;
@@ -190,6 +207,7 @@ int main(void)
         cmocka_unit_test(test_map),
         cmocka_unit_test(test_arena),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_pages),
         cmocka_unit_test(test_message_is_one_line),
         cmocka_unit_test(test_writer_is_all_or_nothing),
         cmocka_unit_test(test_parallel_for_visits_each_once),

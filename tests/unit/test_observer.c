@@ -24,7 +24,7 @@ static sb_quant_spec variant(int i)
     return spec;
 }
 
-static char *state_text(const sb_observer *obs)
+static char *state_text(sb_observer *obs)
 {
     sb_str text;
     char *out = NULL;
@@ -45,7 +45,7 @@ static sb_status load_text(sb_observer *obs, const char *text, const char *file)
     return status;
 }
 
-static void assert_same_state(const sb_observer *a, const sb_observer *b)
+static void assert_same_state(sb_observer *a, sb_observer *b)
 {
     char *x = state_text(a), *y = state_text(b);
 
@@ -127,10 +127,12 @@ static float *growing(int64_t samples, int64_t each, uint64_t seed)
 static void test_batches(void **state)
 {
     static const obs_shape shapes[] = {
-        {"tensor", 8, 1, 1, 20011},
-        {"first", 8, 1, 5, 211},
-        {"last", 8, 101, 21, 1},
+        {"tensor", 20, 1, 1, 20011},
+        {"small tensor", 20, 1, 1, 2011},
+        {"first", 20, 1, 5, 211},
+        {"last", 20, 101, 21, 1},
     };
+    static const int64_t batches[] = {1, 3, 8, 13};
 
     (void)state;
     for (size_t k = 0; k < SB_COUNT(shapes); k++) {
@@ -141,15 +143,64 @@ static void test_batches(void **state)
         for (int i = 0; i < 2 * VARIANTS; i++) {
             sb_quant_spec spec = variant(i % VARIANTS);
             spec.all_values = i >= VARIANTS;
-            sb_observer *whole = obs_feed(&spec, &view, 8);
-            for (int64_t batch = 1; batch < 8; batch += 2) {
-                sb_observer *parts = obs_feed(&spec, &view, batch);
+            sb_observer *whole = obs_feed(&spec, &view, 20);
+            for (size_t b = 0; b < SB_COUNT(batches); b++) {
+                sb_observer *parts = obs_feed(&spec, &view, batches[b]);
                 assert_same_state(whole, parts);
                 sb_observer_free(parts);
             }
             sb_observer_free(whole);
         }
     }
+}
+
+/* Shown piece by piece by whoever makes the tensors, in one room: several at a
+ * time, larger than the room, and one that is never finished. */
+static void test_rooms(void **state)
+{
+    enum { MANY = 3 };
+    static const int64_t each[MANY] = {20011, 4001, 400000};
+    sb_obs_room room = {0};
+    sb_observer *shown[MANY], *left;
+    sb_tap tap;
+
+    (void)state;
+    for (int i = 0; i < VARIANTS; i++) {
+        sb_quant_spec spec = variant(i);
+        for (int k = 0; k < MANY; k++) {
+            assert_ok(sb_observer_create(test_ctx(), &spec, 1, &shown[k]));
+            sb_observer_share(shown[k], &room);
+        }
+        assert_ok(sb_observer_create(test_ctx(), &spec, 1, &left));
+        sb_observer_share(left, &room);
+        for (int64_t s = 0; s < 12; s += 4)
+            for (int k = 0; k < MANY; k++) {
+                float *x = growing(12, each[k], (size_t)k);
+                sb_obs_view view = {x, 12, 1, 1, each[k]};
+                sb_obs_view part = obs_part(&view, s, s + 4);
+                int64_t n = 4 * each[k], cut = n / 3 + 5;
+                assert_ok(sb_observer_tap(left, &part, &tap));
+                assert_ok(sb_observer_tap(shown[k], &part, &tap));
+                assert_non_null(tap.look);
+                tap.look(tap.arg, 0, part.data + cut, (size_t)(n - cut));
+                tap.look(tap.arg, 0, part.data, (size_t)cut);
+                assert_ok(sb_observer_update(shown[k], &part, "x", s));
+                sb_observer *want = NULL;
+                if (s == 8 && k != 1)
+                    sb_obs_room_settle(test_ctx(), &room);
+                if (s == 8) {
+                    want = obs_feed(&spec, &view, 12);
+                    assert_same_state(want, shown[k]);
+                }
+                sb_observer_free(want);
+            }
+        sb_observer_free(left);
+        for (int k = 0; k < MANY; k++)
+            sb_observer_free(shown[k]);
+        assert_int_equal(room.n_waiting, 0);
+        assert_int_equal(room.n_looking, 0);
+    }
+    sb_obs_room_free(test_ctx(), &room);
 }
 
 static void test_threads(void **state)
@@ -344,6 +395,34 @@ static void test_bounded(void **state)
 }
 
 /* Counts beyond 32 bits go on; here the room is made small by hand. */
+/* Large tensors have coarser histograms.  Merged with those of small ones, in
+ * whichever order, counts are the same. */
+static void test_coarse(void **state)
+{
+    float *x = growing(6, 30000, 3);
+    sb_obs_view large = {x, 6, 1, 1, 30000}, small = {x, 60, 1, 1, 3000};
+    sb_quant_spec spec = obs_spec("mse");
+    sb_observer *a[2], *b[2];
+    sb_range want, got;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        a[i] = obs_feed(&spec, &large, 6);
+        b[i] = obs_feed(&spec, &small, 60);
+    }
+    assert_ok(sb_observer_merge(a[0], b[0]));
+    assert_ok(sb_observer_merge(b[1], a[1]));
+    assert_ok(sb_observer_update(b[0], &large, "x", 60));
+    assert_same_state(a[0], b[1]);
+    assert_ok(sb_observer_ranges(b[1], &want));
+    assert_ok(sb_observer_ranges(b[0], &got));
+    assert_close("small, then large", got.hi, want.hi, 0.03 * want.hi);
+    for (int i = 0; i < 2; i++) {
+        sb_observer_free(a[i]);
+        sb_observer_free(b[i]);
+    }
+}
+
 static void test_carry(void **state)
 {
     sb_hist a, b;
@@ -356,7 +435,7 @@ static void test_carry(void **state)
     assert_ok(sb_hist_init(test_ctx(), &a, 1));
     assert_ok(sb_hist_init(test_ctx(), &b, 1));
     for (int i = 0; i < 10; i++) {
-        sb_obs_keys keys = sb_obs_scan(x + i * 500, 500);
+        sb_obs_keys keys = sb_obs_scan(x + i * 500, 500, SB_OBS_KEYS_EMPTY);
         assert_ok(sb_hist_reserve(test_ctx(), &a, 1, 500));
         assert_ok(sb_hist_reserve(test_ctx(), &b, 1, 500));
         sb_hist_fit(&a, 0, keys);
@@ -459,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_merge_other), cmocka_unit_test(test_weights),
         cmocka_unit_test(test_not_finite),  cmocka_unit_test(test_bounded),
         cmocka_unit_test(test_carry),       cmocka_unit_test(test_bad_states),
+        cmocka_unit_test(test_rooms),       cmocka_unit_test(test_coarse),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,10 +24,15 @@ static double error_of(int64_t n, sb_range range, const sb_quant_spec *spec)
     return sqrt(sum / (double)n);
 }
 
-/* The best of the 80, and how far the observer's choice is from it. */
+/* The best of the 80, and how far the observer's choice is from it.  Large
+ * activations are counted in part: a few samples tell the error to some per
+ * cent. */
 static void check(const sb_obs_view *view, const sb_quant_spec *spec,
                   const sb_range *got, double bins, const char *what)
 {
+    bool part = bins > 0 && view->outer * view->inner > 16384;
+    double noise = part ? 0.03 : 1e-6;
+
     for (int64_t c = 0; c < view->channels; c++) {
         int64_t n = obs_channel(view, c, x);
         double lo = x[0], hi = x[0], best = INFINITY;
@@ -45,7 +50,7 @@ static void check(const sb_obs_view *view, const sb_quant_spec *spec,
         assert_true(among);
         double top = fmax(-lo, hi), bound = bins > 0 ? 4 * top / bins : 0;
         assert_close(what, fmax(error_of(n, got[c], spec) - best, 0), 0,
-                     bound + 1e-6 * best + 1e-7 * top);
+                     bound + noise * best + 1e-7 * top);
     }
 }
 
