@@ -3,30 +3,39 @@
 #include "quant/obs_job.h"
 
 enum {
-    ITEM = 1 << 15,        /* values for a thread */
-    COUNT_ALL = 1 << 14,   /* values of a sample that are counted whole */
-    COUNT_LEAST = 1 << 10, /* values of a sample that are counted at least, */
-    STRIDE_MOST = 256,     /* and lines of which one is counted at most; */
-    COUNT_FINE = 1 << 12,  /* the same where neighbouring bins are compared */
-    STRIDE_FINE = 64,
+    ITEM = 1 << 15,  /* values for a thread */
     FIRST = 3 << 11, /* values that tell the first bars */
 };
+
+/* How much of a sample is counted. */
+typedef struct part {
+    size_t whole;  /* all, if it has not more values */
+    size_t least;  /* so many values at least */
+    size_t stride; /* one in so many lines at least */
+} part;
+
+static const part some = {1 << 14, 1 << 10, 256};
+/* Where neighbouring bins are compared. */
+static const part fine = {1 << 14, 1 << 12, 64};
+/* Where the answer is among the outermost values. */
+static const part rare = {1 << 12, 1 << 9, 256};
 
 /* Above this fraction too much would pass the bars. */
 static const double alpha_most = 1.0 / 32;
 
 size_t sb_obs_stride(const sb_observer *obs, size_t per_sample)
 {
-    bool fine = obs->needs & SB_OBS_FINE;
-    size_t stride = per_sample / (fine ? COUNT_FINE : COUNT_LEAST);
-    size_t most = fine ? STRIDE_FINE : STRIDE_MOST;
+    const part *p = obs->needs & SB_OBS_FINE ? &fine
+                    : obs->tails             ? &rare
+                                             : &some;
+    size_t stride = per_sample / p->least;
 
-    if (obs->spec.all_values || per_sample <= COUNT_ALL ||
+    if (obs->spec.all_values || per_sample <= p->whole ||
         !(obs->needs & SB_OBS_HISTOGRAM))
         return 1;
     if (obs->tails && obs->spec.percentile_alpha > alpha_most)
         return 1;
-    return stride < most ? stride : most;
+    return stride < p->stride ? stride : p->stride;
 }
 
 size_t sb_obs_first_stride(const sb_obs_job *job)

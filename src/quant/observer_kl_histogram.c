@@ -87,10 +87,10 @@ static void kl_fill(kl_job *job, const sb_obs_values *v, double top)
         job->hi--;
 }
 
-/* The levels of one threshold: what P and Q hold, and the logarithm of the
- * number of bins that P fills. */
+/* The levels of one threshold: what Q holds, and the logarithm of the number of
+ * bins that P fills. */
 typedef struct kl_levels {
-    double p[BINS + LANES], t[BINS + LANES], log_filled[BINS + LANES];
+    double t[BINS + LANES], log_filled[BINS + LANES];
 } kl_levels;
 
 /* The logarithm of a normal number above zero, to some units in the last place,
@@ -115,25 +115,33 @@ static inline double kl_log(double x)
     return power * 0.6931471805599453 + 2.0 * s * sum;
 }
 
-/* Sum of p log(t / filled).  n is a multiple of LANES. */
+/* Sum of t log(t / filled).  n is a multiple of LANES.  Of nothing the
+ * logarithm is some number. */
 SB_HOT static void kl_cross(const kl_levels *l, size_t n, double *sum)
 {
+    double own[LANES] = {0};
+
     for (size_t i = 0; i < n; i += LANES) {
         SB_SIMD
         for (size_t k = 0; k < LANES; k++)
-            sum[k] +=
-                l->p[i + k] * (kl_log(l->t[i + k]) - l->log_filled[i + k]);
+            own[k] +=
+                l->t[i + k] * (kl_log(l->t[i + k]) - l->log_filled[i + k]);
     }
+    for (size_t k = 0; k < LANES; k++)
+        sum[k] = own[k];
 }
 
-/* An end level also holds what was cut off; the bin at the end then counts as
- * filled. */
-static void kl_end(const kl_job *job, kl_levels *l, int at, int filled,
-                   double bin, double cut)
+/* What is added to the sum at an end, whose level also holds what was cut off
+ * there; `more` bins count as filled by that. */
+static double kl_end(const kl_job *job, double t, int filled, double cut,
+                     int more, double inside)
 {
-    l->p[at] += cut;
-    if (bin == 0.0 && cut > 0.0)
-        l->log_filled[at] = job->log_int[filled + 1];
+    if (cut == 0.0)
+        return 0.0;
+    if (t == 0.0)
+        return cut * log(little * inside);
+    return (t + cut) * (log(t) - job->log_int[filled + more]) -
+           t * (log(t) - job->log_int[filled]);
 }
 
 static double kl_walk(const kl_job *job, int h, double cut_lo, double cut_hi)
@@ -141,11 +149,11 @@ static double kl_walk(const kl_job *job, int h, double cut_lo, double cut_hi)
     int from = HALF - h, to = HALF + h;
     /* Not more levels than bins: others would be empty. */
     int levels = job->levels < 2 * h ? job->levels : 2 * h;
-    double sum[LANES] = {0}, cross = 0.0;
+    double sum[LANES], cross = 0.0;
     double inside = job->count[to] - job->count[from];
     kl_levels v;
-    double bin_lo = job->count[from + 1] - job->count[from];
-    double bin_hi = job->count[to] - job->count[to - 1];
+    int more_lo = job->count[from + 1] == job->count[from] && cut_lo > 0.0;
+    int more_hi = job->count[to] == job->count[to - 1] && cut_hi > 0.0;
     /* Bin i (from 0) belongs to level i * levels / 2h, so level l ends at
      * (l + 1) * 2h / levels, rounded up.  Empty ones at either end are left
      * out. */
@@ -153,31 +161,28 @@ static double kl_walk(const kl_job *job, int h, double cut_lo, double cut_hi)
     int step = 2 * h / levels, part = 2 * h % levels;
     int rest = (empty * 2 * h + levels - 1) % levels;
     int a = from + (empty * 2 * h + levels - 1) / levels;
-    int n = 0, first = 0, last = 0;
+    int n = 0, first = 0, last = 0, filled = job->filled[a];
+    double count = job->count[a];
 
     for (; empty + n < levels && a <= job->hi; n++) {
-        rest += part;
-        int b = a + step + (rest >= levels);
-        rest -= rest >= levels ? levels : 0;
-        v.t[n] = v.p[n] = job->count[b] - job->count[a];
-        last = job->filled[b] - job->filled[a];
-        first = n == 0 ? last : first;
+        rest += part - levels;
+        a += step + (rest >= 0);
+        rest += rest >= 0 ? 0 : levels;
+        v.t[n] = job->count[a] - count;
+        last = job->filled[a] - filled;
         v.log_filled[n] = job->log_int[last];
-        a = b;
+        first = n == 0 ? last : first;
+        count = job->count[a];
+        filled = job->filled[a];
     }
-    kl_end(job, &v, 0, first, bin_lo, cut_lo);
-    last += levels == 1 && bin_lo == 0.0 && cut_lo > 0.0;
-    kl_end(job, &v, n - 1, last, bin_hi, cut_hi);
-    for (int i = 0; i < n; i++) {
-        if (v.t[i] > 0.0)
-            continue;
-        v.t[i] = v.p[i] > 0.0 ? little * inside : 1.0;
-        v.log_filled[i] = 0.0;
-    }
-    for (; n % LANES; n++) {
-        v.p[n] = v.log_filled[n] = 0.0;
-        v.t[n] = 1.0;
-    }
+    if (levels == 1)
+        cross = kl_end(job, v.t[0], first, cut_lo + cut_hi, more_lo + more_hi,
+                       inside);
+    else
+        cross = kl_end(job, v.t[0], first, cut_lo, more_lo, inside) +
+                kl_end(job, v.t[n - 1], last, cut_hi, more_hi, inside);
+    for (; n % LANES; n++)
+        v.t[n] = v.log_filled[n] = 0.0;
     kl_cross(&v, (size_t)n, sum);
     for (int k = 0; k < LANES; k++)
         cross += sum[k];
