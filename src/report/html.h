@@ -71,21 +71,6 @@ void sb_html_skyline(sb_str *out, const char *title, const char *x_unit,
                      const char *y_label, const sb_html_block *blocks,
                      size_t n);
 
-typedef struct sb_html_line {
-    const char *name;
-    const double *x, *y; /* points that are not finite are left out */
-    size_t n;
-} sb_html_line;
-
-typedef struct sb_html_lines {
-    const char *title, *x_label, *y_label;
-    bool log_x, log_y; /* only positive points are shown then */
-    const sb_html_line *lines;
-    size_t n;
-} sb_html_lines;
-
-void sb_html_line_chart(sb_str *out, const sb_html_lines *chart);
-
 /* Colours and what they mean. */
 void sb_html_legend(sb_str *out, const char *const *names,
                     const unsigned *colors, size_t n);

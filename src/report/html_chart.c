@@ -11,7 +11,6 @@ enum {
     BAR_LABEL = 250, /* room left of bars */
     BAR_NOTE = 210,  /* room right of them */
     LABEL_MOST = 34, /* characters of a label */
-    PLOT_HEIGHT = 340,
     PLOT_LEFT = 62,
     PLOT_RIGHT = 24,
     PLOT_TOP = 16,
@@ -152,20 +151,16 @@ void sb_html_bars(sb_str *out, const char *title, const sb_html_bar *bars,
 
 /* ---- scales ------------------------------------------------------------- */
 
-/* Values from lo to hi on a way from a to b, with marks at round numbers. */
+/* Values from 0 to hi on a way from a to b, with marks at round numbers. */
 typedef struct scale {
-    double lo, hi, a, b;
-    bool log;
+    double hi, a, b;
     double tick[TICKS_MOST];
     size_t n_ticks;
 } scale;
 
 static double place(const scale *s, double v)
 {
-    double lo = s->log ? log(s->lo) : s->lo, hi = s->log ? log(s->hi) : s->hi;
-
-    v = s->log ? log(v) : v;
-    return s->a + (s->b - s->a) * (hi > lo ? (v - lo) / (hi - lo) : 0.5);
+    return s->a + (s->b - s->a) * v / s->hi;
 }
 
 static double round_step(double range, int parts)
@@ -176,48 +171,15 @@ static double round_step(double range, int parts)
     return unit * (m < 1.5 ? 1 : m < 3.5 ? 2 : m < 7.5 ? 5 : 10);
 }
 
-static void linear_ticks(scale *s)
+static scale scale_make(double hi, double a, double b)
 {
-    double step = round_step(s->hi - s->lo, TICKS);
+    scale s = {.hi = hi, .a = a, .b = b};
+    double step = round_step(hi, TICKS);
 
-    s->lo = floor(s->lo / step + 1e-9) * step;
-    s->hi = ceil(s->hi / step - 1e-9) * step;
-    for (int i = 0; s->n_ticks < TICKS_MOST; i++) {
-        double v = s->lo + i * step;
-        if (v >= s->hi + step / 2)
-            break;
-        s->tick[s->n_ticks++] = fabs(v) < step * 1e-9 ? 0 : v;
+    while (s.n_ticks < TICKS_MOST && (double)s.n_ticks * step <= hi) {
+        s.tick[s.n_ticks] = (double)s.n_ticks * step;
+        s.n_ticks++;
     }
-}
-
-/* Powers of two if few, else powers of ten. */
-static void log_ticks(scale *s)
-{
-    double base = log2(s->hi / s->lo) <= 10 ? 2 : 10;
-    double first = floor(log(s->lo) / log(base) + 1e-9);
-
-    for (int i = 0; s->n_ticks < TICKS_MOST; i++) {
-        double v = pow(base, first + i);
-        if (v > s->hi * 1.0001)
-            break;
-        if (v >= s->lo * 0.9999)
-            s->tick[s->n_ticks++] = v;
-    }
-}
-
-static scale scale_make(double lo, double hi, double a, double b, bool log_)
-{
-    scale s = {.lo = lo, .hi = hi, .a = a, .b = b, .log = log_};
-
-    if (!(hi > lo)) {
-        double half = lo == 0 ? 1 : fabs(lo) / 2;
-        s.lo = log_ ? lo / 2 : lo - half;
-        s.hi = log_ ? lo * 2 : lo + half;
-    }
-    if (log_)
-        log_ticks(&s);
-    else
-        linear_ticks(&s);
     return s;
 }
 
@@ -231,9 +193,7 @@ void sb_html_skyline(sb_str *out, const char *title, const char *x_unit,
 
     for (size_t i = 0; i < n; i++)
         total += blocks[i].width > 0 ? blocks[i].width : 0;
-    scale x = scale_make(0, total > 0 ? total : 1, PLOT_LEFT,
-                         WIDTH - PLOT_RIGHT, false);
-    x.hi = total > 0 ? total : 1; /* to the very end, not to a round number */
+    scale x = scale_make(total > 0 ? total : 1, PLOT_LEFT, WIDTH - PLOT_RIGHT);
     svg_begin(out, SKY_HEIGHT + PLOT_TOP + PLOT_BOTTOM, title);
     for (int i = 0; i <= 4; i++) {
         double y = bottom - SKY_HEIGHT * i / 4.0;
@@ -261,95 +221,13 @@ void sb_html_skyline(sb_str *out, const char *title, const char *x_unit,
         at += w;
     }
     for (size_t i = 0; i < x.n_ticks; i++)
-        if (x.tick[i] <= x.hi)
-            num_at(out, place(&x, x.tick[i]), bottom + 18, "middle", x.tick[i]);
+        num_at(out, place(&x, x.tick[i]), bottom + 18, "middle", x.tick[i]);
     text_at(out, WIDTH - PLOT_RIGHT, bottom + 38, "end", true, x_unit);
     text_at(out, PLOT_LEFT, bottom + 38, "start", true, y_label);
     sb_str_add(out, "\n</svg>\n");
 }
 
-/* ---- lines -------------------------------------------------------------- */
-
-static bool shown(const sb_html_lines *c, const sb_html_line *l, size_t i)
-{
-    return isfinite(l->x[i]) && isfinite(l->y[i]) &&
-           (!c->log_x || l->x[i] > 0) && (!c->log_y || l->y[i] > 0);
-}
-
-/* The corners of what is to be drawn; false if there is nothing. */
-static bool extent(const sb_html_lines *c, double lo[2], double hi[2])
-{
-    bool any = false;
-
-    for (size_t k = 0; k < c->n; k++) {
-        const sb_html_line *l = &c->lines[k];
-        for (size_t i = 0; i < l->n; i++) {
-            double v[2] = {l->x[i], l->y[i]};
-            if (!shown(c, l, i))
-                continue;
-            for (int d = 0; d < 2; d++) {
-                lo[d] = any && lo[d] < v[d] ? lo[d] : v[d];
-                hi[d] = any && hi[d] > v[d] ? hi[d] : v[d];
-            }
-            any = true;
-        }
-    }
-    return any;
-}
-
-static void axes(sb_str *out, const sb_html_lines *c, const scale *x,
-                 const scale *y)
-{
-    for (size_t i = 0; i < y->n_ticks; i++) {
-        double at = place(y, y->tick[i]);
-        rule(out, x->a, at, x->b, at);
-        num_at(out, x->a - 8, at + 4, "end", y->tick[i]);
-    }
-    for (size_t i = 0; i < x->n_ticks; i++) {
-        double at = place(x, x->tick[i]);
-        rule(out, at, y->a, at, y->a + 5);
-        num_at(out, at, y->a + 20, "middle", x->tick[i]);
-    }
-    text_at(out, x->b, y->a + 40, "end", true, c->x_label);
-    text_at(out, x->a, y->a + 40, "start", true, c->y_label);
-    sb_str_add(out, "\n");
-}
-
-static void one_line(sb_str *out, const sb_html_lines *c, size_t k,
-                     const scale *x, const scale *y)
-{
-    const sb_html_line *l = &c->lines[k];
-    unsigned color = (unsigned)(k % SB_HTML_COLORS);
-
-    sb_str_addf(out,
-                "<polyline style=\"fill:none;stroke:var(--c%u);"
-                "stroke-width:2\" points=\"",
-                color);
-    for (size_t i = 0; i < l->n; i++) {
-        if (!shown(c, l, i))
-            continue;
-        sb_html_num(out, place(x, l->x[i]), 1);
-        sb_str_add(out, ",");
-        sb_html_num(out, place(y, l->y[i]), 1);
-        sb_str_add(out, " ");
-    }
-    sb_str_add(out, "\"/>\n");
-    for (size_t i = 0; i < l->n; i++) {
-        if (!shown(c, l, i))
-            continue;
-        sb_str_add(out, "<circle r=\"4\"");
-        attr(out, "cx", place(x, l->x[i]));
-        attr(out, "cy", place(y, l->y[i]));
-        sb_str_addf(out, " style=\"fill:var(--c%u)\"><title>", color);
-        sb_html_text(out, l->name);
-        sb_str_add(out, ": ");
-        sb_html_short(out, l->x[i]);
-        sb_str_add(out, ", ");
-        sb_html_short(out, l->y[i]);
-        sb_str_add(out, "</title></circle>");
-    }
-    sb_str_add(out, "\n");
-}
+/* ---- legend ------------------------------------------------------------- */
 
 static void legend_entry(sb_str *out, const char *name, unsigned color)
 {
@@ -357,30 +235,6 @@ static void legend_entry(sb_str *out, const char *name, unsigned color)
                 color % SB_HTML_COLORS);
     sb_html_text(out, name);
     sb_str_add(out, "</span>");
-}
-
-void sb_html_line_chart(sb_str *out, const sb_html_lines *chart)
-{
-    double lo[2] = {0, 0}, hi[2] = {1, 1};
-    const double bottom = PLOT_HEIGHT - PLOT_BOTTOM;
-
-    if (!extent(chart, lo, hi))
-        return;
-    /* A linear axis of amounts starts at nothing, unless that would leave the
-     * picture empty. */
-    if (!chart->log_y && lo[1] > 0 && lo[1] < 0.7 * hi[1])
-        lo[1] = 0;
-    scale x =
-        scale_make(lo[0], hi[0], PLOT_LEFT, WIDTH - PLOT_RIGHT, chart->log_x);
-    scale y = scale_make(lo[1], hi[1], bottom, PLOT_TOP, chart->log_y);
-    svg_begin(out, PLOT_HEIGHT, chart->title);
-    axes(out, chart, &x, &y);
-    for (size_t k = 0; k < chart->n; k++)
-        one_line(out, chart, k, &x, &y);
-    sb_str_add(out, "</svg>\n<div class=\"legend\">");
-    for (size_t k = 0; k < chart->n; k++)
-        legend_entry(out, chart->lines[k].name, (unsigned)k);
-    sb_str_add(out, "</div>\n");
 }
 
 void sb_html_legend(sb_str *out, const char *const *names,

@@ -63,12 +63,10 @@ static void test_page_is_whole_whatever_the_texts_are(void **state)
     static const char evil[] = "<script>\"'&\x01\x7f</script> äöü "
                                "und noch viel mehr Text als Platz ist";
     const char *const heads[] = {evil, "n"};
-    const double x[] = {1, 2, NAN, 4}, y[] = {10, INFINITY, 3, 20};
     const sb_html_bar bars[] = {{evil, evil, evil, 3, 9},
                                 {"zero", NULL, NULL, 0, 0},
                                 {"none", NULL, NULL, NAN, 0}};
     const sb_html_block blocks[] = {{1, 0.5, evil, 0}, {0, 7, evil, 1}};
-    const sb_html_line lines[] = {{evil, x, y, 4}, {"empty", x, y, 0}};
     sb_str s;
 
     sb_str_init(&s, test_ctx());
@@ -87,12 +85,6 @@ static void test_page_is_whole_whatever_the_texts_are(void **state)
     sb_html_bars(&s, "no bars", NULL, 0);
     sb_html_skyline(&s, evil, "ms", evil, blocks, SB_COUNT(blocks));
     sb_html_skyline(&s, "no blocks", "ms", "", NULL, 0);
-    sb_html_line_chart(&s, &(sb_html_lines){.title = evil,
-                                            .x_label = evil,
-                                            .y_label = "y",
-                                            .log_x = true,
-                                            .lines = lines,
-                                            .n = SB_COUNT(lines)});
     sb_html_end(&s);
     assert_ok(sb_str_status(&s));
     const char *text = sb_str_text(&s);
