@@ -343,7 +343,7 @@ SB_HOT static void places_below(const float *x, size_t n, const hist_table *t,
     hist_places(x, n, t->factor, t->half, place);
     for (size_t i = 0; i < n; i++) {
         int32_t key = sb_obs_key(x[i]);
-        by[i] = (key > high) | (~key > low) ? 0 : weight;
+        by[i] = ((key > high) | (~key > low)) ? 0 : weight;
     }
 }
 
@@ -413,23 +413,32 @@ void sb_hist_add_block(sb_hist *h, int64_t c, const float *x, size_t n_row,
 
 /* ---- results ------------------------------------------------------------- */
 
+static uint64_t counter(const sb_hist *h, size_t at)
+{
+    uint64_t sum = h->carry ? h->carry[at] : 0;
+
+    for (int p = 0; p < SB_HIST_PARTS && h->tables[p]; p++)
+        sum += table_get(h, p, at);
+    return sum;
+}
+
+static uint64_t zeros_of(const sb_hist *h, int64_t c)
+{
+    size_t at = (size_t)c * table_size(h) + 2 * (size_t)h->half;
+    uint64_t zeros = 0;
+
+    for (size_t i = 0; i < SB_HIST_ZEROS; i++)
+        zeros += counter(h, at + i);
+    return zeros;
+}
+
 void sb_hist_counts(const sb_hist *h, int64_t c, uint64_t *out, uint64_t *zeros)
 {
     size_t bins = 2 * (size_t)h->half, at = (size_t)c * table_size(h);
 
-    *zeros = 0;
     for (size_t i = 0; i < bins; i++)
-        out[i] = h->carry ? h->carry[at + i] : 0;
-    for (size_t i = 0; h->carry && i < SB_HIST_ZEROS; i++)
-        *zeros += h->carry[at + bins + i];
-    for (int p = 0; p < SB_HIST_PARTS; p++) {
-        if (!h->tables[p])
-            continue;
-        for (size_t i = 0; i < used_bins(h); i++)
-            out[i] += table_get(h, p, at + i);
-        for (size_t i = 0; i < SB_HIST_ZEROS; i++)
-            *zeros += table_get(h, p, at + bins + i);
-    }
+        out[i] = i < used_bins(h) ? counter(h, at + i) : 0;
+    *zeros = zeros_of(h, c);
 }
 
 sb_status sb_hist_add_counts(sb_ctx *ctx, sb_hist *h, int64_t c, int e,
@@ -532,15 +541,6 @@ int32_t sb_hist_bar(const sb_hist *h, int64_t c, bool low, uint64_t keep)
     return low ? 0 : -1;
 }
 
-static uint64_t counter(const sb_hist *h, size_t at)
-{
-    uint64_t sum = h->carry ? h->carry[at] : 0;
-
-    for (int p = 0; p < SB_HIST_PARTS && h->tables[p]; p++)
-        sum += table_get(h, p, at);
-    return sum;
-}
-
 /* BLOCK counters from `at` on; false if all are zero. */
 static bool block_counts(const sb_hist *h, size_t at, uint64_t *out)
 {
@@ -588,14 +588,11 @@ static int64_t side_values(const sb_hist *h, int64_t c, bool low,
 int64_t sb_hist_values(const sb_hist *h, int64_t c, sb_range range, float *x,
                        double *count)
 {
-    size_t zero = (size_t)c * table_size(h) + 2 * (size_t)h->half;
-    uint64_t zeros = 0;
+    uint64_t zeros = zeros_of(h, c);
     int64_t n = 0;
 
     if (h->has_low)
         n = side_values(h, c, true, range, x, count);
-    for (size_t i = 0; i < SB_HIST_ZEROS; i++)
-        zeros += counter(h, zero + i);
     x[n] = 0.0F;
     count[n] = (double)zeros;
     n += zeros > 0;
