@@ -15,8 +15,7 @@ enum {
     RUN = 512,     /* values whose places are computed at a time */
     BAR_RUN = 256, /* bins that are added up at a time */
     BLOCK = 16,    /* bins that are skipped at a time if they are empty */
-    EXPONENT_LEAST =
-        -100 /* below this all is one bin, for the products' sake */
+    EXPONENT_LEAST = -100, /* below this all is one bin */
 };
 
 static size_t table_size(const sb_hist *h)
