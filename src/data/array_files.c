@@ -6,7 +6,7 @@
 
 #include "tensor/align.h"
 
-enum { FORGET_BYTES = 4 << 20 };
+enum { FORGET_BYTES = 1 << 20 };
 
 static void drop_loaded(sb_source *s, sb_array_files *f)
 {

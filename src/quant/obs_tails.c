@@ -156,11 +156,17 @@ void sb_obs_tails_cut(sb_obs_tails *t)
 static sb_status tail_reserve(sb_ctx *ctx, sb_obs_tail *t, size_t keep,
                               size_t n)
 {
-    size_t most = 2 * keep; /* then the list is cut */
+    size_t most = keep + keep / 2; /* then the list is cut */
     size_t want = t->n < most && n < most - t->n ? t->n + n : most;
 
     want += SB_TAIL_SLACK;
     most += SB_TAIL_SLACK;
+    if (t->bar == SB_TAIL_NONE) { /* nothing will come */
+        sb_free(ctx, t->v);
+        t->v = NULL;
+        t->cap = 0;
+        return SB_OK;
+    }
     if (t->cap >= want)
         return SB_OK;
     /* Doubling would go beyond what can ever be used. */

@@ -12,10 +12,11 @@
 #include "quant/obs_scan.h"
 
 enum {
-    SB_TAIL_KEEP = 1 << 14,        /* values a side; of several channels: */
+    SB_TAIL_KEEP = 1 << 13,        /* values a side; of several channels: */
     SB_TAIL_KEEP_LEAST = 1 << 10,  /* at least this many each */
     SB_TAIL_KEEP_BUDGET = 1 << 18, /* together, as long as that is possible */
     SB_TAIL_SLACK = 16,            /* written past the end before a decision */
+    SB_TAIL_NONE = 0x7f7fffff,     /* a bar above which is nothing */
 };
 
 /* One side: bits of non-negative floats, which order like the floats. */

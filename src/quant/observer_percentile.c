@@ -119,7 +119,7 @@ const sb_observer_def sb_observer_percentile = {
     .name = "percentile",
     .summary = "cuts a fraction of the values on each side",
     .params = "PERCENTILE.ALPHA",
-    .bound = "exact while at most 16383 values are cut on a side; then within "
+    .bound = "exact while at most 8191 values are cut on a side; then within "
              "absmax / 32768",
     .flags = SB_OBS_WEIGHT | SB_OBS_FEATURE | SB_OBS_HISTOGRAM | SB_OBS_TAILS,
     .range_of_tails = percentile_of_tails,

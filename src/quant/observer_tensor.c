@@ -142,7 +142,7 @@ static void drop_tail(const sb_observer *obs, sb_obs_tail *t, double n)
     if (n * obs->spec.percentile_alpha <= (double)obs->tails->keep + 1.0)
         return;
     t->n = 0;
-    t->bar = 0x7f7fffff; /* the largest number */
+    t->bar = SB_TAIL_NONE;
 }
 
 /* Did more pass the bars than there was room for? */
