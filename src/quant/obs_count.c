@@ -3,7 +3,6 @@
 #include "quant/obs_job.h"
 
 enum {
-    ITEM = 1 << 15,  /* values for a thread */
     FIRST = 3 << 11, /* values that tell the first bars */
 };
 
@@ -96,10 +95,10 @@ typedef struct whole_job {
 static void count_item(void *arg, size_t lane, size_t item)
 {
     const whole_job *w = arg;
-    size_t at = item * ITEM;
+    size_t at = item * SB_OBS_ITEM;
 
     sb_hist_add(w->hist, (int)lane, w->x + at,
-                w->n - at < ITEM ? w->n - at : ITEM);
+                w->n - at < SB_OBS_ITEM ? w->n - at : SB_OBS_ITEM);
 }
 
 void sb_obs_count_all(const sb_obs_job *job, size_t begin, size_t end)
@@ -111,5 +110,6 @@ void sb_obs_count_all(const sb_obs_job *job, size_t begin, size_t end)
 
     while (most < lanes && obs->hist.tables[most]) /* one for each */
         most++;
-    sb_parallel_lanes(obs->ctx, (w.n - 1) / ITEM + 1, most, count_item, &w);
+    sb_parallel_lanes(obs->ctx, (w.n - 1) / SB_OBS_ITEM + 1, most, count_item,
+                      &w);
 }

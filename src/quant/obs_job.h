@@ -10,7 +10,8 @@
 #include "quant/observer_state.h"
 
 enum {
-    SB_OBS_LINE = 16, /* values */
+    SB_OBS_LINE = 16,      /* values */
+    SB_OBS_ITEM = 1 << 15, /* values for a thread */
     SB_OBS_LANES_MOST = 64,
 };
 

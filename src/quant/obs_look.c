@@ -9,7 +9,6 @@
 
 enum {
     CHUNK = 4096,    /* values: 16 KB, looked at while they are in L1 */
-    ITEM = 1 << 15,  /* values for a thread */
     COPY = 1 << 17,  /* values that are copied if all are to be counted */
     TAKE = 1 << 11,  /* values above the bars that any sample may have, and */
     TAKE_MARGIN = 8, /* so many times more than is to be cut */
@@ -17,7 +16,7 @@ enum {
 
 size_t sb_obs_lanes(const sb_observer *obs, size_t values)
 {
-    size_t lanes = values / ITEM + 1;
+    size_t lanes = values / SB_OBS_ITEM + 1;
     size_t most = (size_t)sb_ctx_threads(obs->ctx);
 
     most = most < SB_HIST_PARTS ? most : SB_HIST_PARTS;
@@ -104,8 +103,9 @@ size_t sb_obs_below(const float *x, size_t n)
 {
     size_t below = 0;
 
-    for (size_t at = 0; at < n; at += ITEM)
-        below += count_below(x + at, n - at < ITEM ? n - at : ITEM);
+    for (size_t at = 0; at < n; at += SB_OBS_ITEM)
+        below +=
+            count_below(x + at, n - at < SB_OBS_ITEM ? n - at : SB_OBS_ITEM);
     return below;
 }
 
@@ -159,8 +159,8 @@ typedef struct look_range {
 static void look_at_item(void *arg, size_t lane, size_t item)
 {
     const look_range *r = arg;
-    size_t at = r->begin + item * ITEM;
-    size_t end = r->end - at < ITEM ? r->end : at + ITEM;
+    size_t at = r->begin + item * SB_OBS_ITEM;
+    size_t end = r->end - at < SB_OBS_ITEM ? r->end : at + SB_OBS_ITEM;
 
     for (; at < end; at += CHUNK)
         sb_obs_look(r->job, lane, r->job->data + at,
@@ -187,7 +187,7 @@ void sb_obs_look_all(sb_obs_job *job, size_t begin, size_t end)
     look_range r = {job, begin * job->per_sample, end * job->per_sample};
 
     sb_obs_job_clear(job);
-    sb_parallel_lanes(job->obs->ctx, (r.end - r.begin - 1) / ITEM + 1,
+    sb_parallel_lanes(job->obs->ctx, (r.end - r.begin - 1) / SB_OBS_ITEM + 1,
                       job->n_lanes, look_at_item, &r);
 }
 
