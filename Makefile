@@ -5,18 +5,29 @@ JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE_FLAGS ?=
 COMMAND = $(BUILD)/sparsebit
 
-.PHONY: all tests demo check test bench fuzz format install docs help clean deps
+.PHONY: all tests demo check test bench fuzz format install wheel docs help clean deps own
 
 ## all      build the command at build/sparsebit and the library (the default)
-all: $(BUILD)/build.ninja
+all: own $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS) --target sparsebit_command sparsebit_shared manual
 
-$(BUILD)/build.ninja: CMakeLists.txt
+# A build folder that was copied along with the tree still builds, and installs
+# from, the tree that it was made for.
+own:
+	@made_for=$$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' \
+	    $(BUILD)/CMakeCache.txt 2>/dev/null); \
+	if [ -n "$$made_for" ] && ! [ "$$made_for" -ef . ]; then \
+	    echo "$(BUILD) was made for $$made_for: run \`make clean\`, or choose" \
+	        "another folder with BUILD=" >&2; \
+	    exit 1; \
+	fi
+
+$(BUILD)/build.ninja: CMakeLists.txt | own
 	@BUILD=$(BUILD) tools/deps build
 	@cmake -G Ninja -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release \
 	    -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_FLAGS)
 
-tests: $(BUILD)/build.ninja
+tests: own $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS)
 
 ## demo     quantize a network to int8 and compare both on a real test set
@@ -50,6 +61,11 @@ format:
 ## install  into PREFIX (default /usr/local); DESTDIR works
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+## wheel    a Python wheel in build/dist that runs on other systems of the same age
+wheel:
+	@BUILD=$(BUILD) tools/deps wheel
+	@tools/wheel
 
 ## docs     write docs/commands.md, docs/operators.md and the tables of docs/config.md
 docs: tests

@@ -10,10 +10,11 @@
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/rng.h"
-#include "quant/observer.h"
+#include "quant/observe/observer_def.h"
 
 enum { BATCHES = 8, SAMPLES = 8, CHANNELS = 256 };
 
@@ -33,9 +34,9 @@ typedef struct bench_case {
 } bench_case;
 
 static const bench_case cases[] = {
-    {"one channel", SB_QUANT_FEATURE, 1, false},
-    {"256 channels, first", SB_QUANT_FEATURE, CHANNELS, false},
-    {"256 channels, last", SB_QUANT_FEATURE, CHANNELS, true},
+    {"one channel", SB_QUANT_ACTIVATION, 1, false},
+    {"256 channels, first", SB_QUANT_ACTIVATION, CHANNELS, false},
+    {"256 channels, last", SB_QUANT_ACTIVATION, CHANNELS, true},
     {"weight, 256 channels", SB_QUANT_WEIGHT, CHANNELS, false},
 };
 
@@ -59,7 +60,7 @@ static sb_status run(sb_ctx *ctx, const bench_case *b, sb_quant_spec *spec,
     SB_TRY(sb_observer_ranges(obs, ranges));
     double end = now();
     printf("%-15s %-21s %7.3f ns/element, ranges %8.3f ms, state %7.1f KB\n",
-           spec->observer, b->what,
+           spec->observer->name, b->what,
            (middle - start) * 1e9 /
                (double)(batches * pixels * samples * b->channels),
            (end - middle) * 1e3, (double)sb_observer_bytes(obs) / 1024.0);
@@ -69,21 +70,31 @@ static sb_status run(sb_ctx *ctx, const bench_case *b, sb_quant_spec *spec,
 
 static sb_status run_all(sb_ctx *ctx, const float *data, int64_t n)
 {
-    for (size_t i = 0; sb_observer_at(i); i++)
+    char text[400];
+
+    for (size_t i = 0; sb_observer_at(NULL, i); i++)
         for (size_t k = 0; k < SB_COUNT(cases); k++) {
-            sb_quant_spec spec = {
-                .bits = 8,
-                .observer = sb_observer_name(sb_observer_at(i)),
-                .percentile_alpha = 0.001,
-                .aciq_laplace = true,
-                .ema_ratio = 0.9,
-            };
-            sb_observer *probe;
-            spec.kind = cases[k].kind;
-            if (sb_observer_create(ctx, &spec, 1, &probe) != SB_OK)
-                continue; /* not for this kind */
-            sb_observer_free(probe);
-            SB_TRY(run(ctx, &cases[k], &spec, data, n));
+            const sb_observer_def *def = sb_observer_at(NULL, i);
+            bool weight = cases[k].kind == SB_QUANT_WEIGHT;
+            sb_quant_config *cfg = NULL;
+            sb_quant_spec spec;
+
+            if (!(def->flags & (weight ? SB_OBS_WEIGHT : SB_OBS_ACTIVATION)))
+                continue;
+            (void)snprintf(text, sizeof text,
+                           "W: {QSCHEME: per-channel-affine, QUANTIZER: {BIT: "
+                           "8}, OBSERVER: {TYPE: %s}}\n"
+                           "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: "
+                           "8}, OBSERVER: {TYPE: %s, ACIQ: {DISTRIBUTION: "
+                           "LAPLACE}}}\n",
+                           weight ? def->name : "minmax",
+                           weight ? "minmax" : def->name);
+            SB_TRY(sb_quant_config_load_memory(ctx, "bench", text, strlen(text),
+                                               SB_QUANT_CONFIG_QUANT, &cfg));
+            sb_quant_config_spec(cfg, cases[k].kind, NULL, &spec);
+            sb_status status = run(ctx, &cases[k], &spec, data, n);
+            sb_quant_config_free(cfg);
+            SB_TRY(status);
         }
     return SB_OK;
 }

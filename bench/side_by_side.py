@@ -8,6 +8,8 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../tests/ort"))
+import fixtures  # noqa: E402  for the scripts
 
 
 def worker(path, shapes, threads, seconds):

@@ -29,8 +29,9 @@ static const cli_example examples[] = {
 /* clang-format on */
 
 /* Everything through the public header.  Errors of the library are printed by
- * cli_fail(); what is wrong with the words on the command line by
- * cli_usage(). */
+ * cli_fail(); what is wrong with the words on the command line by cli_usage().
+ * A report is always printed, a summary of what was written not with -q; with
+ * --json one object, see cli_json_begin(). */
 static int name_run(cli_env *env, const void *parsed)
 {
     const name_args *args = parsed;
@@ -38,8 +39,7 @@ static int name_run(cli_env *env, const void *parsed)
 
     if (sb_model_load(env->ctx, args->model, &model) != SB_OK)
         return cli_fail(env, args->model);
-    if (!env->common.quiet)
-        printf("%u\n", args->count ? args->count : 1);
+    printf("%u\n", args->count ? args->count : 1);
     sb_model_free(model);
     return CLI_OK;
 }

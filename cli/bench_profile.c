@@ -8,11 +8,11 @@ static double total_ms(const sb_profile *p)
     double sum = 0;
 
     for (size_t i = 0; i < p->n_types; i++)
-        sum += p->types[i].median_ms;
+        sum += p->types[i]->median_ms;
     return sum > 0 ? sum : 1;
 }
 
-static double gflops(const sb_profile_row *r)
+static double bench_profile_gflops(const sb_profile_row *r)
 {
     return r->median_ms > 0 ? 2e-6 * r->macs / r->median_ms : 0;
 }
@@ -22,6 +22,12 @@ static double gb_per_s(const sb_profile_row *r)
     return r->median_ms > 0 ? 1e-6 * r->bytes / r->median_ms : 0;
 }
 
+/* In percent. */
+static double peak_share(const sb_profile_row *r, const bench_peak *peak)
+{
+    return peak->gflops > 0 ? 100 * bench_profile_gflops(r) / peak->gflops : 0;
+}
+
 static void add_numbers(cli_table *t, const sb_profile_row *r, double total,
                         const bench_peak *peak)
 {
@@ -29,9 +35,10 @@ static void add_numbers(cli_table *t, const sb_profile_row *r, double total,
     cli_table_add(t, "%.3f", r->best_ms);
     cli_table_add(t, "%.1f", 100 * r->median_ms / total);
     if (r->macs > 0) {
-        cli_table_add(t, "%.1f", gflops(r));
-        cli_table_add(t, "%.0f",
-                      peak->gflops > 0 ? 100 * gflops(r) / peak->gflops : 0);
+        cli_table_add(t, "%.1f", bench_profile_gflops(r));
+        double share = peak_share(r, peak);
+
+        cli_table_add(t, share > 100.5 ? "*%.0f" : "%.0f", share);
     } else {
         cli_table_add(t, "-");
         cli_table_add(t, "-");
@@ -47,8 +54,8 @@ static void add_numbers(cli_table *t, const sb_profile_row *r, double total,
 
 static void add_heads(cli_table *t)
 {
-    static const char *const heads[] = {"ms",      "best", "share %", "GFLOPS",
-                                        "of peak", "MB",   "GB/s"};
+    static const char *const heads[] = {
+        "ms", "best", "share %", "GFLOPS", "% of peak", "MB", "GB/s"};
 
     for (size_t i = 0; i < CLI_COUNT(heads); i++)
         cli_table_add(t, "%s", heads[i]);
@@ -73,9 +80,9 @@ static void print_types(const sb_profile *p, const bench_peak *peak,
     cli_table_add(t, "steps");
     add_heads(t);
     for (size_t i = 0; i < p->n_types; i++) {
-        cli_table_add(t, "%s", p->types[i].op);
-        cli_table_add(t, "%zu", p->types[i].nodes);
-        add_numbers(t, &p->types[i], total, peak);
+        cli_table_add(t, "%s", p->types[i]->op);
+        cli_table_add(t, "%zu", p->types[i]->nodes);
+        add_numbers(t, p->types[i], total, peak);
     }
     cli_table_print(t, "  ");
 }
@@ -89,7 +96,7 @@ static void print_nodes(const sb_profile *p, const bench_peak *peak,
     cli_table *t = cli_table_new("lllrrrrrrr");
 
     for (size_t i = 0; i < p->n_nodes; i++)
-        rows[i] = &p->nodes[i];
+        rows[i] = p->nodes[i];
     if (top)
         qsort(rows, p->n_nodes, sizeof(sb_profile_row *), by_time);
     cli_table_add(t, "step");
@@ -117,16 +124,24 @@ void bench_profile_print(const sb_profile *p, const bench_peak *peak,
            peak->how);
     printf("Time by operator type (median of %zu runs)\n", p->runs);
     print_types(p, peak, total);
-    printf(top ? "\nDearest steps\n" : "\nSteps in order of execution\n");
+    printf(top ? "\nMost expensive steps\n"
+               : "\nSteps in order of execution\n");
     print_nodes(p, peak, total, top);
+    for (size_t i = 0; i < p->n_nodes; i++)
+        if (peak_share(p->nodes[i], peak) > 100.5) {
+            printf("  * more than the peak: Winograd's algorithm needs fewer "
+                   "multiplications than are counted\n");
+            break;
+        }
 }
 
-static void json_rows(cli_json *j, const char *key, const sb_profile_row *rows,
-                      size_t n, double total, bool by_node)
+static void json_rows(cli_json *j, const char *key,
+                      const sb_profile_row *const *rows, size_t n, double total,
+                      bool by_node)
 {
     cli_json_open(j, key, '[');
     for (size_t i = 0; i < n; i++) {
-        const sb_profile_row *r = &rows[i];
+        const sb_profile_row *r = rows[i];
 
         cli_json_open(j, NULL, '{');
         if (by_node)
@@ -140,7 +155,7 @@ static void json_rows(cli_json *j, const char *key, const sb_profile_row *rows,
         cli_json_num(j, "best_ms", r->best_ms);
         cli_json_num(j, "share", r->median_ms / total);
         cli_json_num(j, "macs", r->macs);
-        cli_json_num(j, "gflops", gflops(r));
+        cli_json_num(j, "gflops", bench_profile_gflops(r));
         cli_json_num(j, "bytes", r->bytes);
         cli_json_num(j, "gb_per_s", gb_per_s(r));
         cli_json_close(j, '}');

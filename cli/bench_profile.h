@@ -9,8 +9,8 @@ typedef struct bench_peak {
     const char *how;
 } bench_peak;
 
-/* Two tables: by operator type, and the `top` dearest steps (0: all of them, in
- * order of execution). */
+/* Two tables: by operator type, and the `top` most expensive steps (0: all of
+ * them, in order of execution). */
 void bench_profile_print(const sb_profile *p, const bench_peak *peak,
                          size_t top);
 /* The same as the member "profile" of an object that is open; all steps. */

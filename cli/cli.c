@@ -12,10 +12,11 @@
 /* clang-format off */
 const cli_opt cli_common_opts[] = {
     {CLI_FLAG, 'h', "help",    COMMON(help),    NULL, "show this help", false},
-    {CLI_FLAG, 0,   "json",    COMMON(json),    NULL, "print JSON for machines", false},
+    {CLI_FLAG, 0,   "json",    COMMON(json),    NULL, "print JSON, also on failure; see docs/json.md", false},
     {CLI_UINT, 0,   "threads", COMMON(threads), "N",  "threads to use (default: one per core); results do not depend on it", false},
+    {CLI_SIZE, 0,   "max-memory", COMMON(max_memory), "SIZE", "most memory to use, in bytes or with K, M, G, T: `2G` (default: what the machine has); a command that needs more ends with a line that says what for", false},
     {CLI_UINT, 0,   "seed",    COMMON(seed),    "N",  "seed of everything random (default: 0)", false},
-    {CLI_FLAG, 'q', "quiet",   COMMON(quiet),   NULL, "print errors only", false},
+    {CLI_FLAG, 'q', "quiet",   COMMON(quiet),   NULL, "no progress, summaries or warnings; reports and errors are always printed", false},
     {CLI_FLAG, 'v', "verbose", COMMON(verbose), NULL, "print more", false},
     {0},
 };
@@ -34,7 +35,7 @@ void *cli_alloc(size_t count, size_t size)
     return p;
 }
 
-static char *format(const char *fmt, va_list args)
+char *cli_vprintf(const char *fmt, va_list args)
 {
     va_list again;
 
@@ -52,23 +53,39 @@ char *cli_printf(const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    char *text = format(fmt, args);
+    char *text = cli_vprintf(fmt, args);
     va_end(args);
     return text;
 }
 
 /* ---- messages ----------------------------------------------------------- */
 
+static char last_error[1024];
+static bool silent;
+
+void cli_silence(bool on)
+{
+    silent = on;
+}
+
+const char *cli_last_error(void)
+{
+    return last_error;
+}
+
 int cli_error(const char *fmt, ...)
 {
     va_list args;
 
-    (void)fflush(stdout);
-    (void)fputs("sparsebit: ", stderr);
     va_start(args, fmt);
-    (void)vfprintf(stderr, fmt, args);
+    char *text = cli_vprintf(fmt, args);
     va_end(args);
-    (void)fputc('\n', stderr);
+    sb_make_printable(text);
+    (void)snprintf(last_error, sizeof last_error, "%s", text);
+    (void)fflush(stdout);
+    if (!silent)
+        (void)fprintf(stderr, "sparsebit: %s\n", text);
+    free(text);
     return CLI_FAILED;
 }
 
@@ -77,7 +94,7 @@ int cli_fail(const cli_env *env, const char *subject)
     const char *message = sb_ctx_error(env->ctx);
 
     if (strncmp(message, "interrupted", 11) == 0)
-        return cli_error("interrupted");
+        return cli_signals_told() ? CLI_FAILED : cli_error("interrupted");
     if (!subject || strstr(message, subject))
         return cli_error("%s", message);
     return cli_error("%s: %s", subject, message);
@@ -88,17 +105,21 @@ int cli_usage(const cli_cmd *cmd, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    char *text = format(fmt, args);
+    char *text = cli_vprintf(fmt, args);
     va_end(args);
-    (void)fprintf(stderr, "sparsebit%s%s: %s (see 'sparsebit%s%s --help')\n",
-                  cmd ? " " : "", cmd ? cmd->name : "", text, cmd ? " " : "",
-                  cmd ? cmd->name : "");
+    sb_make_printable(text);
+    (void)snprintf(last_error, sizeof last_error, "%s", text);
+    if (!silent)
+        (void)fprintf(stderr,
+                      "sparsebit%s%s: %s (see 'sparsebit%s%s --help')\n",
+                      cmd ? " " : "", cmd ? cmd->name : "", text,
+                      cmd ? " " : "", cmd ? cmd->name : "");
     free(text);
     return CLI_USAGE;
 }
 
 /* Edit distance of two words, for words of at most 31 letters. */
-static size_t distance(const char *a, const char *b)
+static size_t cli_distance(const char *a, const char *b)
 {
     size_t n = strlen(b), row[32];
 
@@ -130,7 +151,7 @@ const char *cli_nearest(const char *word, const char *const *names)
     size_t least = strlen(word) / 2 + 1;
 
     for (; *names; names++) {
-        size_t d = distance(word, *names);
+        size_t d = cli_distance(word, *names);
 
         if (d < least) {
             least = d;
@@ -210,6 +231,27 @@ static int set_number(const parser *p, const cli_opt *o, void *field,
     return CLI_OK;
 }
 
+/* 1500000, 64K, 2G; powers of 1024, with or without a B behind them. */
+static int set_size(const parser *p, const cli_opt *o, size_t *field,
+                    const char *value)
+{
+    static const char units[] = "KMGT";
+    char *end;
+
+    errno = 0;
+    unsigned long long n = strtoull(value, &end, 10);
+    const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    end += unit != NULL;
+    end += *end == 'B' || *end == 'b';
+    if (*value < '0' || *value > '9' || *end || errno || n == 0 ||
+        n > SIZE_MAX >> shift)
+        return cli_usage(p->cmd, "--%s: '%s' is not a size such as 512M or 2G",
+                         o->name, value);
+    *field = (size_t)n << shift;
+    return CLI_OK;
+}
+
 static bool was_given(const parser *p, const cli_opt *o)
 {
     for (size_t i = 0; i < p->n_given; i++)
@@ -231,6 +273,8 @@ static int set_field(parser *p, const cli_opt *o, void *base, const char *value)
     case CLI_UINT:
     case CLI_REAL:
         return set_number(p, o, field, value);
+    case CLI_SIZE:
+        return set_size(p, o, field, value);
     case CLI_LIST: {
         cli_list *list = field;
         const char **v = cli_alloc(list->n + 1, sizeof *v);
@@ -243,6 +287,7 @@ static int set_field(parser *p, const cli_opt *o, void *base, const char *value)
         return CLI_OK;
     }
     case CLI_FILE:
+    case CLI_OUT:
         if (!*value)
             return cli_usage(p->cmd, "%s%s: the name of the file is empty",
                              o->name ? "--" : "", o->name ? o->name : o->arg);

@@ -1,4 +1,4 @@
-/* sparsebit config - configs checked, a default one, and what keys mean. */
+/* sparsebit config - validates configs, prints a default one, explains keys. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static const cli_opt opts[] = {
 
 static const cli_example examples[] = {
     {"sparsebit config default > q.yaml", "Start from a complete config with comments"},
-    {"sparsebit config check q.yaml", "Is it right, and what does it say?"},
+    {"sparsebit config check q.yaml", "Validates it and prints what it says"},
     {"sparsebit config explain A.OBSERVER.TYPE", "What a key means and allows"},
     {"sparsebit config explain W", "The same for every key below W"},
     {"sparsebit config explain data", "The same for every key of a data file"},
@@ -40,7 +40,7 @@ static void print_lines(const char *text, const char *indent)
     while (*text) {
         size_t n = strcspn(text, "\n");
 
-        printf("%s%.*s\n", indent, (int)n, text);
+        cli_put("%s%.*s\n", indent, (int)n, text);
         text += n + (text[n] == '\n');
     }
 }
@@ -76,30 +76,34 @@ static int check_file(cli_env *env, const char *path, cli_json *j)
         cli_json_close(j, '}');
     } else if (!valid) {
         return cli_fail(env, path);
-    } else if (!env->common.quiet) {
-        printf("%s: valid\n", path);
+    } else {
+        cli_put("%s: valid\n", path);
         print_lines(summary, "  ");
     }
-    sb_text_free(env->ctx, summary);
+    sb_memory_free(summary);
     return valid ? CLI_OK : CLI_FAILED;
 }
 
-static int check(cli_env *env, const cli_list *files)
+static int config_check(cli_env *env, const cli_list *files)
 {
     cli_json j = {0};
     int rc = CLI_OK;
 
     if (files->n == 0)
         return cli_usage(&cmd_config, "check: FILE is missing");
-    if (env->common.json)
-        cli_json_open(&j, NULL, '[');
+    if (env->common.json) {
+        cli_json_begin(&j, "config");
+        cli_json_open(&j, "files", '[');
+    }
     for (size_t i = 0; i < files->n; i++) {
         int one = check_file(env, files->v[i], &j);
 
         rc = rc == CLI_OK ? one : rc;
     }
-    if (env->common.json)
+    if (env->common.json) {
         cli_json_close(&j, ']');
+        cli_json_end(&j);
+    }
     return rc;
 }
 
@@ -141,41 +145,46 @@ static void explain_text(const sb_config_key *k)
 static int explain_keys(cli_env *env, const char *key, bool markdown,
                         cli_json *j)
 {
-    sb_config_key *keys = NULL;
-    size_t n = 0;
-    sb_status status = sb_config_keys(env->ctx, key, &keys, &n);
+    sb_key_list *keys = NULL;
+    const sb_config_key *k;
+    sb_status status = sb_config_keys(env->ctx, key, &keys);
 
     if (status == SB_BAD_ARG)
         return cli_usage(&cmd_config, "%s", sb_ctx_error(env->ctx));
     if (status != SB_OK)
         return cli_fail(env, "explain");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; (k = sb_key_list_get(keys, i)) != NULL; i++) {
         if (env->common.json)
-            explain_json(&keys[i], j);
+            explain_json(k, j);
         else if (markdown)
-            explain_markdown(&keys[i]);
+            explain_markdown(k);
         else
-            explain_text(&keys[i]);
+            explain_text(k);
     }
-    sb_config_keys_free(env->ctx, keys);
+    sb_key_list_free(keys);
     return CLI_OK;
 }
 
-static int explain(cli_env *env, const config_args *args)
+static int config_explain(cli_env *env, const config_args *args)
 {
     cli_json j = {0};
     int rc = CLI_OK;
 
-    if (env->common.json)
-        cli_json_open(&j, NULL, '[');
-    else if (args->markdown)
+    if (env->common.json) {
+        cli_json_begin(&j, "config");
+        cli_json_open(&j, "keys", '[');
+    } else if (args->markdown)
         printf("| key | default | allowed | meaning |\n|---|---|---|---|\n");
     if (args->words.n == 0)
         rc = explain_keys(env, NULL, args->markdown, &j);
     for (size_t i = 0; i < args->words.n && rc == CLI_OK; i++)
         rc = explain_keys(env, args->words.v[i], args->markdown, &j);
-    if (env->common.json)
+    if (env->common.json) {
         cli_json_close(&j, ']');
+        if (rc != CLI_OK)
+            cli_json_error(&j, rc);
+        cli_json_end(&j);
+    }
     return rc;
 }
 
@@ -191,13 +200,13 @@ static int print_default(cli_env *env, const cli_list *words)
     if (env->common.json) {
         cli_json j = {0};
 
-        cli_json_open(&j, NULL, '{');
+        cli_json_begin(&j, "config");
         cli_json_str(&j, "yaml", text);
-        cli_json_close(&j, '}');
+        cli_json_end(&j);
     } else {
         fputs(text, stdout);
     }
-    sb_text_free(env->ctx, text);
+    sb_memory_free(text);
     return CLI_OK;
 }
 
@@ -206,11 +215,11 @@ static int config_run(cli_env *env, const void *parsed)
     const config_args *args = parsed;
 
     if (strcmp(args->what, "check") == 0)
-        return check(env, &args->words);
+        return config_check(env, &args->words);
     if (strcmp(args->what, "default") == 0)
         return print_default(env, &args->words);
     if (strcmp(args->what, "explain") == 0)
-        return explain(env, args);
+        return config_explain(env, args);
     static const char *const names[] = {"check", "default", "explain", NULL};
     const char *near = cli_nearest(args->what, names);
     if (near)
@@ -226,7 +235,7 @@ const cli_cmd cmd_config = {
     .description =
         "Checks config files (the keys of Sparsebit's qconfig.yaml and "
         "sconfig.yaml) and data files, prints a complete config to start from, "
-        "or says what keys mean. docs/config.md is the reference.",
+        "or explains keys. docs/config.md is the reference.",
     .args_size = sizeof(config_args),
     .opts = opts,
     .examples = examples,

@@ -9,9 +9,9 @@ static int version_run(cli_env *env, const void *parsed)
 
     (void)parsed;
     if (env->common.json) {
-        cli_json_open(&j, NULL, '{');
+        cli_json_begin(&j, "version");
         cli_json_str(&j, "version", sb_version());
-        cli_json_close(&j, '}');
+        cli_json_end(&j);
     } else {
         printf("sparsebit %s\n", sb_version());
     }

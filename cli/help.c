@@ -3,7 +3,7 @@
 
 #include "cli.h"
 
-enum { HELP_COLUMN = 26, HELP_WIDTH = 80 };
+enum { HELP_COLUMN = 26, HELP_WIDTH = 80, MARKDOWN_WIDTH = 100 };
 
 /* "-o, --output FILE" */
 static void option_label(const cli_opt *o, char *out, size_t size)
@@ -20,14 +20,14 @@ static void option_label(const cli_opt *o, char *out, size_t size)
 }
 
 /* Prints `text` wrapped, the first line after `used` columns. */
-static void print_wrapped(const char *text, int indent, int used)
+static void print_wrapped(const char *text, int indent, int used, int width)
 {
     int column = used;
 
     while (*text) {
         size_t len = strcspn(text, " ");
 
-        if (column > indent && column + 1 + (int)len > HELP_WIDTH) {
+        if (column > indent && column + 1 + (int)len > width) {
             (void)putchar('\n');
             column = 0;
         }
@@ -59,7 +59,7 @@ static void print_options(const cli_opt *opts)
             (void)putchar('\n');
             used = 0;
         }
-        print_wrapped(opts->help, HELP_COLUMN, used);
+        print_wrapped(opts->help, HELP_COLUMN, used, HELP_WIDTH);
     }
 }
 
@@ -93,11 +93,11 @@ void cli_help(const cli_cmd *cmd)
     printf("usage: ");
     print_usage(cmd);
     printf("\n\n");
-    print_wrapped(cmd->description, 0, 0);
+    print_wrapped(cmd->description, 0, 0, HELP_WIDTH);
     for (const cli_opt *o = cmd->opts; o->kind != CLI_END; o++)
         if (!o->name) {
             int used = printf("\n  %s", o->arg) - 1;
-            print_wrapped(o->help, HELP_COLUMN, used);
+            print_wrapped(o->help, HELP_COLUMN, used, HELP_WIDTH);
         }
     if (has_options(cmd)) {
         printf("\noptions:\n");
@@ -115,19 +115,22 @@ void cli_help_all(void)
 {
     const cli_cmd *cmd;
 
-    printf("usage: sparsebit COMMAND [arguments]\n\n"
-           "Quantizes, checks, simplifies and runs ONNX networks.\n\n"
-           "commands:\n");
+    printf(
+        "usage: sparsebit COMMAND [arguments]\n\n"
+        "Quantizes, checks, simplifies, evaluates and runs ONNX networks.\n\n"
+        "commands:\n");
     for (size_t i = 0; (cmd = cli_command(i)); i++)
         printf("  %-12s%s\n", cmd->name, cmd->summary);
-    printf("\n'sparsebit COMMAND --help' explains a command, with examples.\n"
-           "Exit codes: 0 done, 1 the work failed, 2 wrong usage.\n");
+    printf(
+        "\n'sparsebit COMMAND --help' explains a command, with examples.\n"
+        "Exit codes: 0 done, 1 the work failed, 2 wrong usage; a signal ends "
+        "the command as signals do (130 after Ctrl-C).\n");
 }
 
 /* ---- man page ----------------------------------------------------------- */
 
 /* Dashes and backslashes mean something to roff, and so does a leading dot. */
-static void roff(const char *text)
+static void help_roff(const char *text)
 {
     if (*text == '.' || *text == '\'')
         printf("\\&");
@@ -146,13 +149,13 @@ static void roff_options(const cli_opt *opts)
             printf("\\-%c, ", opts->letter);
         if (opts->name)
             printf("\\-\\-");
-        roff(opts->name ? opts->name : opts->arg);
+        help_roff(opts->name ? opts->name : opts->arg);
         if (opts->name && opts->arg) {
             (void)putchar(' ');
-            roff(opts->arg);
+            help_roff(opts->arg);
         }
         (void)putchar('\n');
-        roff(opts->help);
+        help_roff(opts->help);
         (void)putchar('\n');
     }
 }
@@ -161,10 +164,11 @@ void cli_manual_roff(void)
 {
     const cli_cmd *cmd;
 
-    printf(".TH SPARSEBIT 1 \"\" \"sparsebit %s\" \"User Commands\"\n"
-           ".SH NAME\nsparsebit \\- load, inspect, simplify and run ONNX "
-           "networks\n.SH SYNOPSIS\n",
-           sb_version());
+    printf(
+        ".TH SPARSEBIT 1 \"\" \"sparsebit %s\" \"User Commands\"\n"
+        ".SH NAME\nsparsebit \\- quantize, check, simplify, evaluate and run "
+        "ONNX networks\n.SH SYNOPSIS\n",
+        sb_version());
     for (size_t i = 0; (cmd = cli_command(i)); i++) {
         printf(".B ");
         print_usage(cmd);
@@ -173,20 +177,22 @@ void cli_manual_roff(void)
     printf(".SH COMMANDS\n");
     for (size_t i = 0; (cmd = cli_command(i)); i++) {
         printf(".SS %s\n", cmd->name);
-        roff(cmd->description);
+        help_roff(cmd->description);
         (void)putchar('\n');
         roff_options(cmd->opts);
         for (const cli_example *e = cmd->examples; e && e->line; e++) {
             printf(".PP\n.nf\n    ");
-            roff(e->line);
+            help_roff(e->line);
             printf("\n.fi\n.RS 8\n");
-            roff(e->what);
+            help_roff(e->what);
             printf("\n.RE\n");
         }
     }
     printf(".SH COMMON OPTIONS\n");
     roff_options(cli_common_opts);
-    printf(".SH EXIT STATUS\n0 done, 1 the work failed, 2 wrong usage.\n");
+    printf(".SH EXIT STATUS\n0 done, 1 the work failed, 2 wrong usage; a "
+           "signal ends "
+           "the command as signals do (130 after Ctrl-C).\n");
 }
 
 /* ---- docs/commands.md --------------------------------------------------- */
@@ -214,14 +220,21 @@ void cli_manual_markdown(void)
            "`sparsebit COMMAND --help` shows the same.\n\n"
            "Every command takes:\n\n");
     markdown_options(cli_common_opts);
-    printf("Exit codes: 0 done, 1 the work failed, 2 wrong usage.\n");
+    print_wrapped("Exit codes: 0 done, 1 the work failed, 2 wrong usage; a "
+                  "signal ends the command as signals do (130 after Ctrl-C).",
+                  0, 0, MARKDOWN_WIDTH);
+    (void)putchar('\n');
     for (size_t i = 0; (cmd = cli_command(i)); i++) {
         printf("\n## %s\n\n    ", cmd->name);
         print_usage(cmd);
-        printf("\n\n%s\n\n", cmd->description);
+        printf("\n\n");
+        print_wrapped(cmd->description, 0, 0, MARKDOWN_WIDTH);
+        (void)putchar('\n');
         if (cmd->opts->kind != CLI_END)
             markdown_options(cmd->opts);
         for (const cli_example *e = cmd->examples; e && e->line; e++)
-            printf("    %s\n\n%s.\n\n", e->line, e->what);
+            printf("%s    %s\n\n%s%s\n", e == cmd->examples ? "" : "\n",
+                   e->line, e->what,
+                   e->what[strlen(e->what) - 1] == '?' ? "" : ".");
     }
 }

@@ -2,8 +2,9 @@
 #include "cli.h"
 
 static const char *const kinds[] = {
-    [CLI_FLAG] = "flag",     [CLI_UINT] = "integer", [CLI_REAL] = "number",
-    [CLI_STRING] = "string", [CLI_FILE] = "file",    [CLI_LIST] = "list",
+    [CLI_FLAG] = "flag",   [CLI_UINT] = "integer",  [CLI_REAL] = "number",
+    [CLI_SIZE] = "size",   [CLI_STRING] = "string", [CLI_FILE] = "file",
+    [CLI_OUT] = "file",    [CLI_TARGET] = "string", [CLI_LIST] = "list",
     [CLI_WORDS] = "words",
 };
 
@@ -55,12 +56,12 @@ void cli_help_json(const cli_cmd *cmd)
 {
     cli_json j = {0};
 
-    if (cmd) {
+    cli_json_begin(&j, "help");
+    cli_json_open(&j, "commands", '[');
+    if (cmd)
         put_command(&j, cmd);
-        return;
-    }
-    cli_json_open(&j, NULL, '[');
-    for (size_t i = 0; cli_command(i); i++)
+    for (size_t i = 0; !cmd && cli_command(i); i++)
         put_command(&j, cli_command(i));
     cli_json_close(&j, ']');
+    cli_json_end(&j);
 }

@@ -1,14 +1,10 @@
-/* sparsebit - the command.  Finds the command's row, reads its options, runs
- * it, and makes sure that what was printed really got out. */
-#define _XOPEN_SOURCE 700 /* SIGXFSZ */
+/* sparsebit - the command.  Finds the command's descriptor, reads its options,
+ * runs it, and makes sure that what was printed really got out. */
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -22,55 +18,6 @@ static const cli_cmd *const commands[] = {
 #include "cmds.def"
 #undef CLI_CMD
 };
-
-/* Ctrl-C, kill, and a terminal that closes, unless nohup says otherwise. */
-static void watched(sigset_t *set)
-{
-    struct sigaction hang_up;
-
-    (void)sigemptyset(set);
-    (void)sigaddset(set, SIGINT);
-    (void)sigaddset(set, SIGTERM);
-    if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN)
-        (void)sigaddset(set, SIGHUP);
-}
-
-/* Waits for Ctrl-C in a thread of its own: the first one asks the work to
- * stop, the second one ends the program.  A handler would run on the stack of
- * a computing thread, and oneDNN's kernels use the stack pointer for other
- * things: the signal frame would be written into the middle of the heap. */
-static void *watch_signals(void *arg)
-{
-    sigset_t set;
-    int number;
-
-    watched(&set);
-    if (sigwait(&set, &number) == 0)
-        sb_ctx_interrupt(arg);
-    /* Some senders signal the process and its group: two at once are one. */
-    (void)nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
-    while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0)
-        continue;
-    if (sigwait(&set, &number) == 0)
-        _exit(CLI_FAILED);
-    return NULL;
-}
-
-/* Called before there are other threads: they inherit what is blocked. */
-static void catch_signals(sb_ctx *ctx)
-{
-    pthread_t thread;
-    sigset_t set;
-
-    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write */
-    (void)signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
-    watched(&set);
-    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
-    if (pthread_create(&thread, NULL, watch_signals, ctx) == 0)
-        (void)pthread_detach(thread);
-    else
-        (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-}
 
 const cli_cmd *cli_command(size_t i)
 {
@@ -100,32 +47,113 @@ static int unknown_command(const char *word)
     return cli_usage(NULL, "unknown command '%s'", word);
 }
 
-static void on_log(void *user, const char *line)
+static void on_log(void *user, sb_log_level level, const char *line)
 {
     const cli_env *env = user;
 
     cli_progress_clear(env->progress);
-    if (!env->common.quiet)
-        (void)cli_error("%s", line);
+    (void)fflush(stdout);
+    if (env->comm.rank == 0 &&
+        (level == SB_LOG_LEVEL_INFO || !env->common.quiet))
+        (void)fprintf(stderr, "sparsebit: %s\n", line);
+}
+
+/* Long calls that the user waits for; the others are short beside them. */
+static bool takes_long(const char *stage)
+{
+    return strcmp(stage, "calibrate") == 0 || strcmp(stage, "scales") == 0 ||
+           strcmp(stage, "export") == 0;
+}
+
+static int on_progress(void *user, const char *stage, size_t done, size_t total)
+{
+    const cli_env *env = user;
+
+    if (env->progress && takes_long(stage)) {
+        env->progress->total = total;
+        cli_progress_step(env->progress, done);
+    }
+    return 0;
+}
+
+/* Are the letters of a word in the name, in this order?  `ort`, `trt`, `ov`. */
+static bool name_abbreviates(const char *word, const char *name)
+{
+    for (; *name && *word; name++)
+        word += *name == *word;
+    return !*word;
+}
+
+static int check_target(const cli_cmd *cmd, const cli_env *env,
+                        const char *name)
+{
+    enum { MOST = 32 };
+    const char *names[MOST + 1] = {0}, *near = NULL;
+    const sb_listing *row;
+
+    for (size_t i = 0; i < MOST && (row = sb_list_get(env->ctx, "targets", i));
+         i++) {
+        names[i] = row->name;
+        if (strcmp(row->name, name) == 0)
+            return CLI_OK;
+        if (!near && *name && name_abbreviates(name, row->name))
+            near = row->name;
+    }
+    if (!near)
+        near = cli_nearest(name, names);
+    if (near)
+        return cli_usage(cmd, "there is no target '%s', did you mean '%s'?",
+                         name, near);
+    return cli_usage(
+        cmd, "there is no target '%s': `sparsebit list targets` shows them",
+        name);
+}
+
+/* What would only be found after the work, or part of it: names of targets, and
+ * files that cannot be written. */
+static int check_values(const cli_cmd *cmd, const cli_env *env,
+                        const void *args)
+{
+    int rc = CLI_OK;
+
+    for (const cli_opt *o = cmd->opts; o->kind != CLI_END && rc == CLI_OK;
+         o++) {
+        const char *value = NULL;
+
+        if (o->kind == CLI_OUT || o->kind == CLI_TARGET)
+            memcpy(&value, (const char *)args + o->offset, sizeof value);
+        if (value && o->kind == CLI_TARGET)
+            rc = check_target(cmd, env, value);
+        else if (value && sb_output_check(env->ctx, value) != SB_OK)
+            rc = cli_fail(env, value);
+    }
+    return rc;
 }
 
 static int run_command(const cli_cmd *cmd, cli_env *env, const void *args)
 {
     if (sb_ctx_create(NULL, &env->ctx) != SB_OK)
         return cli_error("out of memory");
-    catch_signals(env->ctx);
+    cli_signals_catch(env->ctx);
     sb_ctx_set_log(env->ctx, on_log, env);
+    sb_ctx_set_progress(env->ctx, on_progress, env);
     sb_ctx_set_threads(env->ctx, env->common.threads < INT_MAX
                                      ? (int)env->common.threads
                                      : INT_MAX);
+    sb_ctx_set_max_memory(env->ctx, env->common.max_memory);
     /* The context stays: a late Ctrl-C may still be told to it. */
-    return cmd->run(env, args);
+    int rc = cli_ranks_open(cmd, env);
+    if (rc == CLI_OK)
+        rc = check_values(cmd, env, args);
+    if (rc == CLI_OK)
+        rc = cmd->run(env, args);
+    return cli_ranks_close(env, rc);
 }
 
-static int dispatch(int argc, char **argv)
+static int main_dispatch(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
-    cli_env env = {0};
+    cli_env env = {.comm = SB_COMM_INIT};
 
     if (argc < 2) {
         cli_help_all();
@@ -151,7 +179,7 @@ static int dispatch(int argc, char **argv)
     return rc;
 }
 
-/* `| head`, or the end of `| less`: nobody misses the rest. */
+/* `| head`, or the end of `| less`: the rest is not wanted. */
 static bool reader_left(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO};
@@ -159,19 +187,31 @@ static bool reader_left(void)
     return poll(&out, 1, 0) > 0 && (out.revents & POLLERR);
 }
 
+/* Also if the parser never got there. */
+static bool wants_json(int argc, char **argv)
+{
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    return false;
+}
+
 int main(int argc, char **argv)
 {
-    int rc = dispatch(argc, argv);
+    cli_ranks_hush();
+    int rc = main_dispatch(argc, argv);
 
+    if (rc != CLI_OK && wants_json(argc, argv))
+        cli_json_failure(argv[1], rc);
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && rc == CLI_OK) {
         int number = errno;
 
-        if (reader_left())
-            return CLI_FAILED;
-        errno = number;
-        rc = cli_error("cannot write to standard output: %s",
-                       errno ? strerror(errno) : "write failed");
+        rc = CLI_FAILED;
+        if (!reader_left())
+            (void)cli_error("cannot write to standard output: %s",
+                            number ? strerror(number) : "write failed");
     }
+    cli_signals_end();
     return rc;
 }

@@ -6,15 +6,71 @@
 
 #include "cli.h"
 
-/* Names come from files: nothing in them may move the cursor. */
-static void make_printable(char *text)
+/* ---- text --------------------------------------------------------------- */
+
+void cli_put(const char *fmt, ...)
 {
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = '?';
+    size_t len = strlen(fmt);
+    bool ends_line = len > 0 && fmt[len - 1] == '\n';
+    va_list args;
+
+    va_start(args, fmt);
+    char *text = cli_vprintf(fmt, args);
+    va_end(args);
+    if (ends_line && *text)
+        text[strlen(text) - 1] = '\0';
+    sb_make_printable(text);
+    (void)fputs(text, stdout);
+    if (ends_line)
+        (void)putchar('\n');
+    free(text);
 }
 
 /* ---- tables ------------------------------------------------------------- */
+
+/* The character at `text`, of `n` bytes of UTF-8. */
+static unsigned long character_at(const char *text, size_t n)
+{
+    static const unsigned first_bits[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    unsigned long c = (unsigned char)*text & first_bits[n];
+
+    for (size_t i = 1; i < n; i++)
+        c = c << 6 | ((unsigned char)text[i] & 0x3f);
+    return c;
+}
+
+/* Columns that it takes on a terminal, by Unicode's East Asian Width. */
+static size_t character_width(unsigned long c)
+{
+    static const unsigned long none[][2] = {
+        {0x300, 0x36f}, {0x200b, 0x200f}, {0xfe00, 0xfe0f}};
+    static const unsigned long wide[][2] = {
+        {0x1100, 0x115f},   {0x2e80, 0xa4cf},   {0xac00, 0xd7a3},
+        {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff01, 0xff60},
+        {0xffe0, 0xffe6},   {0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff},
+        {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd}};
+
+    for (size_t i = 0; i < CLI_COUNT(none); i++)
+        if (c >= none[i][0] && c <= none[i][1])
+            return 0;
+    for (size_t i = 0; i < CLI_COUNT(wide); i++)
+        if (c >= wide[i][0] && c <= wide[i][1])
+            return 2;
+    return 1;
+}
+
+static size_t text_width(const char *text)
+{
+    size_t size = strlen(text), width = 0;
+
+    for (size_t i = 0; i < size;) {
+        size_t n = sb_utf8_length(text + i, size - i);
+
+        width += n ? character_width(character_at(text + i, n)) : 1;
+        i += n ? n : 1;
+    }
+    return width;
+}
 
 struct cli_table {
     const char *align;
@@ -32,13 +88,12 @@ cli_table *cli_table_new(const char *align)
 
 void cli_table_add(cli_table *t, const char *fmt, ...)
 {
-    char text[1024];
     va_list args;
 
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args);
+    char *text = cli_vprintf(fmt, args);
     va_end(args);
-    make_printable(text);
+    sb_make_printable(text);
     if (t->n == t->cap) {
         char **cells = cli_alloc(2 * t->cap + 64, sizeof *cells);
 
@@ -48,7 +103,7 @@ void cli_table_add(cli_table *t, const char *fmt, ...)
         t->cells = cells;
         t->cap = 2 * t->cap + 64;
     }
-    t->cells[t->n++] = cli_printf("%s", text);
+    t->cells[t->n++] = text;
 }
 
 void cli_table_print(cli_table *t, const char *indent)
@@ -57,12 +112,12 @@ void cli_table_print(cli_table *t, const char *indent)
     size_t *width = cli_alloc(columns, sizeof *width);
 
     for (size_t i = 0; i < t->n; i++)
-        if (strlen(t->cells[i]) > width[i % columns])
-            width[i % columns] = strlen(t->cells[i]);
+        if (text_width(t->cells[i]) > width[i % columns])
+            width[i % columns] = text_width(t->cells[i]);
     for (size_t i = 0; i < t->n; i++) {
         size_t c = i % columns;
         bool last = c + 1 == columns || i + 1 == t->n;
-        int pad = (int)(width[c] - strlen(t->cells[i]));
+        int pad = (int)(width[c] - text_width(t->cells[i]));
 
         if (c == 0)
             printf("%s", indent);
@@ -123,6 +178,40 @@ static void json_key(cli_json *j, const char *key)
     j->comma = true;
 }
 
+static bool json_begun;
+
+void cli_json_begin(cli_json *j, const char *command)
+{
+    json_begun = true;
+    cli_json_open(j, NULL, '{');
+    cli_json_int(j, "schema", CLI_JSON_SCHEMA);
+    cli_json_str(j, "command", command);
+}
+
+void cli_json_end(cli_json *j)
+{
+    cli_json_close(j, '}');
+}
+
+void cli_json_error(cli_json *j, int exit_code)
+{
+    cli_json_open(j, "error", '{');
+    cli_json_str(j, "message", cli_last_error());
+    cli_json_int(j, "exit_code", exit_code);
+    cli_json_close(j, '}');
+}
+
+void cli_json_failure(const char *command, int exit_code)
+{
+    cli_json j = {0};
+
+    if (json_begun)
+        return;
+    cli_json_begin(&j, command);
+    cli_json_error(&j, exit_code);
+    cli_json_end(&j);
+}
+
 void cli_json_open(cli_json *j, const char *key, char bracket)
 {
     json_key(j, key);
@@ -148,13 +237,36 @@ void cli_json_str(cli_json *j, const char *key, const char *text)
     json_text(text);
 }
 
-void cli_json_num(cli_json *j, const char *key, double value)
+static void json_number(double value)
 {
-    json_key(j, key);
     if (isfinite(value))
         printf("%.9g", value);
     else
         printf("null");
+}
+
+void cli_json_num(cli_json *j, const char *key, double value)
+{
+    json_key(j, key);
+    json_number(value);
+}
+
+void cli_json_ints(cli_json *j, const char *key, const int64_t *v, size_t n)
+{
+    json_key(j, key);
+    for (size_t i = 0; i < n; i++)
+        printf("%s%lld", i ? ", " : "[", (long long)v[i]);
+    printf(n ? "]" : "[]");
+}
+
+void cli_json_floats(cli_json *j, const char *key, const float *v, size_t n)
+{
+    json_key(j, key);
+    for (size_t i = 0; i < n; i++) {
+        printf("%s", i ? ", " : "[");
+        json_number((double)v[i]);
+    }
+    printf(n ? "]" : "[]");
 }
 
 void cli_json_int(cli_json *j, const char *key, long long value)

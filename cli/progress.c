@@ -31,7 +31,7 @@ static bool is_terminal(void)
 }
 
 /* Asked anew each time: windows change. */
-static int columns(void)
+static int progress_columns(void)
 {
     struct winsize size;
 
@@ -74,11 +74,11 @@ static void print_state(const cli_progress *p, double now)
     }
 }
 
-static void draw(cli_progress *p, double now)
+static void progress_draw(cli_progress *p, double now)
 {
     char bar[BAR + 1];
     size_t full = p->total ? BAR * p->done / p->total : 0;
-    int width = columns();
+    int width = progress_columns();
 
     memset(bar, ' ', BAR);
     memset(bar, '#', full);
@@ -104,7 +104,7 @@ void cli_progress_step(cli_progress *p, size_t done)
         return;
     p->last = now;
     if (p->terminal) {
-        draw(p, now);
+        progress_draw(p, now);
         return;
     }
     (void)fprintf(stderr, "%s: ", p->what);

@@ -8,9 +8,16 @@
 
 #include <sparsebit/sparsebit.h>
 
-/* A weight of normal numbers scaled for its fan-in. */
+/* The same numbers in [-1, 1) on every machine. */
+static float next_number(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (float)(*state >> 8) / 8388608.0f - 1.0f;
+}
+
+/* A weight of random numbers scaled for its fan-in. */
 static sb_status add_weight(sb_ctx *ctx, sb_model *m, const char *name,
-                            int rank, const int64_t *dims, uint64_t seed)
+                            int rank, const int64_t *dims, uint32_t seed)
 {
     sb_tensor *t = NULL;
     sb_status status = sb_tensor_create(ctx, SB_DTYPE_F32, rank, dims, &t);
@@ -18,12 +25,11 @@ static sb_status add_weight(sb_ctx *ctx, sb_model *m, const char *name,
     if (status != SB_OK)
         return status;
     int64_t n = sb_tensor_elements(t), fan_in = n / dims[0];
-    float *v = sb_tensor_data(t);
-    sb_tensor_fill_random(t, seed);
+    float *v = sb_tensor_data_mutable(t);
     for (int64_t i = 0; i < n; i++)
-        v[i] *= sqrtf(2.0f / (float)fan_in);
-    status = sb_model_add_constant(ctx, m, name, t);
-    sb_tensor_free(ctx, t);
+        v[i] = next_number(&seed) * sqrtf(6.0f / (float)fan_in);
+    status = sb_model_add_constant(m, name, t);
+    sb_tensor_free(t);
     return status;
 }
 
@@ -33,19 +39,21 @@ static sb_status build(sb_ctx *ctx, sb_model *m)
     const int64_t image[] = {-1, 1, 28, 28};
     const int64_t w1[] = {8, 1, 3, 3}, w2[] = {16, 8, 3, 3};
     const int64_t w3[] = {10, 16 * 7 * 7}, b3[] = {10};
-    static const char *const nodes[][4] = {
-        {"Conv", "image conv1.weight", "c1", "pads=[1,1,1,1]"},
-        {"Relu", "c1", "r1", NULL},
-        {"MaxPool", "r1", "p1", "kernel_shape=[2,2], strides=[2,2]"},
-        {"Conv", "p1 conv2.weight", "c2", "pads=[1,1,1,1]"},
-        {"Relu", "c2", "r2", NULL},
-        {"MaxPool", "r2", "p2", "kernel_shape=[2,2], strides=[2,2]"},
-        {"Identity", "p2", "p2_again", NULL}, /* for simplify to remove */
-        {"Flatten", "p2_again", "flat", NULL},
-        {"Gemm", "flat fc.weight fc.bias", "logits", "transB=1"},
-        {"Softmax", "logits", "probabilities", NULL},
+    static const struct {
+        const char *op, *inputs[3], *output, *attrs;
+    } nodes[] = {
+        {"Conv", {"image", "conv1.weight"}, "c1", "pads=[1,1,1,1]"},
+        {"Relu", {"c1"}, "r1", NULL},
+        {"MaxPool", {"r1"}, "p1", "kernel_shape=[2,2], strides=[2,2]"},
+        {"Conv", {"p1", "conv2.weight"}, "c2", "pads=[1,1,1,1]"},
+        {"Relu", {"c2"}, "r2", NULL},
+        {"MaxPool", {"r2"}, "p2", "kernel_shape=[2,2], strides=[2,2]"},
+        {"Identity", {"p2"}, "p2_again", NULL}, /* for simplify to remove */
+        {"Flatten", {"p2_again"}, "flat", NULL},
+        {"Gemm", {"flat", "fc.weight", "fc.bias"}, "logits", "transB=1"},
+        {"Softmax", {"logits"}, "probabilities", NULL},
     };
-    sb_status s = sb_model_add_input(ctx, m, "image", SB_DTYPE_F32, 4, image);
+    sb_status s = sb_model_add_input(m, "image", SB_DTYPE_F32, 4, image);
 
     if (s == SB_OK)
         s = add_weight(ctx, m, "conv1.weight", 4, w1, 1);
@@ -55,12 +63,17 @@ static sb_status build(sb_ctx *ctx, sb_model *m)
         s = add_weight(ctx, m, "fc.weight", 2, w3, 3);
     if (s == SB_OK)
         s = add_weight(ctx, m, "fc.bias", 1, b3, 4);
-    for (size_t i = 0; i < sizeof nodes / sizeof *nodes && s == SB_OK; i++)
-        s = sb_model_add_node(ctx, m, nodes[i][0], nodes[i][1], nodes[i][2],
-                              nodes[i][3]);
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes && s == SB_OK; i++) {
+        size_t n = 0;
+
+        while (n < 3 && nodes[i].inputs[n])
+            n++;
+        s = sb_model_add_node(m, nodes[i].op, nodes[i].inputs, n,
+                              &nodes[i].output, 1, nodes[i].attrs);
+    }
     if (s == SB_OK)
-        s = sb_model_add_output(ctx, m, "probabilities");
-    return s == SB_OK ? sb_model_finish(ctx, m) : s;
+        s = sb_model_add_output(m, "probabilities");
+    return s == SB_OK ? sb_model_finish(m) : s;
 }
 
 int main(int argc, char **argv)
@@ -78,7 +91,7 @@ int main(int argc, char **argv)
     if (status == SB_OK)
         status = build(ctx, model);
     if (status == SB_OK)
-        status = sb_model_save(ctx, model, argv[1]);
+        status = sb_model_save(model, argv[1]);
     if (status != SB_OK)
         fprintf(stderr, "make_cnn: %s\n", sb_ctx_error(ctx));
     sb_model_free(model);

@@ -1,5 +1,5 @@
-/* base.h - what every part of the interface needs: statuses, the context,
- * tensors, lists of what there is.  Part of sparsebit.h, whose rules hold. */
+/* base.h - what every part of the interface needs: statuses and the context.
+ * Part of sparsebit.h, whose rules hold. */
 #ifndef SPARSEBIT_BASE_H
 #define SPARSEBIT_BASE_H
 
@@ -7,17 +7,13 @@
 #include <stdint.h>
 
 #include <sparsebit/export.h>
+#include <sparsebit/version.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct sb_ctx sb_ctx;         /* allocator, threads, last error */
-typedef struct sb_model sb_model;     /* one ONNX network */
-typedef struct sb_session sb_session; /* a model made ready to run */
-typedef struct sb_tensor sb_tensor;   /* an array of elements */
-typedef struct sb_data sb_data;       /* samples to run a model on */
-typedef struct sb_quant_model sb_quant_model; /* a model being quantized */
+typedef struct sb_ctx sb_ctx; /* allocator, threads, callbacks, last error */
 
 /* ---- status ------------------------------------------------------------- */
 
@@ -25,16 +21,18 @@ typedef struct sb_quant_model sb_quant_model; /* a model being quantized */
 #define SB_STATUS_MAP(X)                                                       \
     X(OK,          "success")                                                  \
     X(NO_MEMORY,   "out of memory")                                            \
-    X(BAD_ARG,     "the caller passed an invalid argument")                    \
-    X(BAD_MODEL,   "the ONNX file breaks its own specification")               \
-    X(BAD_CONFIG,  "the configuration is not valid")                           \
-    X(BAD_DATA,    "the data does not fit")                                    \
-    X(UNSUPPORTED, "valid, but this version cannot do it")                     \
-    X(IO,          "a file could not be read or written")                      \
+    X(BAD_ARG,     "invalid argument")                                         \
+    X(BAD_MODEL,   "invalid ONNX model")                                       \
+    X(BAD_CONFIG,  "invalid configuration")                                    \
+    X(BAD_DATA,    "data does not match the model")                            \
+    X(UNSUPPORTED, "not supported by this version")                            \
+    X(IO,          "cannot read or write a file")                              \
     X(BACKEND,     "a oneDNN call failed")                                     \
     X(INTERRUPTED, "interrupted")
 /* clang-format on */
 
+/** The result of a call: SB_OK, SB_NO_MEMORY, ...  Numbers never change; new
+ *  ones are added at the end. */
 typedef enum sb_status {
 #define X(name, text) SB_##name,
     SB_STATUS_MAP(X)
@@ -48,121 +46,125 @@ SB_API const char *sb_status_text(sb_status status);
 /* ---- context ------------------------------------------------------------ */
 
 /** Memory hooks.  `resize` is realloc (NULL pointer: malloc), `free` is free.
- *  Data sets with decoding threads call them from those threads as well. */
+ *  Data sets with decoding threads call them from those threads as well.
+ *
+ *  Not from the hooks comes: what oneDNN, libyaml and libjpeg allocate inside
+ *  their calls, the stacks of threads, and files that are mapped.  zlib, libpng
+ *  and protobuf-c use the hooks. */
 typedef struct sb_allocator {
+    size_t struct_size; /**< set by the INIT macro */
     void *user;
     void *(*resize)(void *user, void *ptr, size_t size);
     void (*free)(void *user, void *ptr);
 } sb_allocator;
 
-/** Receives warnings, one line each, without newline. */
-typedef void (*sb_log_fn)(void *user, const char *line);
+#define SB_ALLOCATOR_INIT                      \
+    {                                          \
+        sizeof(sb_allocator), NULL, NULL, NULL \
+    }
 
-/** @param alloc NULL for malloc; copied */
+/** A new context.
+ *  @param alloc NULL for malloc and free; copied
+ *  @return SB_NO_MEMORY, or SB_BAD_ARG for an allocator without functions */
 SB_API SB_MUST_USE sb_status sb_ctx_create(const sb_allocator *alloc,
                                            sb_ctx **out);
-/** Frees a context after everything made with it; NULL is allowed. */
+/** Frees a context, after everything that was made with it and after clones of
+ *  its models in other contexts; NULL is allowed. */
 SB_API void sb_ctx_free(sb_ctx *ctx);
-/** Why the last call on `ctx` failed; never NULL; valid until the next one. */
+/** Why the last failed call on `ctx` failed, in one line; never NULL, also if
+ *  `ctx` is.  Valid until the next failure. */
 SB_API const char *sb_ctx_error(const sb_ctx *ctx);
+/** The status of the last failed call; SB_OK if none has failed yet. */
+SB_API sb_status sb_ctx_status(const sb_ctx *ctx);
+
+/** How much a line of the log matters. */
+typedef enum sb_log_level {
+    SB_LOG_LEVEL_INFO = 1,    /**< what was asked for, e.g. a dumped graph */
+    SB_LOG_LEVEL_WARNING = 2, /**< the result may not be what was meant */
+} sb_log_level;
+
+/** Receives the log, one line at a time, without newline.  Called on the thread
+ *  that made the call, never on threads of the library. */
+typedef void (*sb_log_fn)(void *user, sb_log_level level, const char *line);
+
+/** Where the log goes; NULL (the default): discarded. */
 SB_API void sb_ctx_set_log(sb_ctx *ctx, sb_log_fn log, void *user);
+
+/** Says how far a long call has come, and can end it.  Called on the thread
+ *  that made the call, at least once in each of its steps; it must not call
+ *  functions on objects of the context.
+ *  @param stage what is being done: "load", "passes", "prepare", "calibrate",
+ *               "scales", "export", "save"; more may be added
+ *  @param total 0 if not known beforehand
+ *  @return 0 to go on; anything else ends the call with SB_INTERRUPTED */
+typedef int (*sb_progress_fn)(void *user, const char *stage, size_t done,
+                              size_t total);
+
+/** Sets the progress callback of every long call on the context: loading,
+ * saving, simplifying, creating and running sessions, calibrating, computing
+ * scales, exporting.  NULL (the default): no callback. */
+SB_API void sb_ctx_set_progress(sb_ctx *ctx, sb_progress_fn progress,
+                                void *user);
+
+/** Most memory that everything made with the context may have at a time, in
+ *  bytes; a call that would need more fails with SB_NO_MEMORY and says which
+ *  node or file wanted how much.  Counted is what comes from the hooks, and
+ *  tables of which only a part is used as a whole; not counted is what the
+ *  comment of sb_allocator excepts.  0 (as at first): the memory and swap space
+ *  of the machine, or of the control group that the process runs in.  SIZE_MAX:
+ *  no limit. */
+SB_API void sb_ctx_set_max_memory(sb_ctx *ctx, size_t bytes);
+/** Bytes that everything made with the context has at the moment. */
+SB_API size_t sb_ctx_memory(const sb_ctx *ctx);
+
+/** Whether files are read into memory instead of being mapped; 0 at first.
+ *  Models, their data files and arrays of more than a megabyte are mapped while
+ *  they are in use: that is quick and takes little memory, but the system ends
+ *  the process with SIGBUS if such a file is made shorter meanwhile, for
+ *  example by copying another one over it (renaming one over it is harmless).
+ *  A file that is read takes memory of its size, and one that shrinks is SB_IO.
+ */
+SB_API void sb_ctx_set_copy_files(sb_ctx *ctx, int on);
+
 /** Threads to use; 0 means one per core.  Results do not depend on it. */
 SB_API void sb_ctx_set_threads(sb_ctx *ctx, int n_threads);
+/** How many threads are used. */
 SB_API int sb_ctx_threads(const sb_ctx *ctx);
-/** Makes the running call (and later ones) return SB_INTERRUPTED soon.
- *  Signal handlers need a stack of their own (SA_ONSTACK) on threads that
- *  compute, or better a thread that waits for signals: oneDNN's kernels do not
- *  keep the stack pointer where a handler could use it. */
+
+/** Makes the running call, and all later ones that take long, return
+ *  SB_INTERRUPTED soon, until sb_ctx_clear_interrupt().  Runs look for it every
+ *  few milliseconds, also inside of operators; what cannot be cut is a single
+ *  call of oneDNN (a transposed convolution) and operators that move elements
+ *  on one thread, some seconds for each GB.  May be called from any
+ *  thread and from signal handlers.  Those need a stack of their own
+ *  (SA_ONSTACK) on threads that compute, or better a thread that waits for
+ *  signals: oneDNN's kernels do not keep the stack pointer where a handler
+ *  could use it. */
 SB_API void sb_ctx_interrupt(sb_ctx *ctx);
-/** "0.1.0" */
-SB_API const char *sb_version(void);
+/** Calls work again.  Objects whose call was interrupted stay valid: what a
+ *  call would have changed is as it was before, or as its comment says. */
+SB_API void sb_ctx_clear_interrupt(sb_ctx *ctx);
 
-/** Bytes of the UTF-8 character at the start of `text`; 0 if there is none.
- *  Names come from files as they are, and may be anything. */
-SB_API size_t sb_utf8_length(const char *text, size_t size);
+/** Frees text or bytes that a function handed over through an out parameter of
+ *  type char ** or void **; NULL is allowed. */
+SB_API void sb_memory_free(void *memory);
 
-/* ---- tensors ------------------------------------------------------------ */
+/* ---- lists -------------------------------------------------------------- */
 
-/** Element types; the numbers are ONNX's. */
-typedef enum sb_dtype {
-    SB_DTYPE_NONE = 0,
-    SB_DTYPE_F32 = 1,
-    SB_DTYPE_U8 = 2,
-    SB_DTYPE_I8 = 3,
-    SB_DTYPE_U16 = 4,
-    SB_DTYPE_I16 = 5,
-    SB_DTYPE_I32 = 6,
-    SB_DTYPE_I64 = 7,
-    SB_DTYPE_STRING = 8,
-    SB_DTYPE_BOOL = 9,
-    SB_DTYPE_F16 = 10,
-    SB_DTYPE_F64 = 11,
-    SB_DTYPE_U32 = 12,
-    SB_DTYPE_U64 = 13,
-    SB_DTYPE_C64 = 14,
-    SB_DTYPE_C128 = 15,
-    SB_DTYPE_BF16 = 16,
-    SB_DTYPE_F8E4M3FN = 17,
-    SB_DTYPE_F8E4M3FNUZ = 18,
-    SB_DTYPE_F8E5M2 = 19,
-    SB_DTYPE_F8E5M2FNUZ = 20,
-    SB_DTYPE_U4 = 21,
-    SB_DTYPE_I4 = 22,
-    SB_DTYPE_F4E2M1 = 23,
-    SB_DTYPE_F8E8M0 = 24,
-    SB_DTYPE_U2 = 25,
-    SB_DTYPE_I2 = 26,
-    SB_DTYPE_COUNT
-} sb_dtype;
-
-/** "float", "int8", ... as ONNX writes them. */
-SB_API const char *sb_dtype_name(sb_dtype dtype);
-/** Bits of an element: 4 for SB_DTYPE_I4; 0 for strings. */
-SB_API int sb_dtype_bits(sb_dtype dtype);
-
-/** A new zeroed tensor; rank at most 12. */
-SB_API SB_MUST_USE sb_status sb_tensor_create(sb_ctx *ctx, sb_dtype dtype,
-                                              int rank, const int64_t *dims,
-                                              sb_tensor **out);
-SB_API void sb_tensor_free(sb_ctx *ctx, sb_tensor *tensor);
-SB_API sb_dtype sb_tensor_dtype(const sb_tensor *tensor);
-SB_API int sb_tensor_rank(const sb_tensor *tensor);
-SB_API const int64_t *sb_tensor_dims(const sb_tensor *tensor);
-SB_API int64_t sb_tensor_elements(const sb_tensor *tensor);
-SB_API size_t sb_tensor_size(const sb_tensor *tensor);
-/** Row-major elements, aligned to 64 bytes unless mapped from a file. */
-SB_API void *sb_tensor_data(const sb_tensor *tensor);
-/** Reads a .npy file, or `ARCHIVE.npz:NAME` (the only array if no name). */
-SB_API SB_MUST_USE sb_status sb_tensor_load(sb_ctx *ctx, const char *path,
-                                            sb_tensor **out);
-/** A copy for an input of type `dtype`: any number becomes a float of any
- *  width, an integer another one that holds it; what cannot keeps its type. */
-SB_API SB_MUST_USE sb_status sb_tensor_fit(sb_ctx *ctx, const sb_tensor *tensor,
-                                           sb_dtype dtype, sb_tensor **out);
-/** Writes a .npy file. */
-SB_API SB_MUST_USE sb_status sb_tensor_save(sb_ctx *ctx, const char *path,
-                                            const sb_tensor *tensor);
-/** Fills with numbers that depend only on the seed: floats normal(0, 1),
- *  integers 0 or 1. */
-SB_API void sb_tensor_fill_random(sb_tensor *tensor, uint64_t seed);
-/** Writes several tensors as one .npz archive. */
-SB_API SB_MUST_USE sb_status
-sb_tensors_save_npz(sb_ctx *ctx, const char *path, const char *const *names,
-                    const sb_tensor *const *tensors, size_t n);
-
-/* ---- registries --------------------------------------------------------- */
-
+/** An entry of sb_list_get(). */
 typedef struct sb_listing {
     const char *name;
     const char *domain;  /**< of an operator; "" for ai.onnx and passes */
-    const char *summary; /**< of a pass or target; "" for operators */
-    int since;           /**< of an operator: opset of the form that we run */
+    const char *summary; /**< of an operator: what gradient it has */
+    int since;           /**< of an operator: opset of the form that is run */
 } sb_listing;
 
-/** Row `i` of the list "ops", "passes", "observers", "quantizers", "sources" or
- *  "targets"; 0 past the end, or if there is no such list.  The texts are
- *  static. */
-SB_API int sb_list_row(const char *what, size_t i, sb_listing *out);
+/** Entry `i` of the list "nets", "ops", "passes", "observers", "quantizers",
+ * "sources", "stages" or "targets"; NULL past the end, or if there is no such
+ * list.  What plug-ins have added to the context comes last.  Valid until the
+ * next call.
+ */
+SB_API const sb_listing *sb_list_get(sb_ctx *ctx, const char *list, size_t i);
 
 #ifdef __cplusplus
 }

@@ -3,71 +3,88 @@
 #ifndef SPARSEBIT_QUANTIZE_H
 #define SPARSEBIT_QUANTIZE_H
 
-#include <sparsebit/base.h>
-#include <sparsebit/model.h>
+#include <sparsebit/run.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+typedef struct sb_quant_model sb_quant_model; /* a model being quantized */
+
 /* ---- quantization ------------------------------------------------------- */
 
-/** Which 8-bit weights keep within [-64, 64], so that sums of two products fit
- *  16 bits: none, those of layers where they would not, all. */
+/** x86 processors without VNNI add two products of 8-bit numbers in 16 bits,
+ *  which overflows for large weights: how these are kept small for targets that
+ *  may run there. */
 typedef enum sb_reduce_range {
-    SB_REDUCE_OFF,
-    SB_REDUCE_AUTO,
-    SB_REDUCE_ALL
+    SB_REDUCE_RANGE_OFF,  /**< not at all: for processors with VNNI */
+    SB_REDUCE_RANGE_AUTO, /**< scales grow as far as a channel needs */
+    SB_REDUCE_RANGE_ALL   /**< all weights within [-64, 64] */
 } sb_reduce_range;
 
 typedef struct sb_quant_options {
-    size_t struct_size; /**< set by the INIT macro */
-    const char *config; /**< a qconfig.yaml; NULL for the defaults */
+    size_t struct_size;      /**< set by the INIT macro */
+    const char *config;      /**< a qconfig.yaml; NULL for the defaults */
+    const char *config_text; /**< the text of one, instead of a file; or NULL */
     const char *target; /**< a runtime to write for; NULL: as BACKEND says */
-    int exact; /**< no faster algorithms that round differently (Winograd) */
+    int exact; /**< no approximations that round differently (Winograd) */
     sb_reduce_range reduce_range;
     /** Samples will be given.  Without them, and without a config, a file that
-     *  quantizes weights alone, or activations at each run, stays what it is;
-     *  with them its activations are calibrated. */
+     *  is quantized weight-only, or dynamically, stays what it is; with them
+     *  its activations are calibrated. */
     int calibrate;
+    /** Scales of weights are float16 numbers, which files of language models
+     *  hold; see sb_model_save_language(). */
+    int half_scales;
+    /** NULL, or stages (sb_list_get "stages"), separated by commas or spaces,
+     *  after which the graph goes to the log as text. */
+    const char *dump_after;
+    /** Patterns of nodes and modules that stay in float, as under
+     *  SKIP_TRACE_MODULES of a configuration; one that matches nothing is an
+     *  error. */
+    const char *const *exclude;
+    size_t n_exclude;
+    /** Without a config, how much is done for accuracy, as in the list
+     *  "presets": "fast", "balanced" (NULL) or "best"; not beside a config,
+     *  which says it itself. */
+    const char *preset;
+    /** It will be trained (train.h): learned quantizers are allowed, and batch
+     *  norms are folded, for training to put them back. */
+    int train;
 } sb_quant_options;
 
-#define SB_QUANT_OPTIONS_INIT                                     \
-    {                                                             \
-        sizeof(sb_quant_options), NULL, NULL, 0, SB_REDUCE_OFF, 0 \
+#define SB_QUANT_OPTIONS_INIT                                                \
+    {                                                                        \
+        sizeof(sb_quant_options), NULL, NULL, NULL, 0, SB_REDUCE_RANGE_AUTO, \
+            0, 0, NULL, NULL, 0, NULL, 0                                     \
     }
 
-/** A model to quantize; `model` itself is not changed and not needed later.
+/** A model to quantize, in the context of `model`, which is not changed and not
+ *  needed later.
  *
  *      create -> prepare_calibration -> forward ... -> calc_qparams
  *             -> set_quant -> forward ... -> export -> free
- */
-SB_API SB_MUST_USE sb_status sb_quant_model_create(sb_ctx *ctx,
-                                                   const sb_model *model,
+ *
+ *  @param opt NULL for the defaults */
+SB_API SB_MUST_USE sb_status sb_quant_model_create(const sb_model *model,
                                                    const sb_quant_options *opt,
                                                    sb_quant_model **out);
+/** Frees a quantized model; NULL is allowed. */
 SB_API void sb_quant_model_free(sb_quant_model *qm);
-/** Says how far a long call has come. */
-typedef void (*sb_progress_fn)(void *user, size_t done, size_t total);
 
 typedef struct sb_calibration_options {
     size_t struct_size; /**< set by the INIT macro */
     /** What is quantized in the part of the network before the value that is
      *  observed; neither: observers see the float network. */
-    int asym_weights, asym_features;
-    /** With asym_features: bytes of activations to keep in memory at most; more
-     *  go to a temporary file (in TMPDIR).  0: 512 MB. */
+    int asym_weights, asym_activations;
+    /** With asym_activations: bytes of activations to keep in memory at most;
+     *  more go to a temporary file (in TMPDIR).  0: 512 MB. */
     size_t memory_limit;
-    sb_progress_fn progress; /**< NULL, or called by calc_qparams() */
-    void *progress_user;
-    /** Histograms of large activations count all values, not a part of them
-     *  (docs/observers.md); slower. */
-    int all_values;
 } sb_calibration_options;
 
-#define SB_CALIBRATION_OPTIONS_INIT                            \
-    {                                                          \
-        sizeof(sb_calibration_options), 0, 0, 0, NULL, NULL, 0 \
+#define SB_CALIBRATION_OPTIONS_INIT             \
+    {                                           \
+        sizeof(sb_calibration_options), 0, 0, 0 \
     }
 
 /** From now on forward() observes; what was observed before is forgotten.
@@ -77,40 +94,66 @@ SB_API SB_MUST_USE sb_status sb_quant_model_prepare_calibration(
 /** Runs once: observing while calibrating, else with the quantizers that are
  *  on.  As sb_session_run().
  *
- *  Calibrating with asym_features it only keeps a copy of the inputs, and
+ *  Calibrating with asym_activations it only keeps a copy of the inputs, and
  *  `outputs` are all NULL: calc_qparams() runs the network, block by block. */
+SB_API SB_MUST_USE sb_status sb_quant_model_forward(
+    sb_quant_model *qm, const sb_tensor *const *inputs, size_t n_inputs,
+    const sb_tensor **outputs, size_t n_outputs);
+/** With several ranks (comm.h), each of which has run other samples: all get
+ *  what one would have that has run all of them, those of rank 0 first.  Called
+ *  by all of them before calc_qparams(), which all of them then call as well;
+ *  alone nothing happens. */
 SB_API SB_MUST_USE sb_status
-sb_quant_model_forward(sb_quant_model *qm, const sb_tensor *const *inputs,
-                       const sb_tensor **outputs);
+sb_quant_model_share_calibration(sb_quant_model *qm);
 /** What was observed, as a JSON file, so that scales can be computed again
- *  without data.  With asym_features that is known after calc_qparams(). */
+ *  without data.  With asym_activations that is known after calc_qparams(). */
 SB_API SB_MUST_USE sb_status
 sb_quant_model_save_calibration(const sb_quant_model *qm, const char *path);
 /** Adds what another calibration of the same model with the same settings has
- *  seen.  Call it before calc_qparams(), in place of forward() or beside it. */
+ *  seen.  Call it before calc_qparams(), in place of forward() or beside it.
+ *  Channels are not equalized then, which takes all samples. */
 SB_API SB_MUST_USE sb_status sb_quant_model_load_calibration(sb_quant_model *qm,
                                                              const char *path);
 /** Computes scales and zero points from what was observed and ends the
  *  calibration.  If it fails, start again with prepare_calibration(). */
 SB_API SB_MUST_USE sb_status sb_quant_model_calc_qparams(sb_quant_model *qm);
+
+/** What was done beyond scales, to lose less accuracy. */
+typedef struct sb_quant_step {
+    const char *name; /**< "bias correction" */
+    size_t layers;    /**< how many it changed */
+    /** Error of the network's outputs on some of the calibration samples,
+     *  before and after it: noise / signal, or the Kullback-Leibler divergence
+     *  where outputs are probabilities; the mean over outputs. */
+    double before, after;
+    int kept; /**< 0: it did not help and was taken back */
+} sb_quant_step;
+
+/** The i-th step of calc_qparams(), valid until the next; NULL past the
+ *  end. */
+SB_API const sb_quant_step *sb_quant_model_step(const sb_quant_model *qm,
+                                                size_t i);
 /** Which quantizers forward() simulates; none at first. */
 SB_API void sb_quant_model_set_quant(sb_quant_model *qm, int weights,
-                                     int features);
-/** Has it activations whose ranges come from calibration samples?  If not (`A:
- *  none`, `A: dynamic`), calc_qparams() may follow create(). */
-SB_API int sb_quant_model_needs_data(const sb_quant_model *qm);
+                                     int activations);
+/** Does it need calibration samples: has it activations whose ranges must come
+ *  from them, or weights whose rounding does?  If not (`A: none`, `A:
+ *  dynamic`), calc_qparams() may follow create(). */
+SB_API int sb_quant_model_needs_calibration(const sb_quant_model *qm);
 /** Is there a quantizer that calibration data would give its scale?  Of a file
  *  that is quantized already, one for which the file has none. */
-SB_API int sb_quant_model_takes_data(const sb_quant_model *qm);
+SB_API int sb_quant_model_can_calibrate(const sb_quant_model *qm);
+/** The name of the runtime that it is made for, as in the list "targets". */
+SB_API const char *sb_quant_model_target(const sb_quant_model *qm);
 /** How many samples a run must have, if the network is made for just one
  *  number; 0: any. */
-SB_API int64_t sb_quant_model_batch(const sb_quant_model *qm);
+SB_API int64_t sb_quant_model_fixed_batch(const sb_quant_model *qm);
 
 /** How quantized layers are written. */
 typedef enum sb_export_format {
-    SB_EXPORT_QDQ = 0,    /**< float operators between Q and DQ nodes */
-    SB_EXPORT_QOPERATOR,  /**< integer operators: QLinearConv and its like */
-    SB_EXPORT_MATMULNBITS /**< `A: none`: com.microsoft MatMulNBits */
+    SB_EXPORT_FORMAT_QDQ,        /**< float operators between Q and DQ nodes */
+    SB_EXPORT_FORMAT_QOPERATOR,  /**< integer operators: QLinearConv, ... */
+    SB_EXPORT_FORMAT_MATMULNBITS /**< `A: none`: com.microsoft MatMulNBits */
 } sb_export_format;
 
 typedef struct sb_export_options {
@@ -122,17 +165,38 @@ typedef struct sb_export_options {
      *  refuses files with it. */
     int extra_info;
     sb_export_format format;
+    /** Of the file; 0: that of the model, or the lowest above it that holds
+     *  all nodes.  SB_UNSUPPORTED if this one cannot. */
+    int64_t opset;
+    /** Of MatMulNBits: what ONNX Runtime computes with.  1: float, faster for
+     *  many rows at once; 2: float16; 3: bfloat16; 4: activations rounded to 8
+     *  bits by block, faster for one row or a few; 0: the default, 4. */
+    int accuracy_level;
 } sb_export_options;
 
-#define SB_EXPORT_OPTIONS_INIT                         \
-    {                                                  \
-        sizeof(sb_export_options), 0, 0, SB_EXPORT_QDQ \
+#define SB_EXPORT_OPTIONS_INIT                                      \
+    {                                                               \
+        sizeof(sb_export_options), 0, 0, SB_EXPORT_FORMAT_QDQ, 0, 0 \
     }
 
-/** Writes the quantized model, whole or not at all. */
+/** Whether the options fit the target and the mode of the model, for asking
+ *  before it is calibrated.
+ *  @return SB_BAD_ARG, with what does not fit */
+SB_API SB_MUST_USE sb_status sb_quant_model_check_export(
+    const sb_quant_model *qm, const sb_export_options *opt);
+/** Writes the quantized model as an ONNX file, whole or not at all.
+ *  @param opt NULL for the defaults */
 SB_API SB_MUST_USE sb_status sb_quant_model_export(
     const sb_quant_model *qm, const char *path, const sb_export_options *opt);
+/** The bytes of that file; free them with sb_memory_free(). */
+SB_API SB_MUST_USE sb_status sb_quant_model_export_memory(
+    const sb_quant_model *qm, const sb_export_options *opt, void **out,
+    size_t *size);
+/** The exported network as a model, to run or inspect without a file. */
+SB_API SB_MUST_USE sb_status sb_quant_model_export_model(
+    const sb_quant_model *qm, const sb_export_options *opt, sb_model **out);
 
+/** A quantizer on an edge of the network. */
 typedef struct sb_quantizer_info {
     const char *name;  /**< "layer1.0.conv1.input_quantizer" */
     const char *value; /**< what it quantizes, by its name in the graph */
@@ -150,28 +214,31 @@ typedef struct sb_quantizer_info {
 } sb_quantizer_info;
 
 /** The graph with its quantizers, modules that are kept in float as one node
- *  each; free it with sb_text_free(). */
+ *  each; free it with sb_memory_free(). */
 SB_API SB_MUST_USE sb_status sb_quant_model_print(const sb_quant_model *qm,
                                                   sb_graph_format format,
                                                   char **out);
-/** The same in Mermaid's language, into a file. */
-SB_API SB_MUST_USE sb_status
-sb_quant_model_dump_mermaid(const sb_quant_model *qm, const char *path);
+/** How many quantizers there are. */
 SB_API size_t sb_quant_model_quantizer_count(const sb_quant_model *qm);
-/** Borrowed until the scales change or the model is freed. */
-SB_API sb_quantizer_info sb_quant_model_quantizer(const sb_quant_model *qm,
-                                                  size_t i);
+/** The i-th; NULL out of range.  Valid until the scales change or the model is
+ *  freed. */
+SB_API const sb_quantizer_info *
+sb_quant_model_quantizer(const sb_quant_model *qm, size_t i);
+
+/** Elements of the weight that the i-th quantizer is on; 0 for activations. */
+SB_API int64_t sb_quant_model_quantizer_elements(const sb_quant_model *qm,
+                                                 size_t i);
 
 /* ---- configuration ------------------------------------------------------ */
 
 /** Reads a config (the keys of Sparsebit's qconfig.yaml and sconfig.yaml) or a
  *  data file (which has SOURCE) and checks every setting and combination.
- *  @param summary NULL, or receives what the file says, a line each thing;
- *                 free it with sb_text_free()
+ *  @param summary NULL, or receives what the file says, one line per setting;
+ *                 free it with sb_memory_free()
  *  @return SB_IO, or SB_BAD_CONFIG with `file:line: KEY: found, allowed` */
 SB_API SB_MUST_USE sb_status sb_config_check(sb_ctx *ctx, const char *path,
                                              char **summary);
-/** A complete config, explained in comments; free it with sb_text_free(). */
+/** A complete config, explained in comments; free it with sb_memory_free(). */
 SB_API SB_MUST_USE sb_status sb_config_default(sb_ctx *ctx, char **out);
 
 /** A key of a config. */
@@ -184,20 +251,28 @@ typedef struct sb_config_key {
     int section;         /**< holds other keys */
 } sb_config_key;
 
+typedef struct sb_key_list sb_key_list; /* keys of a config */
+
 /** A key and those below it; NULL gives all of a config, "data" all of a data
- *  file.  Free with sb_config_keys_free().
+ *  file.
  *  @return SB_BAD_ARG if there is no such key; the message may suggest one */
 SB_API SB_MUST_USE sb_status sb_config_keys(sb_ctx *ctx, const char *key,
-                                            sb_config_key **out, size_t *n);
-SB_API void sb_config_keys_free(sb_ctx *ctx, sb_config_key *keys);
+                                            sb_key_list **out);
+/** How many keys are in a list. */
+SB_API size_t sb_key_list_count(const sb_key_list *keys);
+/** The i-th; NULL out of range. */
+SB_API const sb_config_key *sb_key_list_get(const sb_key_list *keys, size_t i);
+/** Frees a list; NULL is allowed. */
+SB_API void sb_key_list_free(sb_key_list *keys);
 
 /* ---- what a runtime makes of a quantized model -------------------------- */
 
+/** What a runtime makes of a node. */
 typedef enum sb_lint_fate {
-    SB_LINT_FLOAT,    /**< computes in float */
-    SB_LINT_INTEGER,  /**< an integer kernel replaces it and the Q/DQ around */
-    SB_LINT_MOVES,    /**< runs on integers as it is; Q/DQ around it vanish */
-    SB_LINT_ABSORBED, /**< goes away: the Q or the layer beside does its work */
+    SB_LINT_FATE_FLOAT,   /**< computes in float */
+    SB_LINT_FATE_INTEGER, /**< an integer kernel replaces it and its Q/DQ */
+    SB_LINT_FATE_MOVES,   /**< runs on integers as it is; its Q/DQ vanish */
+    SB_LINT_FATE_ABSORBED /**< goes away: the Q or the layer beside does it */
 } sb_lint_fate;
 
 /** What becomes of one node.  Texts are "" where there is nothing to say. */
@@ -215,12 +290,13 @@ typedef struct sb_lint_node {
     int saturates;      /**< its weights can overflow int16 sums on AVX2 */
 } sb_lint_node;
 
+/** What becomes of a model. */
 typedef struct sb_lint {
     const char *target;
     size_t n_nodes; /**< all nodes but Q and DQ, in graph order */
-    const sb_lint_node *nodes;
+    const sb_lint_node *const *nodes;
     size_t n_broken; /**< Q and DQ nodes that the runtime refuses */
-    const sb_lint_node *broken;
+    const sb_lint_node *const *broken;
     size_t n_weighted, n_weighted_integer;
     size_t n_q, n_dq; /**< in the file */
     /** Those that the runtime still executes; known for ONNX Runtime only. */
@@ -228,10 +304,15 @@ typedef struct sb_lint {
     size_t n_q_left, n_dq_left;
 } sb_lint;
 
-/** Says what the runtime `target` (see the list "targets") makes of the model.
+/** Is the target of that name a runtime, of which it is known what it makes of
+ * a file?  0 for `virtual`, which stands for none in particular, and for names
+ *  that are not in the list "targets". */
+SB_API int sb_target_is_runtime(const char *target);
+/** Says what the runtime `target` (see the list "targets"; NULL is the first
+ *  runtime there) makes of the model.
  *  Borrowed; valid until the next call or until the model is changed. */
-SB_API SB_MUST_USE sb_status sb_model_lint(sb_ctx *ctx, sb_model *model,
-                                           const char *target, sb_lint *out);
+SB_API SB_MUST_USE sb_status sb_model_lint(sb_model *model, const char *target,
+                                           const sb_lint **out);
 
 #ifdef __cplusplus
 }

@@ -3,9 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <sparsebit/quantize.h>
+
 #include "base/file.h"
 #include "data/data.h"
-#include "quant/quant_config.h"
+#include "prune/prune_config.h"
+#include "quant/config/quant_config.h"
+#include "quant/observe/observer_def.h"
+#include "quant/quantize/quantizer.h"
 
 /* ---- check -------------------------------------------------------------- */
 
@@ -24,13 +29,10 @@ static void add_spec(sb_str *out, const char *what, const sb_quant_spec *s)
                 sb_quant_scheme_name(s->granularity, s->symmetric));
     if (s->granularity == SB_QUANT_PER_GROUP && s->group_size > 0)
         sb_str_addf(out, " of %lld", (long long)s->group_size);
-    sb_str_addf(out, ", %s, %s", s->quantizer, s->observer);
-    if (strcmp(s->observer, "percentile") == 0)
-        sb_str_addf(out, " %.6g", s->percentile_alpha);
-    if (strcmp(s->observer, "aciq") == 0)
-        sb_str_add(out, s->aciq_laplace ? " laplace" : " gaus");
-    if (strcmp(s->observer, "moving_average") == 0)
-        sb_str_addf(out, " %.6g", s->ema_ratio);
+    sb_str_addf(out, ", %s", s->quantizer->name);
+    sb_params_words(s->quantizer->params, s->quantizer_params, out);
+    sb_str_addf(out, ", %s", s->observer->name);
+    sb_params_words(s->observer->params, s->observer_params, out);
     sb_str_add(out, "\n");
 }
 
@@ -55,16 +57,13 @@ static void add_summary(sb_str *out, const sb_quant_config *cfg)
     sb_quant_schedule schedule = sb_quant_config_schedule(cfg);
 
     if (sb_quant_config_has_quant(cfg)) {
-        sb_str_addf(out, "backend: %s\n",
-                    sb_quant_backend_name(sb_quant_config_backend(cfg)));
+        sb_str_addf(out, "backend: %s\n", sb_quant_config_target(cfg)->name);
         add_side(out, cfg, SB_QUANT_WEIGHT);
-        add_side(out, cfg, SB_QUANT_FEATURE);
+        add_side(out, cfg, SB_QUANT_ACTIVATION);
         sb_str_addf(out, "additions: %s\n",
                     sb_quant_config_qadd(cfg) ? "quantized" : "float");
-        sb_str_addf(out, "batch normalisation: %s\n",
-                    schedule.bn_tuning ? "tuned, then folded"
-                    : schedule.fuse_bn ? "folded"
-                                       : "kept");
+        sb_str_addf(out, "batch normalization: %s\n",
+                    schedule.bn_tuning || schedule.fuse_bn ? "folded" : "kept");
     }
     for (size_t i = 0; i < skip.n; i++)
         sb_str_addf(out, "left alone: %s\n", skip.v[i]);
@@ -98,13 +97,29 @@ static sb_status check_data(sb_ctx *ctx, const char *path, const sb_str *text,
     SB_TRY(sb_data_parse(ctx, sb_str_text(text), path, &opt, &data));
     sb_str_addf(out, "data: %s, %zu samples, %s, batches of %lld\n",
                 data->keys.source, sb_data_count(data),
-                sb_data_labelled(data) ? "with labels" : "no labels",
+                sb_data_has_labels(data) ? "with labels" : "no labels",
                 (long long)data->keys.batch);
     sb_data_free(data);
     return SB_OK;
 }
 
-/* Which of the two it is, only the text says. */
+/* An sconfig.yaml. */
+static sb_status check_pruning(sb_ctx *ctx, const char *path,
+                               const sb_str *text, sb_str *out)
+{
+    sb_prune_config *cfg = NULL;
+
+    SB_TRY(sb_prune_config_load_memory(ctx, path, sb_str_text(text), text->len,
+                                       &cfg));
+    sb_str_addf(out, "pruning: %s, %s, ratio %.6g\n",
+                cfg->type == SB_PRUNE_STRUCTURED ? "structured"
+                                                 : "unstructured",
+                cfg->criterion->name, cfg->file.ratio);
+    sb_prune_config_free(cfg);
+    return SB_OK;
+}
+
+/* Which of the three it is, only the text says. */
 static sb_status check_text(sb_ctx *ctx, const char *path, const sb_str *text,
                             sb_str *out)
 {
@@ -113,9 +128,11 @@ static sb_status check_text(sb_ctx *ctx, const char *path, const sb_str *text,
     SB_TRY(sb_str_status(text));
     SB_TRY(sb_yaml_load_memory(ctx, path, sb_str_text(text), text->len, &doc));
     bool is_data = sb_yaml_get(doc->root, "SOURCE") != NULL;
+    bool prunes = sb_yaml_get(doc->root, "SPARSER") && doc->root->n == 1;
     sb_yaml_free(doc);
-    return is_data ? check_data(ctx, path, text, out)
-                   : check_config(ctx, path, text, out);
+    return is_data  ? check_data(ctx, path, text, out)
+           : prunes ? check_pruning(ctx, path, text, out)
+                    : check_config(ctx, path, text, out);
 }
 
 sb_status sb_config_check(sb_ctx *ctx, const char *path, char **summary)
@@ -123,14 +140,14 @@ sb_status sb_config_check(sb_ctx *ctx, const char *path, char **summary)
     sb_mapping map;
     sb_str text, out;
 
-    SB_TRY(sb_file_map(ctx, path, &map));
+    SB_TRY(sb_file_map_input(ctx, path, &map));
     sb_str_init(&text, ctx);
     sb_str_init(&out, ctx);
     sb_str_addn(&text, map.data, map.size);
     sb_file_unmap(&map);
     sb_status status = check_text(ctx, path, &text, &out);
     if (status == SB_OK && summary)
-        status = sb_str_take(&out, summary);
+        status = sb_str_copy_out(&out, summary);
     sb_str_free(&out);
     sb_str_free(&text);
     return status;
@@ -143,7 +160,7 @@ sb_status sb_config_default(sb_ctx *ctx, char **out)
     sb_str_init(&text, ctx);
     sb_status status = sb_quant_config_default_text(&text);
     if (status == SB_OK)
-        status = sb_str_take(&text, out);
+        status = sb_str_copy_out(&text, out);
     sb_str_free(&text);
     return status;
 }
@@ -154,11 +171,29 @@ enum { KEY_MOST = 256, KEYS_MOST = 256 };
 
 /* Rows found so far; texts lie behind each other in `text`, by offset. */
 typedef struct collector {
+    sb_arena arena; /* of `config` */
+    const sb_param_def *config;
     const sb_param_def *rows[KEYS_MOST];
-    size_t key_at[KEYS_MOST], allowed_at[KEYS_MOST], more_at[KEYS_MOST];
+    size_t key_at[KEYS_MOST], allowed_at[KEYS_MOST];
+    size_t help_at[KEYS_MOST], more_at[KEYS_MOST];
     size_t n;
     sb_str text;
 } collector;
+
+/* Frees it with collector_free() in any case. */
+static sb_status collector_init(collector *c, sb_ctx *ctx)
+{
+    c->n = 0;
+    sb_str_init(&c->text, ctx);
+    sb_arena_init(&c->arena, ctx);
+    return sb_quant_config_table(&c->arena, &c->config);
+}
+
+static void collector_free(collector *c)
+{
+    sb_str_free(&c->text);
+    sb_arena_free(&c->arena);
+}
 
 static void collect_row(collector *c, const sb_param_def *row, const char *path)
 {
@@ -170,13 +205,16 @@ static void collect_row(collector *c, const sb_param_def *row, const char *path)
     c->allowed_at[c->n] = c->text.len;
     sb_param_allowed(row, &c->text);
     sb_str_addn(&c->text, "", 1);
+    c->help_at[c->n] = c->text.len;
+    sb_str_addn(&c->text, row->help, strlen(row->help) + 1);
     c->more_at[c->n] = c->text.len;
     sb_param_more(row, &c->text);
     sb_str_addn(&c->text, "", 1);
     c->n++;
 }
 
-static void collect(collector *c, const sb_param_def *rows, const char *path)
+static void config_collect(collector *c, const sb_param_def *rows,
+                           const char *path)
 {
     for (; rows->name; rows++) {
         char full[KEY_MOST];
@@ -185,30 +223,39 @@ static void collect(collector *c, const sb_param_def *rows, const char *path)
                        rows->name);
         collect_row(c, rows, full);
         if (rows->fields)
-            collect(c, rows->fields, full);
+            config_collect(c, rows->fields, full);
     }
 }
 
-/* One block: the array, then the texts. */
-static sb_status pack(sb_ctx *ctx, const collector *c, sb_config_key **out)
-{
-    size_t head = c->n * sizeof(sb_config_key);
-    sb_config_key *keys = sb_alloc(ctx, 1, head + c->text.len);
+struct sb_key_list {
+    sb_ctx *ctx;
+    size_t n;
+    sb_config_key *keys; /* in the same block, the texts behind them */
+};
 
-    if (!keys)
+/* One block: the list, the array, then the texts. */
+static sb_status config_pack(sb_ctx *ctx, const collector *c, sb_key_list **out)
+{
+    size_t head = sizeof(sb_key_list) + c->n * sizeof(sb_config_key);
+    sb_key_list *list = sb_alloc(ctx, 1, head + c->text.len);
+
+    if (!list)
         return SB_NO_MEMORY;
-    char *texts = (char *)keys + head;
+    char *texts = (char *)list + head;
     memcpy(texts, sb_str_text(&c->text), c->text.len);
+    list->ctx = ctx;
+    list->n = c->n;
+    list->keys = (sb_config_key *)(list + 1);
     for (size_t i = 0; i < c->n; i++)
-        keys[i] = (sb_config_key){
+        list->keys[i] = (sb_config_key){
             .key = texts + c->key_at[i],
             .preset = c->rows[i]->fields ? NULL : c->rows[i]->preset,
             .allowed = texts + c->allowed_at[i],
-            .help = c->rows[i]->help,
+            .help = texts + c->help_at[i],
             .more = texts + c->more_at[i],
             .section = c->rows[i]->fields != NULL,
         };
-    *out = keys;
+    *out = list;
     return SB_OK;
 }
 
@@ -218,8 +265,9 @@ static void collect_data(collector *c)
     size_t n = 0;
     const sb_source_def *const *sources = sb_source_all(&n);
 
-    collect(c, sb_data_table, "");
-    collect(c, sb_transform_table, "");
+    config_collect(c, sb_data_table, "");
+    config_collect(c, sb_transform_table, "");
+    config_collect(c, sb_array_table, "");
     for (size_t i = 0; i < n; i++)
         for (const sb_param_def *d = sources[i]->table; d && d->name; d++) {
             char name[KEY_MOST];
@@ -234,15 +282,14 @@ static void collect_data(collector *c)
  * there is no such key. */
 static void collect_key(collector *c, const char *key)
 {
-    const sb_param_def *row =
-        sb_params_find(sb_quant_config_table(), key, NULL);
+    const sb_param_def *row = sb_params_find(c->config, key, NULL);
     size_t len = strlen(key), n = 0;
     collector data = {.n = 0};
 
     if (row) {
         collect_row(c, row, key);
         if (row->fields)
-            collect(c, row->fields, key);
+            config_collect(c, row->fields, key);
         return;
     }
     sb_str_init(&data.text, c->text.ctx);
@@ -265,12 +312,14 @@ static sb_status no_such_key(sb_ctx *ctx, const char *key)
 {
     const char *names[KEYS_MOST + 1] = {0};
     const char *near = NULL;
-    collector c = {.n = 0};
+    collector c;
+    sb_status status = collector_init(&c, ctx);
 
-    sb_str_init(&c.text, ctx);
-    collect(&c, sb_quant_config_table(), "");
-    collect_data(&c);
-    sb_status status = sb_str_status(&c.text);
+    if (status == SB_OK) {
+        config_collect(&c, c.config, "");
+        collect_data(&c);
+        status = sb_str_status(&c.text);
+    }
     if (status == SB_OK) {
         for (size_t i = 0; i < c.n; i++)
             names[i] = sb_str_text(&c.text) + c.key_at[i];
@@ -291,34 +340,43 @@ static sb_status no_such_key(sb_ctx *ctx, const char *key)
                          near ? ", did you mean " : "", near ? near : "",
                          near ? "?" : "");
     }
-    sb_str_free(&c.text);
+    collector_free(&c);
     return status;
 }
 
-sb_status sb_config_keys(sb_ctx *ctx, const char *key, sb_config_key **out,
-                         size_t *n)
+sb_status sb_config_keys(sb_ctx *ctx, const char *key, sb_key_list **out)
 {
-    collector c = {.n = 0};
+    collector c;
+    sb_status status = collector_init(&c, ctx);
 
-    sb_str_init(&c.text, ctx);
-    if (!key)
-        collect(&c, sb_quant_config_table(), "");
-    else if (strcmp(key, "data") == 0)
+    if (status == SB_OK && !key)
+        config_collect(&c, c.config, "");
+    else if (status == SB_OK && strcmp(key, "data") == 0)
         collect_data(&c);
-    else
+    else if (status == SB_OK)
         collect_key(&c, key);
-    sb_status status = sb_str_status(&c.text);
+    if (status == SB_OK)
+        status = sb_str_status(&c.text);
     if (status == SB_OK && c.n == 0)
         status = no_such_key(ctx, key);
     if (status == SB_OK)
-        status = pack(ctx, &c, out);
-    if (status == SB_OK)
-        *n = c.n;
-    sb_str_free(&c.text);
+        status = config_pack(ctx, &c, out);
+    collector_free(&c);
     return status;
 }
 
-void sb_config_keys_free(sb_ctx *ctx, sb_config_key *keys)
+size_t sb_key_list_count(const sb_key_list *keys)
 {
-    sb_free(ctx, keys);
+    return keys->n;
+}
+
+const sb_config_key *sb_key_list_get(const sb_key_list *keys, size_t i)
+{
+    return i < keys->n ? &keys->keys[i] : NULL;
+}
+
+void sb_key_list_free(sb_key_list *keys)
+{
+    if (keys)
+        sb_free(keys->ctx, keys);
 }

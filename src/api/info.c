@@ -11,6 +11,7 @@
 #include "api/info_quant.h"
 #include "ops/op_registry.h"
 #include "passes/pass.h"
+#include "tensor/mapped.h"
 
 /* One list of rows with a map from key to row. */
 typedef struct {
@@ -29,9 +30,9 @@ typedef struct {
     sb_graph *shaped; /* a copy with inputs of 1, or NULL */
 } counting;
 
-static void counts_init(counts *c, sb_model *model)
+static void counts_init(counts *c, sb_model *model, sb_arena *arena)
 {
-    *c = (counts){.ctx = model->ctx, .arena = &model->info_arena};
+    *c = (counts){.ctx = model->ctx, .arena = arena};
     sb_map_init(&c->map, model->ctx);
 }
 
@@ -81,9 +82,6 @@ static bool all_known(const sb_graph *g)
 
 static sb_status shape_for_one(sb_graph *g, int *assumed)
 {
-    sb_pass_result *rows = NULL;
-    size_t n = 0;
-
     for (size_t i = 0; i < g->n_inputs; i++) {
         sb_shape *shape = &sb_graph_value(g, g->inputs[i])->type.shape;
 
@@ -93,23 +91,19 @@ static sb_status shape_for_one(sb_graph *g, int *assumed)
                 shape->dim[k] = 1;
     }
     SB_TRY(sb_graph_infer(g));
-    sb_status status =
-        sb_passes_run(g, "fold_shapes,fold_constants", NULL, &rows, &n);
-    sb_free(g->ctx, rows);
-    return status == SB_OK ? sb_graph_infer(g) : status;
+    SB_TRY(sb_passes_run(g, "fold_shapes,fold_constants", NULL, NULL, NULL));
+    return sb_graph_infer(g);
 }
 
 /* Such a network may be impossible, which is no failure: then no copy. */
 static sb_status make_shaped(sb_ctx *ctx, counting *c)
 {
-    sb_log_fn log = ctx->log;
-
     if (all_known(c->model->graph))
         return SB_OK;
     SB_TRY(sb_graph_clone(c->model->graph, &c->shaped));
-    ctx->log = NULL;
+    sb_log_mute(ctx, true);
     sb_status status = shape_for_one(c->shaped, &c->info->macs_assumed);
-    ctx->log = log;
+    sb_log_mute(ctx, false);
     if (status == SB_OK || status == SB_NO_MEMORY || status == SB_INTERRUPTED)
         return status;
     sb_graph_free(c->shaped);
@@ -128,7 +122,8 @@ static const sb_type *shaped_type(const counting *c, const sb_graph *g,
 }
 
 /* The tensor of a value with unknown dimensions taken as 1. */
-static sb_tensor assume(const sb_value *v, const sb_type *type, int *assumed)
+static sb_tensor info_assume(const sb_value *v, const sb_type *type,
+                             int *assumed)
 {
     sb_tensor t = {.dtype = type->dtype};
     const sb_shape *shape = &type->shape;
@@ -169,7 +164,7 @@ static double macs_count(counting *c, const sb_graph *g, const sb_node *node,
         const sb_value *v = sb_graph_value(g, id);
         const sb_type *type = shaped_type(c, g, v);
         sane = sane && type->shape.rank >= 0;
-        m->tensors[i] = assume(v, type, &c->info->macs_assumed);
+        m->tensors[i] = info_assume(v, type, &c->info->macs_assumed);
         m->pointers[i] = &m->tensors[i];
         sane = sane && sb_tensor_size_ok(&m->tensors[i]);
     }
@@ -305,21 +300,57 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Hands the rows over to the model. */
-static sb_status counts_keep(counts *c, const sb_count **out, size_t *n)
+static sb_status counts_keep(counts *c, const sb_count *const **out, size_t *n)
 {
-    *n = c->n;
-    *out = sb_arena_alloc(c->arena, c->n, sizeof **out);
-    if (!*out)
+    sb_count *rows = sb_arena_alloc(c->arena, c->n, sizeof *rows);
+    const sb_count **list = sb_arena_alloc(c->arena, c->n, sizeof(*list));
+
+    if (!rows || !list)
         return SB_NO_MEMORY;
-    if (c->n)
-        *out = sb_arena_copy(c->arena, c->rows, c->n * sizeof **out);
-    return *out ? SB_OK : SB_NO_MEMORY;
+    for (size_t i = 0; i < c->n; i++) {
+        rows[i] = c->rows[i];
+        list[i] = &rows[i];
+    }
+    *n = c->n;
+    *out = list;
+    return SB_OK;
 }
 
-sb_status sb_model_info_get(sb_ctx *ctx, sb_model *model, sb_model_info *out)
+static sb_status info_fill(sb_model *model, sb_arena *arena,
+                           sb_model_info *info)
 {
     const sb_graph *g = model->graph;
-    sb_model_info info = {
+    counting c = {.model = model, .info = info, .quant = {.ctx = model->ctx}};
+
+    counts_init(&c.ops, model, arena);
+    counts_init(&c.modules, model, arena);
+    sb_status status = make_shaped(model->ctx, &c);
+    if (status == SB_OK)
+        status = count_graph(&c, g);
+    if (status == SB_OK && c.ops.n)
+        qsort(c.ops.rows, c.ops.n, sizeof *c.ops.rows, by_name);
+    if (status == SB_OK)
+        status = counts_keep(&c.ops, &info->ops, &info->n_ops);
+    if (status == SB_OK)
+        status = counts_keep(&c.modules, &info->modules, &info->n_modules);
+    if (status == SB_OK)
+        status = sb_info_quant_keep(&c.quant, g, arena, info);
+    sb_info_quant_free(&c.quant);
+    sb_graph_free(c.shaped);
+    counts_free(&c.ops);
+    counts_free(&c.modules);
+    return status;
+}
+
+sb_status sb_model_info_get(sb_model *model, const sb_model_info **out)
+{
+    const sb_graph *g = model->graph;
+    sb_arena *arena = sb_model_answer(model, SB_QUESTION_INFO);
+    sb_model_info *info = sb_arena_alloc(arena, 1, sizeof *info);
+
+    if (!info)
+        return SB_NO_MEMORY;
+    *info = (sb_model_info){
         .name = g->name ? g->name : "",
         .producer = g->producer_name ? g->producer_name : "",
         .doc = g->model_doc ? g->model_doc : "",
@@ -327,28 +358,51 @@ sb_status sb_model_info_get(sb_ctx *ctx, sb_model *model, sb_model_info *out)
         .opset = g->file_opset,
         .file_bytes = model->file_bytes,
     };
-    counting c = {.model = model, .info = &info, .quant = {.ctx = ctx}};
+    SB_TRY(info_fill(model, arena, info));
+    *out = info;
+    return SB_OK;
+}
 
-    sb_arena_free(&model->info_arena);
-    sb_arena_init(&model->info_arena, ctx);
-    counts_init(&c.ops, model);
-    counts_init(&c.modules, model);
-    sb_status status = make_shaped(ctx, &c);
-    if (status == SB_OK)
-        status = count_graph(&c, g);
-    if (status == SB_OK && c.ops.n)
-        qsort(c.ops.rows, c.ops.n, sizeof *c.ops.rows, by_name);
-    if (status == SB_OK)
-        status = counts_keep(&c.ops, &info.ops, &info.n_ops);
-    if (status == SB_OK)
-        status = counts_keep(&c.modules, &info.modules, &info.n_modules);
-    if (status == SB_OK)
-        status = sb_info_quant_keep(&c.quant, g, &model->info_arena, &info);
-    sb_info_quant_free(&c.quant);
-    sb_graph_free(c.shaped);
-    counts_free(&c.ops);
-    counts_free(&c.modules);
-    if (status == SB_OK)
-        *out = info;
-    return status;
+/* ---- subnormal weights -------------------------------------------------- */
+
+static int64_t graph_subnormals(const sb_graph *g);
+
+static int64_t node_subnormals(const sb_node *node)
+{
+    int64_t count = 0;
+
+    for (uint32_t a = 0; a < node->n_attrs; a++) {
+        const sb_attr *attr = &node->attrs[a];
+        size_t n = attr->type == SB_ATTR_GRAPH    ? 1
+                   : attr->type == SB_ATTR_GRAPHS ? attr->n
+                                                  : 0;
+        for (size_t i = 0; i < n; i++)
+            count += graph_subnormals(attr->graphs[i]);
+    }
+    return count;
+}
+
+static int64_t graph_subnormals(const sb_graph *g)
+{
+    int64_t count = 0;
+
+    for (size_t i = 0; i < g->n_values; i++) {
+        const sb_value *v = &g->values[i];
+
+        if (!v->is_constant || v->n_uses == 0 ||
+            v->constant.dtype != SB_DTYPE_F32)
+            continue;
+        count += (int64_t)sb_f32_subnormals(
+            v->constant.data, (size_t)sb_tensor_count(&v->constant));
+        sb_tensor_release_pages(&v->constant);
+    }
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (!g->nodes[i].dead)
+            count += node_subnormals(&g->nodes[i]);
+    return count;
+}
+
+int64_t sb_model_count_subnormals(const sb_model *model)
+{
+    return graph_subnormals(model->graph);
 }

@@ -4,13 +4,14 @@
  *     constant -> Gather -> DequantizeLinear          a table
  *     constant -> QuantizeLinear                      a weight, still in float
  *     value -> QuantizeLinear, DynamicQuantize...     an activation
- *     QLinearConv and its like                        its result and weights
+ *     QLinearConv and similar                         its result and weights
  *
- * A constant with several readers counts once. */
+ * A constant with several consumers counts once. */
 #include "api/info_quant.h"
 
 #include <string.h>
 
+#include "ops/op_registry.h"
 #include "passes/rewrite.h"
 
 static bool starts_with(const char *text, const char *start)
@@ -18,19 +19,17 @@ static bool starts_with(const char *text, const char *start)
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-/* Operators that compute with integers, in either domain. */
-static bool is_integer_op(const char *op)
+/* Does it compute with integers, or make them, or read tables of them? */
+static bool has_integers(const sb_node *node)
 {
-    static const char *const starts[] = {
-        "QLinear",         "ConvInteger", "MatMulInteger",
-        "DynamicQuantize", "MatMulNBits", "QGemm",
-        "QAttention",      "QEmbed",      "GatherBlockQuantized",
-    };
+    static const char *const ops[] = {"DynamicQuantizeLinear",
+                                      "QEmbedLayerNormalization",
+                                      "GatherBlockQuantized"};
 
-    for (size_t i = 0; i < SB_COUNT(starts); i++)
-        if (starts_with(op, starts[i]))
+    for (size_t i = 0; i < SB_COUNT(ops); i++)
+        if (strcmp(node->op, ops[i]) == 0)
             return true;
-    return false;
+    return sb_op_is_integer(node, NULL);
 }
 
 static bool is_integer(sb_dtype dtype)
@@ -55,7 +54,7 @@ static bool is_first(const sb_value *v, sb_node_id id, uint32_t input)
 }
 
 /* How many elements share a scale; "" if that cannot be seen. */
-static const char *granularity(const sb_value *scale, bool blocks)
+static const char *info_quant_granularity(const sb_value *scale, bool blocks)
 {
     if (blocks)
         return "per group";
@@ -77,8 +76,8 @@ typedef struct counted {
     const char *granularity;
 } counted;
 
-static sb_status add(sb_info_quant *q, int kind, const counted *c,
-                     int64_t elements)
+static sb_status info_quant_add(sb_info_quant *q, int kind, const counted *c,
+                                int64_t elements)
 {
     sb_quant_count *rows = q->rows[kind];
     const char *granularity_of = c->granularity;
@@ -110,8 +109,8 @@ static sb_status count_quantize(sb_info_quant *q, const sb_graph *g,
 {
     const sb_node *node = sb_graph_node(g, id);
     const sb_value *x = value_in(g, node, 0), *zero = value_in(g, node, 2);
-    const char *per = granularity(value_in(g, node, 1),
-                                  sb_node_int(node, "block_size", 0) > 0);
+    const char *per = info_quant_granularity(
+        value_in(g, node, 1), sb_node_int(node, "block_size", 0) > 0);
     sb_dtype dtype = zero ? zero->type.dtype
                      : node->n_out > 0 && node->outputs[0] != SB_NONE
                          ? sb_graph_value(g, node->outputs[0])->type.dtype
@@ -122,10 +121,10 @@ static sb_status count_quantize(sb_info_quant *q, const sb_graph *g,
         return SB_OK;
     const counted c = {g, node, x, dtype, per};
     if (!x->is_constant)
-        return add(q, ACTIVATIONS, &c, 0);
+        return info_quant_add(q, ACTIVATIONS, &c, 0);
     if (!is_first(x, id, 0))
         return SB_OK;
-    return add(q, WEIGHTS, &c, sb_tensor_count(&x->constant));
+    return info_quant_add(q, WEIGHTS, &c, sb_tensor_count(&x->constant));
 }
 
 static sb_status count_dequantize(sb_info_quant *q, const sb_graph *g,
@@ -134,17 +133,17 @@ static sb_status count_dequantize(sb_info_quant *q, const sb_graph *g,
     const sb_node *node = sb_graph_node(g, id);
     const sb_value *x = value_in(g, node, 0), *scale = value_in(g, node, 1);
     bool blocks = sb_node_int(node, "block_size", 0) > 0, table = false;
-    sb_node_id reader = id;
+    sb_node_id consumer = id;
 
     q->n_dequantize++;
     if (x && !x->is_constant && x->producer != SB_NONE) {
         const sb_node *rows = sb_graph_node(g, x->producer);
         table = sb_node_is(rows, "Gather");
-        reader = x->producer;
+        consumer = x->producer;
         x = table ? value_in(g, rows, 0) : NULL;
     }
     if (!x || !x->is_constant || !is_integer(x->constant.dtype) ||
-        !is_first(x, reader, 0))
+        !is_first(x, consumer, 0))
         return SB_OK;
     /* A row is one block of its own. */
     if (table && scale && !scale->is_constant)
@@ -152,8 +151,8 @@ static sb_status count_dequantize(sb_info_quant *q, const sb_graph *g,
             sb_node_int(node, "block_size", 0) <
             x->constant.dims[x->constant.rank > 0 ? x->constant.rank - 1 : 0];
     const counted c = {g, node, x, x->constant.dtype,
-                       granularity(scale, blocks)};
-    return add(q, WEIGHTS, &c, sb_tensor_count(&x->constant));
+                       info_quant_granularity(scale, blocks)};
+    return info_quant_add(q, WEIGHTS, &c, sb_tensor_count(&x->constant));
 }
 
 /* Packed integers: the attribute says how wide they are. */
@@ -170,7 +169,7 @@ static sb_status count_packed(sb_info_quant *q, const sb_graph *g,
     if (!w || !w->is_constant || k <= 0 || n <= 0 || n > INT64_MAX / k)
         return SB_OK;
     const counted c = {g, node, w, dtype, "per group"};
-    return add(q, WEIGHTS, &c, k * n);
+    return info_quant_add(q, WEIGHTS, &c, k * n);
 }
 
 static sb_status count_integer(sb_info_quant *q, const sb_graph *g,
@@ -193,18 +192,19 @@ static sb_status count_integer(sb_info_quant *q, const sb_graph *g,
             !is_integer(v->constant.dtype) || !is_first(v, id, i))
             continue;
         const counted c = {g, node, v, v->constant.dtype,
-                           granularity(scale, false)};
-        SB_TRY(add(q, WEIGHTS, &c, sb_tensor_count(&v->constant)));
+                           info_quant_granularity(scale, false)};
+        SB_TRY(info_quant_add(q, WEIGHTS, &c, sb_tensor_count(&v->constant)));
     }
     const counted x = {g, node, value_in(g, node, 0), SB_DTYPE_U8,
                        "at run time"};
     if (dynamic)
-        return x.value ? add(q, ACTIVATIONS, &x, 0) : SB_OK;
+        return x.value ? info_quant_add(q, ACTIVATIONS, &x, 0) : SB_OK;
     if (raw || node->n_out == 0 || node->outputs[0] == SB_NONE)
         return SB_OK;
     const sb_value *y = sb_graph_value(g, node->outputs[0]);
     const counted c = {g, node, y, y->type.dtype, "per tensor"};
-    return is_integer(y->type.dtype) ? add(q, ACTIVATIONS, &c, 0) : SB_OK;
+    return is_integer(y->type.dtype) ? info_quant_add(q, ACTIVATIONS, &c, 0)
+                                     : SB_OK;
 }
 
 sb_status sb_info_quant_node(sb_info_quant *q, const sb_graph *g, sb_node_id id)
@@ -217,20 +217,28 @@ sb_status sb_info_quant_node(sb_info_quant *q, const sb_graph *g, sb_node_id id)
         return count_quantize(q, g, id);
     if (strcmp(node->op, "DequantizeLinear") == 0)
         return count_dequantize(q, g, id);
-    return is_integer_op(node->op) ? count_integer(q, g, id) : SB_OK;
+    return has_integers(node) ? count_integer(q, g, id) : SB_OK;
 }
 
 /* ---- the result --------------------------------------------------------- */
 
-static sb_status keep(const sb_info_quant *q, int kind, sb_arena *arena,
-                      const sb_quant_count **rows, size_t *n)
+static sb_status info_quant_keep(const sb_info_quant *q, int kind,
+                                 sb_arena *arena,
+                                 const sb_quant_count *const **out, size_t *n)
 {
-    *n = q->n[kind];
-    *rows = NULL;
-    if (*n == 0)
-        return SB_OK;
-    *rows = sb_arena_copy(arena, q->rows[kind], *n * sizeof **rows);
-    return *rows ? SB_OK : SB_NO_MEMORY;
+    size_t count = q->n[kind];
+    sb_quant_count *rows = sb_arena_alloc(arena, count, sizeof *rows);
+    const sb_quant_count **list = sb_arena_alloc(arena, count, sizeof(*list));
+
+    if (!rows || !list)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        rows[i] = q->rows[kind][i];
+        list[i] = &rows[i];
+    }
+    *out = list;
+    *n = count;
+    return SB_OK;
 }
 
 sb_status sb_info_quant_keep(const sb_info_quant *q, const sb_graph *g,
@@ -239,12 +247,12 @@ sb_status sb_info_quant_keep(const sb_info_quant *q, const sb_graph *g,
     out->quantize_nodes = q->n_quantize;
     out->dequantize_nodes = q->n_dequantize;
     out->integer_nodes = q->n_integer;
-    out->target = "";
-    for (size_t i = 0; i < g->n_model_props; i++)
-        if (strcmp(g->model_props[i].key, "sparsebit.target") == 0)
-            out->target = g->model_props[i].value;
-    SB_TRY(keep(q, WEIGHTS, arena, &out->quant_weights, &out->n_quant_weights));
-    return keep(q, ACTIVATIONS, arena, &out->quant_acts, &out->n_quant_acts);
+    const char *target = sb_graph_prop(g, "sparsebit.target");
+    out->target = target ? target : "";
+    SB_TRY(info_quant_keep(q, WEIGHTS, arena, &out->quant_weights,
+                           &out->n_quant_weights));
+    return info_quant_keep(q, ACTIVATIONS, arena, &out->quant_activations,
+                           &out->n_quant_activations);
 }
 
 void sb_info_quant_free(sb_info_quant *q)

@@ -14,10 +14,10 @@
 
 #include "api/info_quant.h"
 #include "base/str.h"
-#include "passes/integer_util.h"
 #include "passes/pass.h"
+#include "passes/readback/integer_util.h"
 #include "passes/rewrite.h"
-#include "quant/import.h"
+#include "quant/import/import.h"
 
 typedef struct lister {
     sb_ctx *ctx;
@@ -46,13 +46,13 @@ sb_status sb_info_width(const sb_graph *g, const sb_node *node,
 
     *bits = told > 0 && told <= most ? (int)told : 0;
     if (*bits == 0)
-        SB_TRY(sb_known_width(g, name, bits));
+        SB_TRY(sb_imported_bits(g, name, bits));
     if (*bits == 0) {
         sb_str_init(&base, g->ctx);
         sb_str_addf(&base, "%.*s", (int)base_length(name), name);
         sb_status status = sb_str_status(&base);
         if (status == SB_OK)
-            status = sb_known_width(g, sb_str_text(&base), bits);
+            status = sb_imported_bits(g, sb_str_text(&base), bits);
         sb_str_free(&base);
         if (status != SB_OK)
             return status;
@@ -63,7 +63,7 @@ sb_status sb_info_width(const sb_graph *g, const sb_node *node,
 }
 
 /* Least and greatest element of a constant; nothing if it is none. */
-static void spread(const sb_tensor *t, float *least, float *most)
+static void info_values_spread(const sb_tensor *t, float *least, float *most)
 {
     for (int64_t i = 0; t && i < sb_tensor_count(t); i++) {
         float v = (float)sb_tensor_get_f64(t, i);
@@ -72,8 +72,8 @@ static void spread(const sb_tensor *t, float *least, float *most)
     }
 }
 
-static sb_status add(lister *l, const sb_node *node, sb_value_id value,
-                     sb_dtype dtype)
+static sb_status info_values_add(lister *l, const sb_node *node,
+                                 sb_value_id value, sb_dtype dtype)
 {
     const sb_value *x = sb_graph_value(l->g, value);
     const sb_tensor *scale = sb_const_of(l->g, sb_node_in(node, 1));
@@ -94,8 +94,9 @@ static sb_status add(lister *l, const sb_node *node, sb_value_id value,
                     : v.n_scales > 1                         ? "per channel"
                     : v.n_scales == 1                        ? "per tensor"
                                                              : "";
-    spread(scale, &v.scale_min, &v.scale_max);
-    spread(sb_const_of(l->g, sb_node_in(node, 2)), &v.zero_min, &v.zero_max);
+    info_values_spread(scale, &v.scale_min, &v.scale_max);
+    info_values_spread(sb_const_of(l->g, sb_node_in(node, 2)), &v.zero_min,
+                       &v.zero_max);
     SB_TRY(sb_info_width(l->g, node, x->name, dtype, &v.bits));
     SB_TRY(sb_grow(l->ctx, &l->v, &l->cap, l->n + 1, sizeof v));
     l->v[l->n++] = v;
@@ -113,9 +114,10 @@ static sb_status add_node(lister *l, const sb_node *node)
         return SB_OK;
     if (sb_node_is(node, "QuantizeLinear") ||
         sb_node_is(node, "DynamicQuantizeLinear"))
-        return add(l, node, x, out);
+        return info_values_add(l, node, x, out);
     if (sb_node_is(node, "DequantizeLinear") && sb_is_const(l->g, x))
-        return add(l, node, x, sb_graph_value(l->g, x)->constant.dtype);
+        return info_values_add(l, node, x,
+                               sb_graph_value(l->g, x)->constant.dtype);
     return SB_OK;
 }
 
@@ -135,38 +137,46 @@ static sb_status list_all(lister *l)
     return status;
 }
 
-static sb_status unify(sb_graph *g)
+static sb_status info_values_unify(sb_graph *g)
 {
-    sb_pass_result *results = NULL;
-    size_t n = 0;
-
     SB_TRY(sb_passes_run(g, "integer_to_qdq,dynamic_to_qdq,nbits_to_qdq", NULL,
-                         &results, &n));
-    sb_free(g->ctx, results);
+                         NULL, NULL));
     return sb_quant_import_tables(g);
 }
 
-sb_status sb_model_quantized(sb_ctx *ctx, sb_model *model,
-                             const sb_quant_value **out, size_t *n)
+static sb_status info_values_keep(const lister *l,
+                                  const sb_quant_value *const **out)
 {
-    lister l = {.ctx = ctx, .arena = &model->info_arena};
+    sb_quant_value *rows = sb_arena_alloc(l->arena, l->n, sizeof *rows);
+    const sb_quant_value **list = sb_arena_alloc(l->arena, l->n, sizeof(*list));
+
+    if (!rows || !list)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < l->n; i++) {
+        rows[i] = l->v[i];
+        list[i] = &rows[i];
+    }
+    *out = list;
+    return SB_OK;
+}
+
+sb_status sb_model_list_quantized(sb_model *model,
+                                  const sb_quant_value *const **out, size_t *n)
+{
+    lister l = {.ctx = model->ctx,
+                .arena = sb_model_answer(model, SB_QUESTION_QUANTIZED)};
     sb_graph *g = NULL;
 
     SB_TRY(sb_graph_clone(model->graph, &g));
-    sb_status status = unify(g);
+    sb_status status = info_values_unify(g);
     l.g = g;
     if (status == SB_OK)
         status = list_all(&l);
-    const sb_quant_value *kept = NULL;
-    if (status == SB_OK && l.n > 0) {
-        kept = sb_arena_copy(l.arena, l.v, l.n * sizeof *l.v);
-        status = kept ? SB_OK : SB_NO_MEMORY;
-    }
-    if (status == SB_OK) {
-        *out = kept;
+    if (status == SB_OK)
+        status = info_values_keep(&l, out);
+    if (status == SB_OK)
         *n = l.n;
-    }
-    sb_free(ctx, l.v);
+    sb_free(model->ctx, l.v);
     sb_graph_free(g);
     return status;
 }

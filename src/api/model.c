@@ -1,34 +1,35 @@
-/* sb_model: loading, saving, and what its inputs and outputs are. */
+/* sb_model: loading, saving, and the life of its graph. */
 #define _POSIX_C_SOURCE 200809L
 #include "api/model.h"
 
 #include <sys/stat.h>
 
+#include "base/options.h"
 #include "graph/text.h"
+#include "llm/llm_load.h"
 #include "onnx/onnx.h"
 #include "ops/op_registry.h"
 #include "passes/pass.h"
 
-const char *sb_version(void)
-{
-    return SB_VERSION;
-}
+enum { OPSET_LEAST = 7 }; /* that files are read and written in */
+
+/* ---- life --------------------------------------------------------------- */
 
 void sb_model_free(sb_model *model)
 {
     if (!model)
         return;
     sb_graph_free(model->graph);
-    sb_arena_free(&model->io_arena);
-    sb_arena_free(&model->info_arena);
-    sb_arena_free(&model->lint_arena);
-    sb_free(model->ctx, model->results);
+    sb_model_io_free(&model->io);
+    for (size_t i = 0; i < SB_QUESTIONS; i++)
+        sb_arena_free(&model->answers[i]);
     sb_free(model->ctx, model);
 }
 
 /* Takes the graph, also on failure. */
-static sb_status wrap(sb_ctx *ctx, sb_graph *graph, sb_model **out)
+static sb_status wrap_graph(sb_graph *graph, sb_model **out)
 {
+    sb_ctx *ctx = graph->ctx;
     sb_model *model = sb_alloc(ctx, 1, sizeof *model);
 
     if (!model) {
@@ -37,19 +38,18 @@ static sb_status wrap(sb_ctx *ctx, sb_graph *graph, sb_model **out)
     }
     model->ctx = ctx;
     model->graph = graph;
-    sb_arena_init(&model->io_arena, ctx);
-    sb_arena_init(&model->info_arena, ctx);
-    sb_arena_init(&model->lint_arena, ctx);
+    sb_arena_init(&model->io.arena, ctx);
+    for (size_t i = 0; i < SB_QUESTIONS; i++)
+        sb_arena_init(&model->answers[i], ctx);
     *out = model;
     return SB_OK;
 }
 
-/* The same for a graph that is complete: shapes are inferred. */
-static sb_status wrap_complete(sb_ctx *ctx, sb_graph *graph, sb_model **out)
+sb_status sb_model_wrap(sb_graph *graph, sb_model **out)
 {
     sb_model *model = NULL;
 
-    SB_TRY(wrap(ctx, graph, &model));
+    SB_TRY(wrap_graph(graph, &model));
     sb_status status = sb_graph_infer(graph);
     if (status == SB_OK)
         status = sb_model_refresh(model);
@@ -60,25 +60,92 @@ static sb_status wrap_complete(sb_ctx *ctx, sb_graph *graph, sb_model **out)
     return status;
 }
 
+sb_status sb_model_refresh(sb_model *model)
+{
+    sb_model_io_free(&model->io);
+    return sb_model_io_fill(&model->io, model->graph);
+}
+
+sb_status sb_model_replace(sb_model *model, sb_graph *graph)
+{
+    sb_model_io io = {.n_inputs = 0};
+    sb_status status = sb_model_io_fill(&io, graph);
+
+    if (status != SB_OK) {
+        sb_model_io_free(&io);
+        sb_graph_free(graph);
+        return status;
+    }
+    sb_model_io_free(&model->io);
+    sb_graph_free(model->graph);
+    model->io = io;
+    model->graph = graph;
+    return SB_OK;
+}
+
+sb_arena *sb_model_answer(sb_model *model, sb_model_question question)
+{
+    sb_arena *arena = &model->answers[question];
+
+    sb_arena_free(arena);
+    sb_arena_init(arena, model->ctx);
+    return arena;
+}
+
+/* ---- loading ------------------------------------------------------------ */
+
 sb_status sb_model_load(sb_ctx *ctx, const char *path, sb_model **out)
 {
-    sb_graph *graph = NULL;
+    return sb_model_load_with(ctx, path, NULL, out);
+}
+
+/* Language models are told by their names and first bytes; all else is ONNX. */
+static sb_status load_graph(sb_ctx *ctx, const char *path,
+                            const sb_load_options *opt, sb_graph **out,
+                            uint64_t *bytes)
+{
+    const sb_onnx_load_options onnx = {.keep_inputs = opt->keep_inputs != 0};
     struct stat st;
 
-    SB_TRY(sb_onnx_load(ctx, path, &graph));
-    sb_status status = wrap_complete(ctx, graph, out);
-    if (status == SB_OK && stat(path, &st) == 0)
-        (*out)->file_bytes = (uint64_t)st.st_size + graph->external_bytes;
-    return status;
+    if (sb_llm_is(path))
+        return sb_llm_load(ctx, path, out, bytes);
+    SB_TRY(sb_onnx_load_with(ctx, path, &onnx, out));
+    if (stat(path, &st) == 0)
+        *bytes = (uint64_t)st.st_size + (*out)->external_bytes;
+    return SB_OK;
+}
+
+sb_status sb_model_load_with(sb_ctx *ctx, const char *path,
+                             const sb_load_options *options, sb_model **out)
+{
+    const sb_load_options defaults = SB_LOAD_OPTIONS_INIT;
+    sb_load_options opt;
+    sb_graph *graph = NULL;
+    uint64_t bytes = 0;
+
+    SB_TRY(sb_options_read(ctx, "sb_load_options", options, &defaults,
+                           sizeof opt, &opt));
+    SB_TRY(sb_progress(ctx, "load", 0, 2));
+    SB_TRY(load_graph(ctx, path, &opt, &graph, &bytes));
+    sb_status status = sb_progress(ctx, "load", 1, 2);
+    if (status != SB_OK) {
+        sb_graph_free(graph);
+        return status;
+    }
+    SB_TRY(sb_model_wrap(graph, out));
+    (*out)->file_bytes = bytes;
+    return SB_OK;
 }
 
 sb_status sb_model_load_memory(sb_ctx *ctx, const void *data, size_t size,
-                               sb_model **out)
+                               const char *folder, sb_model **out)
 {
     sb_graph *graph = NULL;
 
-    SB_TRY(sb_onnx_load_memory(ctx, "model in memory", data, size, &graph));
-    return wrap_complete(ctx, graph, out);
+    SB_TRY(sb_progress(ctx, "load", 0, 2));
+    SB_TRY(sb_onnx_load_memory(ctx, "model in memory", folder, data, size,
+                               &graph));
+    return sb_model_wrap(graph, out);
 }
 
 sb_status sb_model_parse(sb_ctx *ctx, const char *text, sb_model **out)
@@ -86,7 +153,7 @@ sb_status sb_model_parse(sb_ctx *ctx, const char *text, sb_model **out)
     sb_graph *graph = NULL;
 
     SB_TRY(sb_graph_parse(ctx, text, &graph));
-    return wrap_complete(ctx, graph, out);
+    return sb_model_wrap(graph, out);
 }
 
 sb_status sb_model_create(sb_ctx *ctx, const char *name, sb_model **out)
@@ -94,140 +161,106 @@ sb_status sb_model_create(sb_ctx *ctx, const char *name, sb_model **out)
     sb_graph *graph = NULL;
 
     SB_TRY(sb_graph_create(ctx, name, &graph));
-    return wrap(ctx, graph, out);
+    return wrap_graph(graph, out);
 }
 
-static sb_status save_graph(const sb_graph *graph, const char *path)
+sb_status sb_model_clone(sb_ctx *ctx, const sb_model *model, sb_model **out)
 {
-    const sb_onnx_save_options opt = {.min_opset = sb_graph_min_opset(graph)};
+    sb_model *copy = NULL;
+    sb_graph *graph = NULL;
 
-    return sb_onnx_save(graph, path, &opt);
+    SB_TRY(sb_graph_clone_into(ctx, model->graph, &graph));
+    SB_TRY(wrap_graph(graph, &copy));
+    copy->file_bytes = model->file_bytes;
+    sb_status status = sb_model_refresh(copy);
+    if (status == SB_OK)
+        *out = copy;
+    else
+        sb_model_free(copy);
+    return status;
+}
+
+/* ---- saving ------------------------------------------------------------- */
+
+sb_status sb_model_write(const sb_graph *graph, int64_t min_opset,
+                         const char *path, void **out, size_t *size)
+{
+    const sb_onnx_save_options opt = {.min_opset = min_opset};
+    sb_graph *older = NULL;
+
+    SB_TRY(sb_progress(graph->ctx, "save", 0, 1));
+    int64_t opset = sb_onnx_save_opset(graph, &opt);
+    if (sb_graph_wants_older(graph, opset)) {
+        SB_TRY(sb_graph_clone(graph, &older));
+        sb_status status = sb_graph_use_older(older, opset);
+        if (status != SB_OK) {
+            sb_graph_free(older);
+            return status;
+        }
+    }
+    const sb_graph *g = older ? older : graph;
+    sb_status status = path ? sb_onnx_save(g, path, &opt)
+                            : sb_onnx_save_memory(g, &opt, out, size);
+    sb_graph_free(older);
+    return status;
+}
+
+sb_status sb_model_check_opset(sb_ctx *ctx, int64_t opset)
+{
+    if (opset < OPSET_LEAST || opset > SB_CANONICAL_OPSET)
+        return sb_fail(ctx, SB_BAD_ARG, "opset %lld, want %d to %d",
+                       (long long)opset, OPSET_LEAST, SB_CANONICAL_OPSET);
+    return SB_OK;
+}
+
+sb_status sb_model_set_opset(sb_model *model, int64_t opset)
+{
+    sb_graph *copy = NULL;
+
+    SB_TRY(sb_model_check_opset(model->ctx, opset));
+    SB_TRY(sb_graph_clone(model->graph, &copy));
+    sb_status status = sb_graph_decompose(copy, opset);
+    if (status == SB_OK)
+        status = sb_graph_check_opset(copy, opset);
+    if (status != SB_OK) {
+        sb_graph_free(copy);
+        return status;
+    }
+    copy->file_opset = opset;
+    return sb_model_replace(model, copy);
 }
 
 /* Operators that simplifying brought in and that would lift the file to a much
  * newer opset are written out, in a copy. */
-static sb_status save_expanded(sb_ctx *ctx, const sb_graph *graph,
-                               const char *path)
+static sb_status model_save(const sb_model *model, const char *path, void **out,
+                            size_t *size)
 {
+    const sb_graph *graph = model->graph;
     sb_graph *copy = NULL;
-    sb_pass_result *results = NULL;
-    size_t n_results = 0;
 
+    if (!sb_graph_wants_decompose(graph))
+        return sb_model_write(graph, sb_graph_min_opset(graph), path, out,
+                              size);
     SB_TRY(sb_graph_clone(graph, &copy));
-    sb_status status =
-        sb_passes_run(copy, "expand", NULL, &results, &n_results);
+    sb_status status = sb_passes_run(copy, "decompose", NULL, NULL, NULL);
     if (status == SB_OK)
-        status = save_graph(copy, path);
-    sb_free(ctx, results);
+        status =
+            sb_model_write(copy, sb_graph_min_opset(copy), path, out, size);
     sb_graph_free(copy);
     return status;
 }
 
-sb_status sb_model_save(sb_ctx *ctx, const sb_model *model, const char *path)
+sb_status sb_model_save(const sb_model *model, const char *path)
 {
-    if (sb_graph_wants_expand(model->graph))
-        return save_expanded(ctx, model->graph, path);
-    return save_graph(model->graph, path);
+    return model_save(model, path, NULL, NULL);
 }
 
-/* ---- inputs and outputs ------------------------------------------------- */
-
-/* "float[N,3,224,224]" */
-static sb_status type_text(const sb_graph *g, const sb_value *v, sb_str *out)
+sb_status sb_model_save_memory(const sb_model *model, void **out, size_t *size)
 {
-    const sb_shape *shape = &v->type.shape;
-
-    if (v->opaque_type.len) {
-        sb_str_add(out, "not a tensor");
-        return sb_str_status(out);
-    }
-    sb_str_add(out, v->type.dtype == SB_DTYPE_NONE
-                        ? "unknown"
-                        : sb_dtype_get(v->type.dtype)->onnx);
-    if (shape->rank < 0)
-        sb_str_add(out, "[*]");
-    for (int i = 0; i < shape->rank; i++) {
-        const char *symbol = sb_graph_symbol_name(g, shape->dim[i]);
-
-        sb_str_add(out, i ? "," : "[");
-        if (sb_dim_known(shape->dim[i]))
-            sb_str_addf(out, "%lld", (long long)shape->dim[i]);
-        else
-            sb_str_add(out, symbol ? symbol : "?");
-    }
-    if (shape->rank >= 0)
-        sb_str_add(out, shape->rank == 0 ? "[]" : "]");
-    return sb_str_status(out);
+    return model_save(model, NULL, out, size);
 }
 
-static sb_status fill_info(sb_model *model, sb_value_id id, sb_value_info *out)
+uint64_t sb_model_file_bytes(const sb_model *model)
 {
-    const sb_value *v = sb_graph_value(model->graph, id);
-    const sb_shape *shape = &v->type.shape;
-    size_t n = shape->rank > 0 ? (size_t)shape->rank : 0;
-    int64_t *dims = sb_arena_alloc(&model->io_arena, n, sizeof *dims);
-    sb_str text;
-
-    if (!dims)
-        return SB_NO_MEMORY;
-    for (size_t i = 0; i < n; i++)
-        dims[i] = sb_dim_known(shape->dim[i]) ? shape->dim[i] : -1;
-    sb_str_init(&text, model->ctx);
-    sb_status status = type_text(model->graph, v, &text);
-    *out = (sb_value_info){
-        .name = sb_arena_str(&model->io_arena, v->name),
-        .dtype = v->type.dtype,
-        .rank = shape->rank,
-        .dims = dims,
-        .text = sb_arena_str(&model->io_arena, sb_str_text(&text))};
-    sb_str_free(&text);
-    if (status == SB_OK && (!out->name || !out->text))
-        status = SB_NO_MEMORY;
-    return status;
-}
-
-sb_status sb_model_refresh(sb_model *model)
-{
-    const sb_graph *g = model->graph;
-
-    sb_arena_free(&model->io_arena);
-    sb_arena_init(&model->io_arena, model->ctx);
-    model->n_inputs = model->n_outputs = 0;
-    model->inputs =
-        sb_arena_alloc(&model->io_arena, g->n_inputs, sizeof(sb_value_info));
-    model->outputs =
-        sb_arena_alloc(&model->io_arena, g->n_outputs, sizeof(sb_value_info));
-    if (!model->inputs || !model->outputs)
-        return SB_NO_MEMORY;
-    for (size_t i = 0; i < g->n_inputs; i++) {
-        if (sb_graph_value(g, g->inputs[i])->is_constant)
-            continue;
-        SB_TRY(fill_info(model, g->inputs[i], &model->inputs[model->n_inputs]));
-        model->n_inputs++;
-    }
-    for (size_t i = 0; i < g->n_outputs; i++) {
-        SB_TRY(fill_info(model, g->outputs[i], &model->outputs[i]));
-        model->n_outputs++;
-    }
-    return SB_OK;
-}
-
-size_t sb_model_input_count(const sb_model *model)
-{
-    return model->n_inputs;
-}
-
-size_t sb_model_output_count(const sb_model *model)
-{
-    return model->n_outputs;
-}
-
-sb_value_info sb_model_input(const sb_model *model, size_t i)
-{
-    return model->inputs[i];
-}
-
-sb_value_info sb_model_output(const sb_model *model, size_t i)
-{
-    return model->outputs[i];
+    return model->file_bytes;
 }

@@ -1,43 +1,21 @@
 /* sb_session: the executor behind checks of what the caller hands in. */
 #include "api/session.h"
 
-#include "base/file.h"
-#include "base/peak.h"
-#include "passes/pass.h"
-#include "report/profile_page.h"
-
 #include <string.h>
 
-/* A copy of the graph after these passes.  The weights are shared. */
-static sb_status lower(sb_session *s, const char *passes)
-{
-    sb_pass_result *results = NULL;
-    size_t n = 0;
+#include "base/options.h"
+#include "passes/pass.h"
+#include "runtime/sim/sim.h"
 
-    SB_TRY(sb_graph_clone(s->model->graph, &s->lowered));
-    SB_TRY(sb_passes_run(s->lowered, passes, NULL, &results, &n));
-    sb_free(s->ctx, results);
-    return SB_OK;
-}
-
-/* Simplified and fused for running; a caller who wants to see every value gets
- * the graph as it is. */
-static const char *passes_for(const sb_exec_options *opt, bool integer)
-{
-    if (opt->dump)
-        return integer ? "qdq_to_integer" : NULL;
-    return integer ? "integer" : "lower";
-}
-
-/* Would whoever this file was written for compute it as integers, as ONNX
- * Runtime does?  Other runtimes have arithmetic of their own, to which float
- * with rounding is as near. */
+/* Does the runtime that the file was written for compute it as our integer
+ * kernels do?  A file of another tool is taken for one of the default
+ * runtime's. */
 static bool is_for_integers(const sb_graph *g)
 {
-    for (size_t i = 0; i < g->n_model_props; i++)
-        if (strcmp(g->model_props[i].key, "sparsebit.target") == 0)
-            return strncmp(g->model_props[i].value, "onnxruntime", 11) == 0;
-    return true;
+    const char *name = sb_graph_prop(g, "sparsebit.target");
+    const sb_target_def *target = name ? sb_target_find(name) : NULL;
+
+    return !name || (target && target->integer_truth);
 }
 
 static bool has_q(const sb_graph *g)
@@ -50,37 +28,53 @@ static bool has_q(const sb_graph *g)
     return false;
 }
 
-sb_status sb_session_create(sb_ctx *ctx, const sb_model *model,
-                            const sb_session_options *opt, sb_session **out)
+/* The graph as it runs: with the integer operators that a runtime makes of
+ * Q/DQ groups, if asked, which must be seen as the file has them; then
+ * simplified and fused, unless the caller wants to see every value. */
+static sb_status session_lower(sb_session *s, bool fuse)
 {
-    sb_exec_options exec_opt = {0};
-    sb_session *s = sb_alloc(ctx, 1, sizeof *s);
-    bool integer = false;
 
+    if (s->integer)
+        SB_TRY(sb_sim_to_integer(s->graph, sb_target_default()));
+    if (!fuse)
+        return SB_OK;
+    return sb_passes_run(s->graph, "lower", NULL, NULL, NULL);
+}
+
+static sb_status session_setup(sb_session *s, const sb_model *model,
+                               const sb_exec_options *opt)
+{
+    SB_TRY(sb_model_io_fill(&s->io, model->graph));
+    s->outputs = sb_alloc(s->ctx, model->graph->n_outputs, sizeof(*s->outputs));
+    if (!s->outputs)
+        return SB_NO_MEMORY;
+    SB_TRY(sb_graph_clone(model->graph, &s->graph));
+    SB_TRY(session_lower(s, !opt->dump));
+    return sb_exec_create(s->ctx, s->graph, opt, &s->exec);
+}
+
+sb_status sb_session_create(const sb_model *model,
+                            const sb_session_options *options, sb_session **out)
+{
+    const sb_session_options defaults = SB_SESSION_OPTIONS_INIT;
+    sb_ctx *ctx = model->ctx;
+    sb_session_options opt;
+
+    SB_TRY(sb_options_read(ctx, "sb_session_options", options, &defaults,
+                           sizeof opt, &opt));
+    sb_session *s = sb_alloc(ctx, 1, sizeof *s);
     if (!s)
         return SB_NO_MEMORY;
-    if (opt) {
-        exec_opt.dump = opt->dump;
-        exec_opt.dump_user = opt->dump_user;
-        exec_opt.exact = opt->exact != 0;
-        if (opt->struct_size > offsetof(sb_session_options, profile))
-            exec_opt.profile = opt->profile != 0;
-        if (opt->struct_size > offsetof(sb_session_options, integer))
-            integer = opt->integer == SB_INTEGER_BY_TARGET
-                          ? has_q(model->graph) && is_for_integers(model->graph)
-                          : opt->integer != 0;
-    }
+    const sb_exec_options exec_opt = {.dump = opt.dump,
+                                      .dump_user = opt.dump_user,
+                                      .exact = opt.exact != 0,
+                                      .profile = opt.profile != 0};
     s->ctx = ctx;
-    s->model = model;
-    s->integer = integer;
-    s->inputs = sb_alloc(ctx, model->graph->n_inputs, sizeof *s->inputs);
-    sb_status status = s->inputs ? SB_OK : SB_NO_MEMORY;
-    const char *passes = passes_for(&exec_opt, integer);
-    if (status == SB_OK && passes)
-        status = lower(s, passes);
-    if (status == SB_OK)
-        status = sb_exec_create(ctx, s->lowered ? s->lowered : model->graph,
-                                &exec_opt, &s->exec);
+    sb_feed_init(&s->feed, ctx, &s->io);
+    s->integer = opt.integer == SB_INTEGER_MODE_BY_TARGET
+                     ? has_q(model->graph) && is_for_integers(model->graph)
+                     : opt.integer == SB_INTEGER_MODE_ON;
+    sb_status status = session_setup(s, model, &exec_opt);
     if (status == SB_OK)
         *out = s;
     else
@@ -97,18 +91,26 @@ void sb_session_free(sb_session *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; s->gathered && i < s->model->n_outputs; i++)
+    for (size_t i = 0; s->gathered && i < s->io.n_outputs; i++)
         sb_tensor_drop(&s->gathered[i]);
     sb_free(s->ctx, s->gathered);
+    sb_feed_clear(&s->feed);
     sb_exec_free(s->exec);
-    sb_graph_free(s->lowered);
-    sb_free(s->ctx, s->inputs);
+    sb_graph_free(s->graph);
+    sb_model_io_free(&s->io);
+    sb_free(s->ctx, s->outputs);
     sb_free(s->ctx, s);
 }
+
+/* ---- running ------------------------------------------------------------ */
 
 static sb_status check_input(sb_ctx *ctx, const sb_value_info *want,
                              const sb_tensor *t)
 {
+    if (!t && want->is_constant)
+        return SB_OK; /* its default stands */
+    if (!t)
+        return sb_fail(ctx, SB_BAD_ARG, "input '%s' is missing", want->name);
     bool fits = (want->dtype == SB_DTYPE_NONE || want->dtype == t->dtype) &&
                 (want->rank < 0 || want->rank == t->rank);
     char got[128];
@@ -121,23 +123,152 @@ static sb_status check_input(sb_ctx *ctx, const sb_value_info *want,
                    sb_tensor_describe(t, got, sizeof got), want->text);
 }
 
-sb_status sb_session_run(sb_session *s, const sb_tensor *const *inputs,
-                         const sb_tensor **outputs)
+sb_status sb_session_run_all(sb_session *s, const sb_tensor *const *inputs)
 {
-    const sb_graph *g = s->model->graph;
-    size_t given = 0;
+    for (size_t i = 0; i < s->io.n_inputs; i++)
+        SB_TRY(check_input(s->ctx, &s->io.inputs[i], inputs[i]));
+    return sb_exec_run(s->exec, inputs, NULL, s->outputs);
+}
 
-    for (size_t i = 0; i < g->n_inputs; i++) {
-        const sb_value *v = sb_graph_value(g, g->inputs[i]);
+static sb_status check_input_count(const sb_session *s, size_t n)
+{
+    if (n != s->io.n_inputs)
+        return sb_fail(s->ctx, SB_BAD_ARG, "got %zu inputs, want %zu", n,
+                       s->io.n_inputs);
+    return SB_OK;
+}
 
-        if (v->is_constant) {
-            s->inputs[i] = NULL; /* its default stands */
-            continue;
+static sb_status check_output_count(const sb_session *s, size_t n_outputs)
+{
+    if (n_outputs > s->io.n_outputs)
+        return sb_fail(s->ctx, SB_BAD_ARG, "got %zu outputs, want at most %zu",
+                       n_outputs, s->io.n_outputs);
+    return SB_OK;
+}
+
+sb_status sb_session_run(sb_session *s, const sb_tensor *const *inputs,
+                         size_t n_inputs, const sb_tensor **outputs,
+                         size_t n_outputs)
+{
+    SB_TRY(check_input_count(s, n_inputs));
+    SB_TRY(check_output_count(s, n_outputs));
+    SB_TRY(sb_session_run_all(s, inputs));
+    for (size_t i = 0; i < n_outputs; i++)
+        outputs[i] = s->outputs[i];
+    return SB_OK;
+}
+
+static sb_status find_named(const sb_session *s, const char *what,
+                            const sb_value_info *infos, size_t n,
+                            const char *name, size_t *out)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(infos[i].name, name) == 0) {
+            *out = i;
+            return SB_OK;
         }
-        SB_TRY(check_input(s->ctx, &s->model->inputs[given], inputs[given]));
-        s->inputs[i] = inputs[given++];
+    return sb_fail(s->ctx, SB_BAD_ARG, "the model has no %s '%s'", what, name);
+}
+
+/* `places` has room for all inputs and all outputs. */
+static sb_status run_named(sb_session *s, const char *const *input_names,
+                           const sb_tensor *const *inputs, size_t n_inputs,
+                           const char *const *output_names,
+                           const sb_tensor **outputs, size_t n_outputs,
+                           const sb_tensor **places)
+{
+    size_t at = 0;
+
+    SB_TRY(check_output_count(s, n_outputs));
+    for (size_t i = 0; i < n_inputs; i++) {
+        SB_TRY(find_named(s, "input", s->io.inputs, s->io.n_inputs,
+                          input_names[i], &at));
+        places[at] = inputs[i];
     }
-    return sb_exec_run(s->exec, s->inputs, NULL, outputs);
+    for (size_t i = 0; i < n_outputs; i++)
+        SB_TRY(find_named(s, "output", s->io.outputs, s->io.n_outputs,
+                          output_names[i], &at));
+    SB_TRY(sb_session_run_all(s, places));
+    for (size_t i = 0; i < n_outputs; i++) {
+        SB_TRY(find_named(s, "output", s->io.outputs, s->io.n_outputs,
+                          output_names[i], &at));
+        outputs[i] = s->outputs[at];
+    }
+    return SB_OK;
+}
+
+sb_status sb_session_run_named(sb_session *s, const char *const *input_names,
+                               const sb_tensor *const *inputs, size_t n_inputs,
+                               const char *const *output_names,
+                               const sb_tensor **outputs, size_t n_outputs)
+{
+    const sb_tensor **places =
+        sb_alloc(s->ctx, s->io.n_inputs, sizeof(*places));
+
+    if (!places)
+        return SB_NO_MEMORY;
+    sb_status status = run_named(s, input_names, inputs, n_inputs, output_names,
+                                 outputs, n_outputs, places);
+    sb_free(s->ctx, places);
+    return status;
+}
+
+/* ---- outputs of the caller ---------------------------------------------- */
+
+static sb_status check_output(const sb_session *s, size_t i,
+                              const sb_tensor *to)
+{
+    const sb_tensor *from = s->outputs[i];
+    char got[128], want[128];
+
+    if (!to || (to->dtype == from->dtype && to->rank == from->rank &&
+                memcmp(to->dims, from->dims,
+                       (size_t)to->rank * sizeof to->dims[0]) == 0 &&
+                to->dtype != SB_DTYPE_STRING))
+        return SB_OK;
+    return sb_fail(
+        s->ctx, SB_BAD_DATA, "output '%s': is %s, the tensor for it %s",
+        s->io.outputs[i].name, sb_tensor_describe(from, want, sizeof want),
+        sb_tensor_describe(to, got, sizeof got));
+}
+
+static sb_status copy_outputs(sb_session *s, sb_tensor **outputs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const sb_tensor *from = s->outputs[i];
+
+        if (!outputs[i])
+            SB_TRY(sb_tensor_copy(s->ctx, from, &outputs[i]));
+        else if (sb_tensor_bytes(from) > 0)
+            memcpy(outputs[i]->data, from->data, sb_tensor_bytes(from));
+    }
+    return SB_OK;
+}
+
+sb_status sb_session_run_into(sb_session *s, const sb_tensor *const *inputs,
+                              size_t n_inputs, sb_tensor **outputs,
+                              size_t n_outputs)
+{
+    sb_tensor **made = NULL;
+
+    SB_TRY(check_input_count(s, n_inputs));
+    SB_TRY(check_output_count(s, n_outputs));
+    SB_TRY(sb_session_run_all(s, inputs));
+    for (size_t i = 0; i < n_outputs; i++)
+        SB_TRY(check_output(s, i, outputs[i]));
+    made = sb_alloc(s->ctx, n_outputs, sizeof(*made));
+    if (!made)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < n_outputs; i++)
+        made[i] = outputs[i];
+    sb_status status = copy_outputs(s, made, n_outputs);
+    for (size_t i = 0; i < n_outputs; i++)
+        if (status != SB_OK && made[i] != outputs[i])
+            sb_tensor_free(made[i]);
+        else
+            outputs[i] = made[i];
+    sb_free(s->ctx, made);
+    return status;
 }
 
 size_t sb_session_workspace(const sb_session *s)
@@ -145,39 +276,7 @@ size_t sb_session_workspace(const sb_session *s)
     return sb_exec_workspace(s->exec);
 }
 
-sb_status sb_session_profile(sb_session *s, sb_profile *out)
+sb_status sb_session_profile(sb_session *s, const sb_profile **out)
 {
     return sb_exec_profile(s->exec, out);
-}
-
-double sb_peak_measure(sb_ctx *ctx, const char **how)
-{
-    const char *unused = NULL;
-
-    return sb_peak_gflops(ctx, how ? how : &unused);
-}
-
-static sb_status save_text(sb_ctx *ctx, const char *path, const sb_str *text)
-{
-    sb_writer *w = NULL;
-
-    SB_TRY(sb_str_status(text));
-    SB_TRY(sb_writer_open(ctx, path, &w));
-    sb_writer_put(w, sb_str_text(text), text->len);
-    return sb_writer_commit(w);
-}
-
-sb_status sb_session_profile_save(sb_session *s, const char *title,
-                                  const char *subtitle, double peak_gflops,
-                                  const char *path)
-{
-    sb_profile profile;
-    sb_str page;
-
-    SB_TRY(sb_exec_profile(s->exec, &profile));
-    sb_str_init(&page, s->ctx);
-    sb_report_profile(&profile, title, subtitle, peak_gflops, &page);
-    sb_status status = save_text(s->ctx, path, &page);
-    sb_str_free(&page);
-    return status;
 }

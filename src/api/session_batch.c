@@ -3,15 +3,18 @@
 #include <string.h>
 
 #include "api/session.h"
+#include "base/options.h"
 #include "data/data.h"
 
 /* Samples that one run takes; 0: any number.  Inputs that disagree are not
  * looked at here: running says what is wrong. */
-static int64_t fixed_size(const sb_model *model)
+static int64_t fixed_size(const sb_model_io *model)
 {
     int64_t size = 0;
 
     for (size_t i = 0; i < model->n_inputs; i++) {
+        if (model->inputs[i].is_constant)
+            continue;
         if (model->inputs[i].rank < 1)
             return 0;
         if (model->inputs[i].dims[0] > 0)
@@ -21,7 +24,8 @@ static int64_t fixed_size(const sb_model *model)
 }
 
 /* Rows [first, first + n) of a tensor; borrows. */
-static sb_tensor rows(const sb_tensor *t, int64_t first, int64_t n)
+static sb_tensor session_batch_rows(const sb_tensor *t, int64_t first,
+                                    int64_t n)
 {
     sb_tensor part = sb_tensor_make(t->dtype, t->rank, t->dims);
 
@@ -45,12 +49,11 @@ static sb_status make_room(sb_session *s, size_t i, const sb_tensor *piece,
 
     if (!counts && piece->rank == SB_MAX_RANK)
         return sb_fail(s->ctx, SB_BAD_DATA, "output '%s' has too many axes",
-                       s->model->outputs[i].name);
+                       s->io.outputs[i].name);
     if (sb_dtype_size(piece->dtype) == 0)
         return sb_fail(s->ctx, SB_UNSUPPORTED,
                        "output '%s' is %s: cannot lay samples side by side",
-                       s->model->outputs[i].name,
-                       sb_dtype_get(piece->dtype)->onnx);
+                       s->io.outputs[i].name, sb_dtype_get(piece->dtype)->onnx);
     sb_tensor_drop(t);
     *t = sb_tensor_make(piece->dtype, piece->rank, piece->dims);
     if (counts) {
@@ -62,16 +65,17 @@ static sb_status make_room(sb_session *s, size_t i, const sb_tensor *piece,
     }
     if (!sb_tensor_size_ok(t))
         return sb_fail(s->ctx, SB_BAD_DATA, "output '%s' is too large",
-                       s->model->outputs[i].name);
+                       s->io.outputs[i].name);
     return sb_tensor_alloc(s->ctx, t);
 }
 
-static sb_status gather(sb_session *s, const sb_tensor *const *piece,
-                        int64_t size, int64_t count, int64_t at)
+static sb_status session_batch_gather(sb_session *s,
+                                      const sb_tensor *const *piece,
+                                      int64_t size, int64_t count, int64_t at)
 {
     int64_t pieces = count / size;
 
-    for (size_t i = 0; i < s->model->n_outputs; i++) {
+    for (size_t i = 0; i < s->io.n_outputs; i++) {
         size_t bytes = sb_tensor_bytes(piece[i]);
 
         if (at == 0)
@@ -80,7 +84,7 @@ static sb_status gather(sb_session *s, const sb_tensor *const *piece,
             return sb_fail(s->ctx, SB_UNSUPPORTED,
                            "output '%s' has another shape for each sample: run "
                            "with batches of one",
-                           s->model->outputs[i].name);
+                           s->io.outputs[i].name);
         if (bytes)
             memcpy((char *)s->gathered[i].data + (size_t)at * bytes,
                    piece[i]->data, bytes);
@@ -89,37 +93,37 @@ static sb_status gather(sb_session *s, const sb_tensor *const *piece,
 }
 
 static sb_status run_pieces(sb_session *s, const sb_tensor *const *inputs,
-                            int64_t size, int64_t count,
-                            const sb_tensor **outputs)
+                            int64_t size, int64_t count)
 {
-    size_t n = s->model->n_inputs;
+    size_t n = s->io.n_inputs;
     sb_tensor *part = sb_alloc(s->ctx, n, sizeof *part);
     const sb_tensor **list = sb_alloc(s->ctx, n, sizeof *list);
     sb_status status = part && list ? SB_OK : SB_NO_MEMORY;
 
     if (status == SB_OK && !s->gathered) {
-        s->gathered =
-            sb_alloc(s->ctx, s->model->n_outputs, sizeof *s->gathered);
+        s->gathered = sb_alloc(s->ctx, s->io.n_outputs, sizeof *s->gathered);
         status = s->gathered ? SB_OK : SB_NO_MEMORY;
     }
     for (int64_t at = 0; at < count / size && status == SB_OK; at++) {
         for (size_t i = 0; i < n; i++) {
-            part[i] = rows(inputs[i], at * size, size);
+            if (!inputs[i]) /* its default stands */
+                continue;
+            part[i] = session_batch_rows(inputs[i], at * size, size);
             list[i] = &part[i];
         }
-        status = sb_session_run(s, list, outputs);
+        status = sb_session_run_all(s, list);
         if (status == SB_OK)
-            status = gather(s, outputs, size, count, at);
+            status = session_batch_gather(s, s->outputs, size, count, at);
     }
-    for (size_t i = 0; i < s->model->n_outputs && status == SB_OK; i++)
-        outputs[i] = &s->gathered[i];
+    for (size_t i = 0; i < s->io.n_outputs && status == SB_OK; i++)
+        s->outputs[i] = &s->gathered[i];
     sb_free(s->ctx, part);
     sb_free(s->ctx, list);
     return status;
 }
 
 /* Does every output of a run of `size` samples have them in its first axis? */
-static bool outputs_count(const sb_model *model, int64_t size)
+static bool outputs_count(const sb_model_io *model, int64_t size)
 {
     for (size_t i = 0; i < model->n_outputs; i++)
         if (model->outputs[i].rank < 1 || model->outputs[i].dims[0] != size)
@@ -127,47 +131,92 @@ static bool outputs_count(const sb_model *model, int64_t size)
     return true;
 }
 
-static sb_status run_bound(sb_session *s, const sb_batch *batch,
-                           const sb_tensor **inputs, const char **names,
-                           const sb_tensor **outputs)
+/* Are the samples in the first axis of every input, or in none? */
+static bool counts_first(const sb_batch *batch)
 {
-    const sb_model *model = s->model;
-    int64_t size = fixed_size(model), count = (int64_t)batch->count;
+    for (size_t i = 0; batch->axes && i < batch->n_inputs; i++)
+        if (batch->axes[i] != 0)
+            return false;
+    return !batch->whole && batch->n_states == 0;
+}
 
-    for (size_t i = 0; i < model->n_inputs; i++)
-        names[i] = model->inputs[i].name;
-    SB_TRY(sb_batch_inputs(s->ctx, batch, names, model->n_inputs, inputs));
-    if (size == 0 || (size == count && outputs_count(model, size)))
-        return sb_session_run(s, inputs, outputs);
+static sb_status run_bound(sb_session *s, const sb_batch *batch,
+                           const sb_tensor **inputs)
+{
+    int64_t size = counts_first(batch) ? fixed_size(&s->io) : 0;
+    int64_t count = (int64_t)batch->count;
+
+    SB_TRY(sb_feed_bind(&s->feed, batch, inputs));
+    if (size == 0 || (size == count && outputs_count(&s->io, size))) {
+        SB_TRY(sb_session_run_all(s, inputs));
+        return sb_feed_store(&s->feed, batch, s->outputs);
+    }
     if (count % size != 0)
         return sb_fail(s->ctx, SB_BAD_DATA,
                        "the model takes %lld samples at once, the batch has "
                        "%lld",
                        (long long)size, (long long)count);
-    return run_pieces(s, inputs, size, count, outputs);
+    return run_pieces(s, inputs, size, count);
 }
 
 sb_status sb_session_run_batch(sb_session *s, const sb_batch *batch,
-                               const sb_tensor **outputs)
+                               const sb_tensor **outputs, size_t n_outputs)
 {
-    size_t n = s->model->n_inputs;
-    const sb_tensor **inputs = sb_alloc(s->ctx, n, sizeof *inputs);
-    const char **names = sb_alloc(s->ctx, n, sizeof *names);
-    sb_status status = inputs && names ? SB_OK : SB_NO_MEMORY;
+    sb_batch given;
 
-    if (status == SB_OK)
-        status = run_bound(s, batch, inputs, names, outputs);
+    SB_TRY(sb_batch_read(s->ctx, batch, &given));
+    if (n_outputs > s->io.n_outputs)
+        return sb_fail(s->ctx, SB_BAD_ARG, "got %zu outputs, want at most %zu",
+                       n_outputs, s->io.n_outputs);
+    const sb_tensor **inputs =
+        sb_alloc(s->ctx, s->io.n_inputs, sizeof(*inputs));
+    if (!inputs)
+        return SB_NO_MEMORY;
+    sb_status status = run_bound(s, &given, inputs);
+    for (size_t i = 0; i < n_outputs && status == SB_OK; i++)
+        outputs[i] = s->outputs[i];
     sb_free(s->ctx, inputs);
-    sb_free(s->ctx, names);
     return status;
 }
 
-void sb_data_fit(sb_data *data, const sb_model *model)
+/* Where samples are not in the first axis, a model that fixes their number runs
+ * with that number: nothing cuts such batches into pieces. */
+static sb_status fix_batch(sb_data *data, const sb_value_info *in, int axis)
+{
+    int64_t size = axis >= 0 && axis < in->rank ? in->dims[axis] : -1;
+
+    if (!data->array_keys.axis || size < 1 || data->batch.size == (size_t)size)
+        return SB_OK;
+    if ((size_t)size > data->batch.size)
+        return sb_fail(data->ctx, SB_BAD_DATA,
+                       "input '%s' is %s: want BATCH: %lld", in->name, in->text,
+                       (long long)size);
+    data->batch.size = (size_t)size;
+    return SB_OK;
+}
+
+sb_status sb_data_set_model(sb_data *data, const sb_model *model)
 {
     const char *const *names = data->source.input_names;
+    const sb_model_io *io = &model->io;
 
+    SB_TRY(sb_ctx_check(data->ctx, model->ctx, "model"));
     for (size_t k = 0; k < data->n_inputs; k++)
-        for (size_t i = 0; i < model->n_inputs; i++)
-            if (names ? strcmp(names[k], model->inputs[i].name) == 0 : i == k)
-                data->wanted[k] = model->inputs[i].dtype;
+        for (size_t i = 0; i < io->n_inputs; i++) {
+            const sb_value_info *in = &io->inputs[i];
+
+            if (names ? strcmp(names[k], in->name) != 0 : i != k)
+                continue;
+            SB_TRY(sb_data_want(data, k, in));
+            if (data->source.axes)
+                SB_TRY(fix_batch(data, in, data->source.axes[k]));
+        }
+    return SB_OK;
+}
+
+sb_status sb_data_describe(const sb_model *model, const char *path,
+                           const char *keys, char **out)
+{
+    return sb_data_suggest(model->ctx, model->io.inputs, model->io.n_inputs,
+                           path, keys, out);
 }

@@ -3,14 +3,24 @@
 #define _DEFAULT_SOURCE
 #include "base/alloc.h"
 
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "base/options.h"
+#include "base/ranks/comm.h"
 #include "base/threads.h"
 
-enum { HUGE_PAGE = 2 << 20, HUGE_LEAST = 8 << 20 };
+enum {
+    HUGE_PAGE = 2 << 20,
+    HUGE_LEAST = 8 << 20,
+    UNASKED_MOST = 256 << 20, /* every machine has this */
+};
 
 /* Asks for large pages in a large piece of memory: fewer faults while it is
  * filled, fewer misses while it is used.  Only a wish. */
@@ -45,8 +55,8 @@ static void default_free(void *user, void *ptr)
     free(ptr);
 }
 
-static const sb_allocator default_allocator = {NULL, default_realloc,
-                                               default_free};
+static const sb_allocator default_allocator = {sizeof(sb_allocator), NULL,
+                                               default_realloc, default_free};
 
 static const sb_allocator *allocator_of(const sb_ctx *ctx)
 {
@@ -79,12 +89,165 @@ static void *no_memory(sb_ctx *ctx, size_t bytes)
     return NULL;
 }
 
-static void *resize(sb_ctx *ctx, void *ptr, size_t size)
+/* ---- what the machine has ----------------------------------------------- */
+
+/* The number at the start of a small file, or `none`. */
+static size_t number_in_file(const char *path, size_t none)
+{
+    char text[32] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+
+    if (fd >= 0)
+        (void)close(fd);
+    if (n <= 0 || text[0] < '0' || text[0] > '9') /* "max": no limit */
+        return none;
+    unsigned long long value = strtoull(text, NULL, 10);
+    return value < none ? (size_t)value : none;
+}
+
+/* The least limit of a group and those that it lies in. */
+static size_t limit_of_group(const char *root, char *group, const char *file,
+                             size_t most)
+{
+    char path[PATH_MAX];
+
+    for (;;) {
+        (void)snprintf(path, sizeof path, "%s%s/%s", root, group, file);
+        most = number_in_file(path, most);
+        char *slash = strrchr(group, '/');
+        if (!slash)
+            return most;
+        *slash = '\0';
+    }
+}
+
+/* What the control groups of this process allow, in both versions: lines
+ * `0::/group` and `4:memory:/group` of /proc/self/cgroup. */
+static size_t limit_of_groups(size_t most)
+{
+    char text[4096];
+    int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+
+    if (fd >= 0)
+        (void)close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    for (char *line = text; *line;) {
+        char *end = line + strcspn(line, "\n");
+        char *names = line + strcspn(line, ":");
+        char *group = *names ? strchr(names + 1, ':') : NULL;
+        char *next = end + (*end == '\n');
+        *end = '\0';
+        if (group && group < end && strncmp(line, "0::", 3) == 0)
+            most =
+                limit_of_group("/sys/fs/cgroup", group + 1, "memory.max", most);
+        else if (group && group < end && strncmp(names, ":memory:", 8) == 0)
+            most = limit_of_group("/sys/fs/cgroup/memory", group + 1,
+                                  "memory.limit_in_bytes", most);
+        line = next;
+    }
+    return most;
+}
+
+/* Memory and swap space, or less if this process may not have them. */
+static size_t machine_memory(void)
+{
+    struct sysinfo info;
+    size_t most = SIZE_MAX;
+
+    if (sysinfo(&info) == 0 &&
+        (!sb_add_size(info.totalram, info.totalswap, &most) ||
+         !sb_mul_size(most, info.mem_unit, &most)))
+        most = SIZE_MAX;
+    return limit_of_groups(most);
+}
+
+/* ---- the budget --------------------------------------------------------- */
+
+static size_t budget_most(sb_budget *b)
+{
+    size_t most = atomic_load_explicit(&b->most, memory_order_relaxed);
+
+    if (most == 0) {
+        most = machine_memory();
+        atomic_store_explicit(&b->most, most, memory_order_relaxed);
+    }
+    return most;
+}
+
+static void budget_give(sb_ctx *ctx, size_t size)
+{
+    (void)atomic_fetch_sub_explicit(&ctx->budget->used, size,
+                                    memory_order_relaxed);
+}
+
+static double alloc_megabytes(size_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+/* Counts `size` more bytes; false, with a message, if they are too many. */
+static bool budget_take(sb_ctx *ctx, size_t size)
+{
+    sb_budget *b = ctx->budget;
+    size_t used =
+        atomic_fetch_add_explicit(&b->used, size, memory_order_relaxed);
+
+    if (!b->chosen && size <= UNASKED_MOST && used <= UNASKED_MOST)
+        return true;
+    size_t most = budget_most(b);
+    if (used <= most && size <= most - used)
+        return true;
+    budget_give(ctx, size);
+    (void)sb_fail(ctx, SB_NO_MEMORY,
+                  "out of memory: wanted %.1f MB more with %.1f MB in use, "
+                  "%s %.1f MB",
+                  alloc_megabytes(size), alloc_megabytes(used),
+                  b->chosen ? "the limit is" : "this machine has",
+                  alloc_megabytes(most));
+    return false;
+}
+
+void sb_ctx_set_max_memory(sb_ctx *ctx, size_t bytes)
+{
+    ctx->budget->chosen = bytes > 0;
+    atomic_store(&ctx->budget->most, bytes);
+}
+
+size_t sb_ctx_memory(const sb_ctx *ctx)
+{
+    return atomic_load(&ctx->budget->used);
+}
+
+/* ---- memory ------------------------------------------------------------- */
+
+/* Lies before all memory, so that the budget gets back what it gave. */
+typedef union alloc_head {
+    size_t size;
+    max_align_t align;
+} alloc_head;
+
+static void *alloc_resize(sb_ctx *ctx, void *ptr, size_t size)
 {
     const sb_allocator *a = allocator_of(ctx);
-    void *p = a->resize(a->user, ptr, size ? size : 1);
+    alloc_head *head = ptr ? (alloc_head *)ptr - 1 : NULL;
+    size_t old = head ? head->size : 0, bytes = 0;
 
-    return p ? p : no_memory(ctx, size);
+    if (!sb_add_size(size, sizeof *head, &bytes))
+        return no_memory(ctx, size);
+    if (size > old && !budget_take(ctx, size - old))
+        return NULL;
+    head = a->resize(a->user, head, bytes);
+    if (!head) {
+        if (size > old)
+            budget_give(ctx, size - old);
+        return no_memory(ctx, size);
+    }
+    if (size < old)
+        budget_give(ctx, old - size);
+    head->size = size;
+    return head + 1;
 }
 
 void *sb_alloc_raw(sb_ctx *ctx, size_t count, size_t size)
@@ -96,7 +259,7 @@ void *sb_alloc_raw(sb_ctx *ctx, size_t count, size_t size)
                       count, size);
         return NULL;
     }
-    return resize(ctx, NULL, bytes);
+    return alloc_resize(ctx, NULL, bytes);
 }
 
 void *sb_alloc(sb_ctx *ctx, size_t count, size_t size)
@@ -111,9 +274,46 @@ void *sb_alloc(sb_ctx *ctx, size_t count, size_t size)
 void sb_free(sb_ctx *ctx, void *ptr)
 {
     const sb_allocator *a = allocator_of(ctx);
+    alloc_head *head = ptr;
 
-    if (ptr)
-        a->free(a->user, ptr);
+    if (!ptr)
+        return;
+    budget_give(ctx, head[-1].size);
+    a->free(a->user, head - 1);
+}
+
+/* What lies before memory that the caller frees. */
+typedef union memory_head {
+    sb_ctx *ctx;
+    max_align_t align;
+} memory_head;
+
+sb_status sb_memory_create(sb_ctx *ctx, const void *data, size_t size,
+                           void *out)
+{
+    size_t bytes = 0;
+
+    if (!sb_add_size(size, sizeof(memory_head) + 1, &bytes))
+        return sb_fail(ctx, SB_NO_MEMORY, "out of memory: wanted %zu bytes",
+                       size);
+    memory_head *head = sb_alloc_raw(ctx, bytes, 1);
+    if (!head)
+        return SB_NO_MEMORY;
+    head->ctx = ctx;
+    char *memory = (char *)(head + 1);
+    if (data && size)
+        memcpy(memory, data, size);
+    memory[size] = '\0';
+    memcpy(out, &memory, sizeof memory);
+    return SB_OK;
+}
+
+void sb_memory_free(void *memory)
+{
+    memory_head *head = memory;
+
+    if (head)
+        sb_free(head[-1].ctx, head - 1);
 }
 
 static void *map_pages(size_t bytes)
@@ -132,38 +332,31 @@ void *sb_alloc_pages(sb_ctx *ctx, size_t bytes)
 {
     if (has_hooks(ctx))
         return sb_alloc(ctx, bytes, 1);
+    if (!budget_take(ctx, bytes))
+        return NULL;
     void *p = map_pages(bytes);
-    return p == MAP_FAILED ? no_memory(ctx, bytes) : p;
-}
-
-void sb_take_pages(sb_ctx *ctx, void *ptr, size_t bytes)
-{
-#ifdef MADV_POPULATE_WRITE
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t begin = (uintptr_t)ptr / page * page;
-
-    if (!has_hooks(ctx))
-        (void)madvise((char *)ptr - ((uintptr_t)ptr - begin),
-                      (uintptr_t)ptr + bytes - begin, MADV_POPULATE_WRITE);
-#else
-    (void)ctx;
-    (void)ptr;
-    (void)bytes;
-#endif
+    if (p != MAP_FAILED)
+        return p;
+    budget_give(ctx, bytes);
+    return no_memory(ctx, bytes);
 }
 
 void sb_free_pages(sb_ctx *ctx, void *ptr, size_t bytes)
 {
-    if (has_hooks(ctx))
+    if (has_hooks(ctx)) {
         sb_free(ctx, ptr);
-    else if (ptr)
+    } else if (ptr) {
+        budget_give(ctx, bytes);
         (void)munmap(ptr, bytes);
+    }
 }
 
 sb_status sb_expect_memory(sb_ctx *ctx, size_t bytes)
 {
+    if (!budget_take(ctx, bytes))
+        return SB_NO_MEMORY;
+    budget_give(ctx, bytes);
     void *p = map_pages(bytes);
-
     if (p == MAP_FAILED) {
         (void)no_memory(ctx, bytes);
         return SB_NO_MEMORY;
@@ -172,23 +365,38 @@ sb_status sb_expect_memory(sb_ctx *ctx, size_t bytes)
     return SB_OK;
 }
 
+/* The next capacity; below `want` if that is too much. */
+static size_t room_for(size_t cap, size_t want)
+{
+    size_t n = cap ? cap : 8;
+
+#ifdef SB_GROW_EXACT
+    /* Long arrays double here as well, else building one takes quadratic
+     * time. */
+    enum { EXACT_MOST = 1024 };
+    if (want <= EXACT_MOST)
+        return want;
+#endif
+    while (n < want && n <= SIZE_MAX / 2)
+        n *= 2;
+    return n;
+}
+
 sb_status sb_grow(sb_ctx *ctx, void *ptr_to_array, size_t *cap, size_t want,
                   size_t size)
 {
     size_t bytes = 0;
-    size_t n = *cap ? *cap : 8;
+    size_t n = room_for(*cap, want);
     void *old = NULL;
 
     if (want <= *cap)
         return SB_OK;
-    while (n < want && n <= SIZE_MAX / 2)
-        n *= 2;
     if (n < want || !sb_mul_size(n, size, &bytes))
         return sb_fail(ctx, SB_NO_MEMORY, "out of memory: %zu x %zu bytes",
                        want, size);
     /* The caller's pointer may have any type; copy it without aliasing it. */
     memcpy(&old, ptr_to_array, sizeof old);
-    void *p = resize(ctx, old, bytes);
+    void *p = alloc_resize(ctx, old, bytes);
     if (!p)
         return SB_NO_MEMORY;
     memcpy(ptr_to_array, &p, sizeof p);
@@ -199,16 +407,39 @@ sb_status sb_grow(sb_ctx *ctx, void *ptr_to_array, size_t *cap, size_t want,
 /* The context itself is the one object that exists before a context does. */
 sb_status sb_ctx_create(const sb_allocator *alloc, sb_ctx **out)
 {
-    const sb_allocator *a = alloc ? alloc : &default_allocator;
-    sb_ctx *ctx = a->resize(a->user, NULL, sizeof *ctx);
+    sb_allocator a;
+    sb_ctx none = {.n_threads = 0}; /* for the message, which is not read */
 
+    SB_TRY(sb_options_read(&none, "sb_allocator", alloc, &default_allocator,
+                           sizeof a, &a));
+    if (!a.resize || !a.free)
+        return SB_BAD_ARG;
+    sb_ctx *ctx = a.resize(a.user, NULL, sizeof *ctx);
     if (!ctx)
         return SB_NO_MEMORY;
     memset(ctx, 0, sizeof *ctx);
-    ctx->alloc = *a;
+    ctx->alloc = a;
+    ctx->budget = &ctx->own_budget;
     sb_ctx_set_threads(ctx, 0);
     *out = ctx;
     return SB_OK;
+}
+
+sb_status sb_ctx_create_child(sb_ctx *parent, sb_ctx **out)
+{
+    SB_TRY(sb_ctx_create(&parent->alloc, out));
+    (*out)->budget = parent->budget;
+    (*out)->copy_files = parent->copy_files;
+    return SB_OK;
+}
+
+static void ctx_free_rows(sb_ctx *ctx)
+{
+    for (size_t k = 0; k < SB_ROW_KINDS; k++) {
+        for (size_t i = 0; i < ctx->rows[k].n; i++)
+            sb_free(ctx, ctx->rows[k].v[i]);
+        sb_free(ctx, ctx->rows[k].v);
+    }
 }
 
 void sb_ctx_free(sb_ctx *ctx)
@@ -216,6 +447,26 @@ void sb_ctx_free(sb_ctx *ctx)
     if (ctx) {
         sb_allocator a = ctx->alloc;
         sb_threads_stop(ctx);
+        sb_comm_forget(ctx);
+        ctx_free_rows(ctx);
         a.free(a.user, ctx);
     }
+}
+
+sb_status sb_ctx_add_row(sb_ctx *ctx, sb_row_kind kind, void *row)
+{
+    sb_row_list *list = &ctx->rows[kind];
+    sb_status status =
+        sb_grow(ctx, &list->v, &list->cap, list->n + 1, sizeof *list->v);
+
+    if (status == SB_OK)
+        list->v[list->n++] = row;
+    else
+        sb_free(ctx, row);
+    return status;
+}
+
+const void *sb_ctx_row(const sb_ctx *ctx, sb_row_kind kind, size_t i)
+{
+    return i < ctx->rows[kind].n ? ctx->rows[kind].v[i] : NULL;
 }

@@ -17,12 +17,15 @@ void *sb_alloc_raw(sb_ctx *ctx, size_t count, size_t size);
 /* Frees; NULL is allowed. */
 void sb_free(sb_ctx *ctx, void *ptr);
 
+/* A copy of the bytes (NULL: not set yet), with a NUL behind them, that the
+ * caller of the library gets through `out`, a char ** or void **, and frees
+ * with sb_memory_free(). */
+SB_MUST_USE sb_status sb_memory_create(sb_ctx *ctx, const void *data,
+                                       size_t size, void *out);
+
 /* Zeroed, and not a page of it is taken before something is written there: for
  * tables of which often only a part is used. */
 void *sb_alloc_pages(sb_ctx *ctx, size_t bytes);
-/* Takes pages of such memory now, all at a time: cheaper than one by one, each
- * when something is written there first.  Only a wish. */
-void sb_take_pages(sb_ctx *ctx, void *ptr, size_t bytes);
 /* Frees them, all `bytes`; NULL is allowed. */
 void sb_free_pages(sb_ctx *ctx, void *ptr, size_t bytes);
 
@@ -32,7 +35,9 @@ SB_MUST_USE sb_status sb_expect_memory(sb_ctx *ctx, size_t bytes);
 
 /* Makes room for at least `want` elements of `size` bytes in the array *ptr
  * whose capacity is *cap, growing by doubling.  New elements are not zeroed.
- * On failure *ptr and *cap are untouched. */
+ * On failure *ptr and *cap are untouched.  Built with SB_GROW_EXACT it takes no
+ * more than asked, so that under AddressSanitizer every addition moves the
+ * array and a pointer into it that was kept is found. */
 SB_MUST_USE sb_status sb_grow(sb_ctx *ctx, void *ptr_to_array, size_t *cap,
                               size_t want, size_t size);
 

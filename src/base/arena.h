@@ -2,7 +2,7 @@
  *
  * Nodes, names, attributes and shapes of a graph live in one arena and are
  * freed at once.  Built with SB_ARENA_DEBUG every object is its own malloc,
- * so that AddressSanitizer sees overruns between neighbours. */
+ * so that AddressSanitizer sees overruns between neighbors. */
 #ifndef SB_BASE_ARENA_H
 #define SB_BASE_ARENA_H
 

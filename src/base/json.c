@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/map.h"
 #include "base/number.h"
 
 typedef struct reader {
@@ -46,20 +47,20 @@ sb_status sb_json_fail(const sb_json_doc *doc, const sb_json *node,
     return sb_fail(doc->ctx, SB_BAD_DATA, "%s: %s", doc->file, text);
 }
 
-static sb_status fail(const reader *r, const char *text)
+static sb_status json_fail(const reader *r, const char *text)
 {
     return fail_at(r->doc, r->at, text);
 }
 
 /* The byte at hand; 0 at the end. */
-static char peek(const reader *r)
+static char json_peek(const reader *r)
 {
     return r->at < r->doc->size ? r->doc->data[r->at] : '\0';
 }
 
-static sb_status unexpected(const reader *r, const char *want)
+static sb_status json_unexpected(const reader *r, const char *want)
 {
-    unsigned char c = (unsigned char)peek(r);
+    unsigned char c = (unsigned char)json_peek(r);
     char text[128];
 
     if (r->at >= r->doc->size)
@@ -69,21 +70,22 @@ static sb_status unexpected(const reader *r, const char *want)
     else
         (void)snprintf(text, sizeof text, "found a byte 0x%02x, want %s", c,
                        want);
-    return fail(r, text);
+    return json_fail(r, text);
 }
 
 /* ---- pieces -------------------------------------------------------------- */
 
 static void skip_space(reader *r)
 {
-    while (r->at < r->doc->size && strchr(" \t\r\n", peek(r)) && peek(r))
+    while (r->at < r->doc->size && strchr(" \t\r\n", json_peek(r)) &&
+           json_peek(r))
         r->at++;
 }
 
-static bool take(reader *r, char c)
+static bool json_take(reader *r, char c)
 {
     skip_space(r);
-    if (r->at >= r->doc->size || peek(r) != c)
+    if (r->at >= r->doc->size || json_peek(r) != c)
         return false;
     r->at++;
     return true;
@@ -94,7 +96,7 @@ static sb_status read_word(reader *r, const char *word)
     size_t n = strlen(word);
 
     if (r->doc->size - r->at < n || memcmp(r->doc->data + r->at, word, n) != 0)
-        return unexpected(r, "a value");
+        return json_unexpected(r, "a value");
     r->at += n;
     return SB_OK;
 }
@@ -103,7 +105,7 @@ static size_t skip_digits(reader *r)
 {
     size_t from = r->at;
 
-    while (peek(r) >= '0' && peek(r) <= '9')
+    while (json_peek(r) >= '0' && json_peek(r) <= '9')
         r->at++;
     return r->at - from;
 }
@@ -114,23 +116,23 @@ static sb_status read_number(reader *r, double *out)
     size_t from = r->at;
     char text[SB_NUMBER_MOST];
 
-    r->at += peek(r) == '-';
-    bool zero = peek(r) == '0';
+    r->at += json_peek(r) == '-';
+    bool zero = json_peek(r) == '0';
     size_t whole = skip_digits(r);
     if (whole == 0)
-        return unexpected(r, "a value");
+        return json_unexpected(r, "a value");
     if (zero && whole > 1)
-        return fail(r, "a number with leading zeros");
-    if (peek(r) == '.') {
+        return json_fail(r, "a number with leading zeros");
+    if (json_peek(r) == '.') {
         r->at++;
         if (skip_digits(r) == 0)
-            return unexpected(r, "a digit");
+            return json_unexpected(r, "a digit");
     }
-    if (peek(r) == 'e' || peek(r) == 'E') {
+    if (json_peek(r) == 'e' || json_peek(r) == 'E') {
         r->at++;
-        r->at += peek(r) == '+' || peek(r) == '-';
+        r->at += json_peek(r) == '+' || json_peek(r) == '-';
         if (skip_digits(r) == 0)
-            return unexpected(r, "a digit");
+            return json_unexpected(r, "a digit");
     }
     size_t n = r->at - from;
     if (n < sizeof text) {
@@ -139,7 +141,7 @@ static sb_status read_number(reader *r, double *out)
     }
     if (n >= sizeof text || !sb_number_read(text, out) || !isfinite(*out)) {
         r->at = from;
-        return fail(r, "a number that is too long or too large");
+        return json_fail(r, "a number that is too long or too large");
     }
     return SB_OK;
 }
@@ -150,7 +152,7 @@ static bool read_hex4(reader *r, uint32_t *out)
 {
     *out = 0;
     for (int i = 0; i < 4; i++, r->at++) {
-        char c = peek(r);
+        char c = json_peek(r);
         int digit = c >= '0' && c <= '9'   ? c - '0'
                     : c >= 'a' && c <= 'f' ? c - 'a' + 10
                     : c >= 'A' && c <= 'F' ? c - 'A' + 10
@@ -179,21 +181,21 @@ static sb_status read_unicode(reader *r, char *out, size_t *n)
     uint32_t c, low;
 
     if (!read_hex4(r, &c))
-        return unexpected(r, "four hexadecimal digits");
+        return json_unexpected(r, "four hexadecimal digits");
     if (c == 0)
-        return fail(r, "a text with a zero byte");
+        return json_fail(r, "a text with a zero byte");
     if (c >= 0xdc80 && c <= 0xdcff) {
         out[0] = (char)(c & 0xff);
         *n = 1;
         return SB_OK;
     }
     if (c >= 0xd800 && c < 0xe000) {
-        bool pair = c < 0xdc00 && peek(r) == '\\';
+        bool pair = c < 0xdc00 && json_peek(r) == '\\';
         r->at += pair;
-        pair = pair && peek(r) == 'u';
+        pair = pair && json_peek(r) == 'u';
         r->at += pair;
         if (!pair || !read_hex4(r, &low) || low < 0xdc00 || low > 0xdfff)
-            return fail(r, "half of a surrogate pair");
+            return json_fail(r, "half of a surrogate pair");
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     }
     *n = put_utf8(c, out);
@@ -203,7 +205,7 @@ static sb_status read_unicode(reader *r, char *out, size_t *n)
 static sb_status read_escape(reader *r, char *out, size_t *n)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    const char *found = peek(r) ? strchr(from, peek(r)) : NULL;
+    const char *found = json_peek(r) ? strchr(from, json_peek(r)) : NULL;
 
     if (found) {
         r->at++;
@@ -211,8 +213,8 @@ static sb_status read_escape(reader *r, char *out, size_t *n)
         *n = 1;
         return SB_OK;
     }
-    if (peek(r) != 'u')
-        return unexpected(r, "one of \"\\/bfnrtu after a backslash");
+    if (json_peek(r) != 'u')
+        return json_unexpected(r, "one of \"\\/bfnrtu after a backslash");
     r->at++;
     return read_unicode(r, out, n);
 }
@@ -226,7 +228,7 @@ static sb_status read_text(reader *r, const char **out)
     while (end < r->doc->size && data[end] != '"')
         end += data[end] == '\\' ? 2 : 1;
     if (end >= r->doc->size)
-        return fail(r, "a text without end");
+        return json_fail(r, "a text without end");
     char *text = sb_arena_alloc(&r->doc->arena, end - r->at, 1);
     if (!text)
         return SB_NO_MEMORY;
@@ -240,10 +242,10 @@ static sb_status read_text(reader *r, const char **out)
             continue;
         }
         if (c < 0x20)
-            return fail(r, "a control character in a text");
-        bytes = sb_utf8_length(data + r->at, end - r->at);
+            return json_fail(r, "a control character in a text");
+        bytes = sb_utf8_size(data + r->at, end - r->at);
         if (bytes == 0)
-            return fail(r, "a text that is not UTF-8");
+            return json_fail(r, "a text that is not UTF-8");
         memcpy(text + n, data + r->at, bytes);
         r->at += bytes;
         n += bytes;
@@ -257,53 +259,58 @@ static sb_status read_text(reader *r, const char **out)
 
 static sb_status read_value(reader *r, const char *key, sb_json **out);
 
-static sb_status read_key(reader *r, const sb_json *object, const char **out)
+static sb_status read_key(reader *r, sb_map *keys, const char **out)
 {
     skip_space(r);
     size_t at = r->at;
-    if (peek(r) != '"')
-        return unexpected(r, "a key in quotes");
+    if (json_peek(r) != '"')
+        return json_unexpected(r, "a key in quotes");
     SB_TRY(read_text(r, out));
-    bool twice = sb_json_get(object, *out) != NULL;
-    if (twice || object->n >= SB_JSON_KEYS) {
+    if (sb_map_get(keys, *out) != SB_MAP_NONE) {
         r->at = at;
-        return fail(r, twice ? "a key that is given twice" : "too many keys");
+        return json_fail(r, "a key that is given twice");
     }
-    return take(r, ':') ? SB_OK : unexpected(r, "':'");
+    SB_TRY(sb_map_put(keys, *out, 0));
+    return json_take(r, ':') ? SB_OK : json_unexpected(r, "':'");
 }
 
-static sb_status read_children(reader *r, sb_json *parent)
+/* `keys` holds those of an object: a vocabulary has 100,000 of them. */
+static sb_status read_children(reader *r, sb_json *parent, sb_map *keys)
 {
     bool object = parent->kind == SB_JSON_OBJECT;
     const sb_json **last = &parent->child;
 
-    if (take(r, object ? '}' : ']'))
+    if (json_take(r, object ? '}' : ']'))
         return SB_OK;
     do {
         const char *key = NULL;
         sb_json *item = NULL;
         if (object)
-            SB_TRY(read_key(r, parent, &key));
+            SB_TRY(read_key(r, keys, &key));
         SB_TRY(read_value(r, key, &item));
         *last = item;
         last = &item->next;
         parent->n++;
-    } while (take(r, ','));
-    if (take(r, object ? '}' : ']'))
+    } while (json_take(r, ','));
+    if (json_take(r, object ? '}' : ']'))
         return SB_OK;
-    return unexpected(r, object ? "',' or '}'" : "',' or ']'");
+    return json_unexpected(r, object ? "',' or '}'" : "',' or ']'");
 }
 
 static sb_status read_inside(reader *r, sb_json *node)
 {
-    node->kind = peek(r) == '{' ? SB_JSON_OBJECT : SB_JSON_LIST;
+    sb_map keys;
+
+    node->kind = json_peek(r) == '{' ? SB_JSON_OBJECT : SB_JSON_LIST;
     if (r->depth >= SB_JSON_DEPTH)
-        return fail(r, "too many levels");
+        return json_fail(r, "too many levels");
     r->at++;
     r->depth++;
-    SB_TRY(read_children(r, node));
+    sb_map_init(&keys, r->doc->ctx);
+    sb_status status = read_children(r, node, &keys);
+    sb_map_free(&keys);
     r->depth--;
-    return SB_OK;
+    return status;
 }
 
 static sb_status read_value(reader *r, const char *key, sb_json **out)
@@ -316,7 +323,7 @@ static sb_status read_value(reader *r, const char *key, sb_json **out)
     node->at = r->at;
     node->key = key;
     *out = node;
-    switch (peek(r)) {
+    switch (json_peek(r)) {
     case '{':
     case '[':
         return read_inside(r, node);
@@ -326,8 +333,8 @@ static sb_status read_value(reader *r, const char *key, sb_json **out)
     case 't':
     case 'f':
         node->kind = SB_JSON_BOOL;
-        node->number = peek(r) == 't';
-        return read_word(r, peek(r) == 't' ? "true" : "false");
+        node->number = json_peek(r) == 't';
+        return read_word(r, json_peek(r) == 't' ? "true" : "false");
     case 'n':
         return read_word(r, "null");
     default:
@@ -352,7 +359,7 @@ sb_status sb_json_read(sb_ctx *ctx, const char *file, const char *data,
     sb_status status = read_value(&r, NULL, &root);
     skip_space(&r);
     if (status == SB_OK && r.at < size)
-        status = unexpected(&r, "the end of the file");
+        status = json_unexpected(&r, "the end of the file");
     doc->root = root;
     if (status == SB_OK)
         *out = doc;

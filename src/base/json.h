@@ -1,8 +1,8 @@
 /* json.h - a JSON text as a small tree that knows its places.
  *
  * Strict: what the standard does not allow is refused, and so are keys given
- * twice, more than SB_JSON_DEPTH levels, more than SB_JSON_KEYS keys in one
- * object, numbers that no double holds, zero bytes and bad UTF-8 in texts.
+ * twice, more than SB_JSON_DEPTH levels, numbers that no double holds, zero
+ * bytes and bad UTF-8 in texts.
  * Messages begin with `file:line:column:`.
  *
  * Names may come from files whose texts are not UTF-8: sb_str_add_json() writes
@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "base/str.h"
 
-enum { SB_JSON_DEPTH = 32, SB_JSON_KEYS = 256 };
+enum { SB_JSON_DEPTH = 32 };
 
 typedef enum sb_json_kind {
     SB_JSON_NULL,

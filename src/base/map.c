@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static size_t hash(const char *key)
+static size_t map_hash(const char *key)
 {
     uint64_t h = 1469598103934665603u;
 
@@ -23,16 +23,16 @@ void sb_map_free(sb_map *map)
     sb_map_init(map, map->ctx);
 }
 
-static sb_map_slot *find(const sb_map *map, const char *key)
+static sb_map_slot *map_find(const sb_map *map, const char *key)
 {
-    size_t i = hash(key) & (map->cap - 1);
+    size_t i = map_hash(key) & (map->cap - 1);
 
     while (map->slots[i].key && strcmp(map->slots[i].key, key) != 0)
         i = (i + 1) & (map->cap - 1);
     return &map->slots[i];
 }
 
-static sb_status enlarge(sb_map *map)
+static sb_status map_enlarge(sb_map *map)
 {
     sb_map bigger = {.ctx = map->ctx, .cap = map->cap ? map->cap * 2 : 64};
 
@@ -42,7 +42,7 @@ static sb_status enlarge(sb_map *map)
     bigger.count = map->count;
     for (size_t i = 0; i < map->cap; i++)
         if (map->slots[i].key)
-            *find(&bigger, map->slots[i].key) = map->slots[i];
+            *map_find(&bigger, map->slots[i].key) = map->slots[i];
     sb_free(map->ctx, map->slots);
     *map = bigger;
     return SB_OK;
@@ -51,8 +51,8 @@ static sb_status enlarge(sb_map *map)
 sb_status sb_map_put(sb_map *map, const char *key, uint32_t value)
 {
     if ((map->count + 1) * 3 > map->cap * 2)
-        SB_TRY(enlarge(map));
-    sb_map_slot *slot = find(map, key);
+        SB_TRY(map_enlarge(map));
+    sb_map_slot *slot = map_find(map, key);
     if (!slot->key) {
         slot->key = key;
         map->count++;
@@ -65,6 +65,6 @@ uint32_t sb_map_get(const sb_map *map, const char *key)
 {
     if (map->count == 0)
         return SB_MAP_NONE;
-    const sb_map_slot *slot = find(map, key);
+    const sb_map_slot *slot = map_find(map, key);
     return slot->key ? slot->value : SB_MAP_NONE;
 }

@@ -5,12 +5,12 @@
 
 #include <math.h>
 
-static uint64_t rotated(uint64_t x, int k)
+static uint64_t rng_rotated(uint64_t x, int k)
 {
     return x << k | x >> (64 - k);
 }
 
-static uint64_t splitmix(uint64_t *state)
+static uint64_t rng_splitmix(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
 
@@ -23,13 +23,13 @@ void sb_rng_init(sb_rng *rng, uint64_t seed)
 {
     *rng = (sb_rng){{0}, false, 0};
     for (int i = 0; i < 4; i++)
-        rng->s[i] = splitmix(&seed);
+        rng->s[i] = rng_splitmix(&seed);
 }
 
 uint64_t sb_rng_next(sb_rng *rng)
 {
     uint64_t *s = rng->s;
-    uint64_t result = rotated(s[1] * 5, 7) * 9;
+    uint64_t result = rng_rotated(s[1] * 5, 7) * 9;
     uint64_t t = s[1] << 17;
 
     s[2] ^= s[0];
@@ -37,7 +37,7 @@ uint64_t sb_rng_next(sb_rng *rng)
     s[1] ^= s[2];
     s[0] ^= s[3];
     s[2] ^= t;
-    s[3] = rotated(s[3], 45);
+    s[3] = rng_rotated(s[3], 45);
     return result;
 }
 

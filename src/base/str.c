@@ -23,7 +23,7 @@ void sb_str_clear(sb_str *s)
         s->data[0] = '\0';
 }
 
-static bool reserve(sb_str *s, size_t more)
+static bool str_reserve(sb_str *s, size_t more)
 {
     size_t want = 0;
 
@@ -38,7 +38,7 @@ static bool reserve(sb_str *s, size_t more)
 
 void sb_str_addn(sb_str *s, const char *text, size_t len)
 {
-    if (!reserve(s, len))
+    if (!str_reserve(s, len))
         return;
     if (len)
         memcpy(s->data + s->len, text, len);
@@ -58,7 +58,7 @@ void sb_str_addf(sb_str *s, const char *fmt, ...)
     va_start(args, fmt);
     int n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
-    if (n < 0 || !reserve(s, (size_t)n))
+    if (n < 0 || !str_reserve(s, (size_t)n))
         return;
     va_start(args, fmt);
     (void)vsnprintf(s->data + s->len, (size_t)n + 1, fmt, args);
@@ -68,7 +68,7 @@ void sb_str_addf(sb_str *s, const char *fmt, ...)
 
 /* By the table of well-formed sequences: no long forms, no surrogates, nothing
  * above U+10FFFF. */
-size_t sb_utf8_length(const char *text, size_t size)
+size_t sb_utf8_size(const char *text, size_t size)
 {
     const unsigned char *s = (const unsigned char *)text;
 
@@ -89,6 +89,38 @@ size_t sb_utf8_length(const char *text, size_t size)
     return n;
 }
 
+/* Not shown are control characters, of both halves of Latin-1, and those that
+ * change the direction of text or break lines: U+200E, U+200F, U+2028 to
+ * U+202E, U+2066 to U+2069. */
+size_t sb_printable_size(const char *text, size_t size)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    size_t n = sb_utf8_size(text, size);
+
+    if (n == 1 && (s[0] < 0x20 || s[0] == 0x7f))
+        return 0;
+    if (n == 2 && s[0] == 0xc2 && s[1] < 0xa0)
+        return 0;
+    if (n == 3 && s[0] == 0xe2 && s[1] == 0x80 &&
+        (s[2] == 0x8e || s[2] == 0x8f || (s[2] >= 0xa8 && s[2] <= 0xae)))
+        return 0;
+    if (n == 3 && s[0] == 0xe2 && s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9)
+        return 0;
+    return n;
+}
+
+void sb_text_make_printable(char *text)
+{
+    size_t size = strlen(text);
+
+    for (size_t i = 0; i < size;) {
+        size_t n = sb_printable_size(text + i, size - i);
+        if (n == 0)
+            text[i] = '?';
+        i += n ? n : 1;
+    }
+}
+
 void sb_str_add_json(sb_str *s, const char *text)
 {
     size_t size = strlen(text);
@@ -96,7 +128,7 @@ void sb_str_add_json(sb_str *s, const char *text)
     sb_str_add(s, "\"");
     for (size_t i = 0; i < size;) {
         unsigned char c = (unsigned char)text[i];
-        size_t n = sb_utf8_length(text + i, size - i);
+        size_t n = sb_utf8_size(text + i, size - i);
         if (n == 0)
             sb_str_addf(s, "\\udc%02x", c);
         else if (c == '"' || c == '\\')
@@ -118,6 +150,12 @@ sb_status sb_str_status(const sb_str *s)
 const char *sb_str_text(const sb_str *s)
 {
     return s->data ? s->data : "";
+}
+
+sb_status sb_str_copy_out(const sb_str *s, char **out)
+{
+    SB_TRY(sb_str_status(s));
+    return sb_memory_create(s->ctx, sb_str_text(s), s->len, out);
 }
 
 sb_status sb_str_take(sb_str *s, char **out)

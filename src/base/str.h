@@ -30,6 +30,16 @@ const char *sb_str_text(const sb_str *s);
 /* Hands the buffer to the caller, who frees it with sb_free(). */
 SB_MUST_USE sb_status sb_str_take(sb_str *s, char **out);
 
+/* A copy for the caller of the library, who frees it with sb_memory_free(). */
+SB_MUST_USE sb_status sb_str_copy_out(const sb_str *s, char **out);
+/* Bytes of the UTF-8 character at the start of `text`; 0 if there is none. */
+size_t sb_utf8_size(const char *text, size_t size);
+/* The same if a terminal shows it as a part of one line, else 0. */
+size_t sb_printable_size(const char *text, size_t size);
+/* Puts '?' for everything else: names come from files, and nothing in them may
+ * move a cursor or look like another line. */
+void sb_text_make_printable(char *text);
+
 /* Length of `text` without the first of `tails` (NULL after the last) that it
  * ends with and is longer than. */
 size_t sb_text_before(const char *text, const char *const *tails);

@@ -5,10 +5,10 @@
  * slowest is one that has no core at the moment, and the others wait whole
  * time slices, turning round and round, after every step of a network.  Here
  * the caller works too, and takes whatever the others have not begun; it waits
- * only for pieces that somebody is in the middle of, and then it sleeps.
+ * only for pieces that other threads have begun, and then it sleeps.
  *
  * The pieces of a job are dealt out evenly at first, so that a thread finds
- * the neighbourhood of what it wrote the step before in its cache; who is done
+ * the neighborhood of what it wrote the step before in its cache; who is done
  * takes from the others.
  *
  * A job is open while `open` holds its number.  A thread that wants to join
@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/simd.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -33,11 +34,14 @@
 
 enum {
     THREADS_MOST = 1024,
+    SIGNAL_STACK = 1 << 16,
     PIECES = 4, /* of each thread, so that there is something to take */
     IDLE_SPIN_NS = 100000, /* before a thread without work sleeps: longer than
                               most gaps between the steps of a network */
     WAIT_SPIN_NS = 20000,  /* before the caller sleeps */
     SPINS = 16,            /* between looks at the clock */
+    LOOKS = 16, /* grains between two looks at the interruption: some tenths of
+                   a millisecond, so that looking costs nothing */
     LINE = 64,
 };
 
@@ -48,10 +52,12 @@ typedef struct share {
 } share;
 
 typedef struct job {
+    sb_ctx *ctx;
     sb_range_fn range; /* or */
     sb_lane_fn item;
     void *arg;
     size_t n, pieces, lanes;
+    size_t step; /* items of a range between two looks at the interruption */
 } job;
 
 struct sb_pool {
@@ -64,6 +70,7 @@ struct sb_pool {
     atomic_bool waiting; /* the caller sleeps */
     atomic_bool stop;
     unsigned number;
+    unsigned forks; /* of the process when the threads were made */
     job job;
     size_t n_workers, n_shares;
     share *shares; /* aligned, in `memory` */
@@ -72,18 +79,61 @@ struct sb_pool {
         struct sb_pool *pool;
         pthread_t thread;
         size_t lane;
+        void *stack; /* for handlers of signals */
     } * workers;
 };
 
+/* ---- forks -------------------------------------------------------------- */
+
+/* A child process has none of its parent's threads.  That is a fact of the
+ * process, and asking the system for its number at each job would cost more
+ * than many jobs do: so this one counter is not in the context. */
+static atomic_uint forks;
+static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
+
+static void count_fork(void)
+{
+    atomic_fetch_add(&forks, 1);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, count_fork);
+}
+
+unsigned sb_threads_forks(void)
+{
+    (void)pthread_once(&forks_watched, watch_forks);
+    return atomic_load(&forks);
+}
+
 /* ---- doing a job -------------------------------------------------------- */
+
+/* Is the rest to be left undone? */
+static bool job_is_cut(const job *j)
+{
+    if (!j->ctx->may_cut ||
+        !atomic_load_explicit(&j->ctx->interrupted, memory_order_relaxed))
+        return false;
+    atomic_store(&j->ctx->cut, true);
+    return true;
+}
+
+static void do_range(const job *j, size_t begin, size_t end)
+{
+    while (begin < end && !job_is_cut(j)) {
+        size_t to = end - begin > j->step ? begin + j->step : end;
+        j->range(j->arg, begin, to);
+        begin = to;
+    }
+}
 
 static void do_piece(const job *j, size_t lane, size_t piece)
 {
-    if (j->item)
+    if (!j->item)
+        do_range(j, j->n * piece / j->pieces, j->n * (piece + 1) / j->pieces);
+    else if (!job_is_cut(j))
         j->item(j->arg, lane, piece);
-    else
-        j->range(j->arg, j->n * piece / j->pieces,
-                 j->n * (piece + 1) / j->pieces);
 }
 
 static void do_shares(struct sb_pool *p, size_t lane)
@@ -146,15 +196,27 @@ static void wait_for_job(struct sb_pool *p, unsigned seen)
     (void)pthread_mutex_unlock(&p->lock);
 }
 
+/* Unless the thread has one already, as it does under AddressSanitizer. */
+static void take_signal_stack(const struct worker *w)
+{
+    const stack_t own = {.ss_sp = w->stack, .ss_size = SIGNAL_STACK};
+    stack_t now;
+
+    if (w->stack && sigaltstack(NULL, &now) == 0 && now.ss_flags & SS_DISABLE)
+        (void)sigaltstack(&own, NULL);
+}
+
 static void *worker_main(void *arg)
 {
     struct worker *w = arg;
     struct sb_pool *p = w->pool;
     unsigned seen = 0;
 
+    (void)sb_subnormals_off();
 #ifdef _OPENMP
     omp_set_num_threads(1); /* for oneDNN, which asks at the call */
 #endif
+    take_signal_stack(w);
     for (;;) {
         wait_for_job(p, seen);
         if (atomic_load(&p->stop))
@@ -174,29 +236,46 @@ static void *worker_main(void *arg)
     }
 }
 
+static bool pool_is_ours(const struct sb_pool *p)
+{
+    return p->forks == sb_threads_forks();
+}
+
 static void pool_free(sb_ctx *ctx, struct sb_pool *p)
 {
-    (void)pthread_cond_destroy(&p->wake);
-    (void)pthread_cond_destroy(&p->done);
-    (void)pthread_mutex_destroy(&p->lock);
+    if (pool_is_ours(p)) {
+        (void)pthread_cond_destroy(&p->wake);
+        (void)pthread_cond_destroy(&p->done);
+        (void)pthread_mutex_destroy(&p->lock);
+    }
+    for (size_t i = 0; p->workers && i < p->n_workers; i++)
+        sb_free(ctx, p->workers[i].stack);
     sb_free(ctx, p->workers);
     sb_free(ctx, p->memory);
     sb_free(ctx, p);
 }
 
 /* Signals are for the program's own threads: oneDNN's kernels do not keep the
- * stack as a handler needs it. */
-static void start_workers(struct sb_pool *p, size_t n)
+ * stack as a handler needs it.  Those that a thread brings upon itself, as by
+ * reading a mapped file that became shorter, it has to take, on another stack
+ * if the handler asks for that. */
+static void start_workers(sb_ctx *ctx, struct sb_pool *p, size_t n)
 {
-    sigset_t all, before;
+    static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP};
+    sigset_t others, before;
 
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    (void)sigfillset(&others);
+    for (size_t i = 0; i < SB_COUNT(own); i++)
+        (void)sigdelset(&others, own[i]);
+    (void)pthread_sigmask(SIG_SETMASK, &others, &before);
     for (; p->n_workers < n; p->n_workers++) {
         struct worker *w = &p->workers[p->n_workers];
         *w = (struct worker){.pool = p, .lane = p->n_workers + 1};
-        if (pthread_create(&w->thread, NULL, worker_main, w) != 0)
+        w->stack = sb_alloc_raw(ctx, SIGNAL_STACK, 1);
+        if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
+            sb_free(ctx, w->stack);
             break; /* those that there are will do */
+        }
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -207,11 +286,13 @@ static struct sb_pool *pool_of(sb_ctx *ctx)
     struct sb_pool *p = ctx->pool;
     size_t n = (size_t)ctx->n_threads;
 
-    if (p)
+    if (p && pool_is_ours(p))
         return p;
+    sb_threads_stop(ctx);
     p = sb_alloc(ctx, 1, sizeof *p);
     if (!p)
         return NULL;
+    p->forks = sb_threads_forks();
     p->workers = sb_alloc(ctx, n, sizeof *p->workers);
     p->memory = sb_alloc(ctx, n + 1, sizeof(share));
     (void)pthread_mutex_init(&p->lock, NULL);
@@ -225,7 +306,7 @@ static struct sb_pool *pool_of(sb_ctx *ctx)
     p->shares =
         (share *)(void *)((char *)p->memory + (LINE - at % LINE) % LINE);
     p->n_shares = n;
-    start_workers(p, n - 1);
+    start_workers(ctx, p, n - 1);
     ctx->pool = p;
     return p;
 }
@@ -236,12 +317,14 @@ void sb_threads_stop(sb_ctx *ctx)
 
     if (!p)
         return;
-    (void)pthread_mutex_lock(&p->lock);
-    atomic_store(&p->stop, true);
-    (void)pthread_cond_broadcast(&p->wake);
-    (void)pthread_mutex_unlock(&p->lock);
-    for (size_t i = 0; i < p->n_workers; i++)
-        (void)pthread_join(p->workers[i].thread, NULL);
+    if (pool_is_ours(p)) {
+        (void)pthread_mutex_lock(&p->lock);
+        atomic_store(&p->stop, true);
+        (void)pthread_cond_broadcast(&p->wake);
+        (void)pthread_mutex_unlock(&p->lock);
+        for (size_t i = 0; i < p->n_workers; i++)
+            (void)pthread_join(p->workers[i].thread, NULL);
+    }
     pool_free(ctx, p);
     ctx->pool = NULL;
 }
@@ -288,23 +371,29 @@ static void close_job(struct sb_pool *p)
     (void)pthread_mutex_unlock(&p->lock);
 }
 
+static void run_alone(const job *j)
+{
+    if (!j->item)
+        do_range(j, 0, j->n);
+    for (size_t i = 0; j->item && i < j->pieces; i++)
+        do_piece(j, 0, i);
+}
+
 static void run_job(sb_ctx *ctx, const job *j)
 {
     struct sb_pool *p = j->lanes > 1 ? pool_of(ctx) : NULL;
+    uint64_t before = sb_subnormals_off();
 
     /* Work inside of work stays where it is. */
     if (!p || p->n_workers == 0 || atomic_exchange(&p->busy, true)) {
-        if (j->item)
-            for (size_t i = 0; i < j->pieces; i++)
-                j->item(j->arg, 0, i);
-        else
-            j->range(j->arg, 0, j->n);
-        return;
+        run_alone(j);
+    } else {
+        open_job(p, j);
+        do_shares(p, 0);
+        close_job(p);
+        atomic_store(&p->busy, false);
     }
-    open_job(p, j);
-    do_shares(p, 0);
-    close_job(p);
-    atomic_store(&p->busy, false);
+    sb_subnormals_restore(before);
 }
 
 void sb_parallel_for(sb_ctx *ctx, size_t n, size_t grain, sb_range_fn fn,
@@ -312,10 +401,12 @@ void sb_parallel_for(sb_ctx *ctx, size_t n, size_t grain, sb_range_fn fn,
 {
     size_t lanes = (size_t)ctx->n_threads;
     size_t most = n / (grain ? grain : 1);
+    size_t step = grain < SIZE_MAX / LOOKS ? LOOKS * grain : grain;
 
     if (n == 0)
         return;
-    job j = {.range = fn, .arg = arg, .n = n, .lanes = lanes};
+    job j = {.ctx = ctx, .range = fn, .arg = arg, .n = n, .lanes = lanes};
+    j.step = step ? step : LOOKS;
     j.lanes = most < lanes ? most : lanes;
     if (j.lanes > 1) /* equally many for each */
         j.pieces =
@@ -327,7 +418,7 @@ void sb_parallel_lanes(sb_ctx *ctx, size_t n, size_t lanes, sb_lane_fn fn,
                        void *arg)
 {
     size_t threads = (size_t)ctx->n_threads;
-    job j = {.item = fn, .arg = arg, .n = n, .pieces = n};
+    job j = {.ctx = ctx, .item = fn, .arg = arg, .n = n, .pieces = n};
 
     j.lanes = lanes < threads ? lanes : threads;
     j.lanes = n < j.lanes ? n : j.lanes;
@@ -338,7 +429,7 @@ void sb_parallel_lanes(sb_ctx *ctx, size_t n, size_t lanes, sb_lane_fn fn,
 /* ---- how many ----------------------------------------------------------- */
 
 /* The processors that this program may use. */
-static int processors(void)
+static int threads_processors(void)
 {
 #ifdef __linux__
     cpu_set_t set;
@@ -353,7 +444,7 @@ static int processors(void)
 void sb_ctx_set_threads(sb_ctx *ctx, int n_threads)
 {
     if (n_threads <= 0)
-        n_threads = processors();
+        n_threads = threads_processors();
     if (n_threads > THREADS_MOST)
         n_threads = THREADS_MOST;
     if (n_threads != ctx->n_threads)

@@ -16,7 +16,8 @@ typedef void (*sb_range_fn)(void *arg, size_t begin, size_t end);
 
 /* Runs fn over [0, n) on the context's threads.  `grain` is the least number
  * of items worth a thread: below two grains the call stays on this thread.
- * A call from inside another one stays on its thread, too. */
+ * A call from inside another one stays on its thread, too.  Where
+ * sb_ctx_cut_allow() says so, an interruption leaves the rest undone. */
 void sb_parallel_for(sb_ctx *ctx, size_t n, size_t grain, sb_range_fn fn,
                      void *arg);
 
@@ -29,13 +30,17 @@ typedef void (*sb_lane_fn)(void *arg, size_t lane, size_t item);
 void sb_parallel_lanes(sb_ctx *ctx, size_t n, size_t lanes, sb_lane_fn fn,
                        void *arg);
 
-/* Sees a result while it is made: whoever computes it in pieces may call
+/* Sees a result while it is computed: code that computes it in pieces may call
  * `look` for each, on the thread that made it (its lane, below the context's
  * number of threads), as long as it is in the cache.  No piece twice. */
 typedef struct sb_tap {
     void (*look)(void *arg, size_t lane, const float *x, size_t n);
     void *arg;
 } sb_tap;
+
+/* How often this process is the child of one that called this before: threads
+ * that were started at another count do not exist here. */
+unsigned sb_threads_forks(void);
 
 /* Ends the threads; they come back when there is work. */
 void sb_threads_stop(sb_ctx *ctx);

@@ -133,7 +133,7 @@ static sb_status fail_missing(const reader *r, const sb_yaml *map,
 
 /* ---- scalars ------------------------------------------------------------ */
 
-static bool within(const sb_param_def *def, double x)
+static bool param_within(const sb_param_def *def, double x)
 {
     bool limited = def->min != 0 || def->max != 0;
 
@@ -203,10 +203,10 @@ static bool read_scalar(const sb_param_def *def, const sb_yaml *node,
     case SB_PARAM_INT:
     case SB_PARAM_INTS:
         return to_int(node->text, field) &&
-               within(def, (double)*(int64_t *)field);
+               param_within(def, (double)*(int64_t *)field);
     case SB_PARAM_FLOAT:
     case SB_PARAM_FLOATS:
-        if (!to_double(node->text, &x) || !within(def, x))
+        if (!to_double(node->text, &x) || !param_within(def, x))
             return false;
         *(double *)field = x;
         return true;

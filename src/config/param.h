@@ -19,6 +19,7 @@
 #ifndef SB_CONFIG_PARAM_H
 #define SB_CONFIG_PARAM_H
 
+#include "base/json.h"
 #include "base/str.h"
 #include "config/yaml.h"
 
@@ -71,9 +72,10 @@ struct sb_param_def {
     const char *help;           /* one line */
     const char *values; /* (optional) what is allowed, instead of our words */
     const char *more;   /* (optional) lines for those who ask for this key */
-    /* (optional) ENUM: what a name stands for, instead of `more`; NULL: a name
-     * that is known, but not offered here (and refused later, with reasons). */
-    const char *(*meaning)(const char *name);
+    /* (optional) ENUM: what each name stands for, instead of `more`; NULL: a
+     * name that is known, but not offered here (and refused later, with
+     * reasons). */
+    const char *const *meanings;
     /* (optional) What a sample file says instead of the preset; "#" puts a
      * whole map into comments. */
     const char *sample;
@@ -112,6 +114,23 @@ SB_MUST_USE sb_status sb_params_set(sb_yaml_doc *doc, const char *path,
  * struct to *offset (may be NULL). */
 const sb_param_def *sb_params_find(const sb_param_def *defs, const char *key,
                                    size_t *offset);
+
+/* ---- values, see param_values.c ---------------------------------------- */
+
+/* These are about tables of single values and lists, without MAP and NODE.  No
+ * table (NULL) is one without rows; then the structs may be NULL too. */
+
+/* Do both structs hold the same? */
+bool sb_params_equal(const sb_param_def *defs, const void *a, const void *b);
+/* For people: " 0.001"; with several rows " alpha 0.001 mode fast". */
+void sb_params_words(const sb_param_def *defs, const void *params, sb_str *out);
+/* {"ALPHA":0.001,"DISTRIBUTION":"GAUS"} */
+void sb_params_json(const sb_param_def *defs, const void *params, sb_str *out);
+/* Does such an object hold these values?  SB_BAD_DATA with its place if not. */
+SB_MUST_USE sb_status sb_params_check_json(const sb_json_doc *doc,
+                                           const sb_json *object,
+                                           const sb_param_def *defs,
+                                           const void *params);
 
 /* ---- words, see param_text.c ------------------------------------------- */
 

@@ -10,13 +10,13 @@
 
 enum { WORD_MOST = 64 };
 
-static int lower(char c)
+static int param_text_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
 }
 
 /* Edits (insert, drop, replace) that make `a` of `b`; WORD_MOST if too long. */
-static size_t distance(const char *a, const char *b)
+static size_t param_text_distance(const char *a, const char *b)
 {
     size_t row[WORD_MOST + 1];
     size_t n = strlen(b);
@@ -30,7 +30,8 @@ static size_t distance(const char *a, const char *b)
 
         row[0] = i;
         for (size_t j = 1; j <= n; j++) {
-            size_t best = corner + (lower(a[i - 1]) != lower(b[j - 1]));
+            size_t best = corner + (param_text_lower(a[i - 1]) !=
+                                    param_text_lower(b[j - 1]));
 
             best = row[j] + 1 < best ? row[j] + 1 : best;
             best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
@@ -48,7 +49,7 @@ const char *sb_nearest(const char *word, const char *const *names)
     size_t least = (len + 4) / 3; /* this far is no likeness */
 
     for (; *names; names++) {
-        size_t d = distance(word, *names);
+        size_t d = param_text_distance(word, *names);
 
         if (d < least && d < strlen(*names)) {
             least = d;
@@ -85,7 +86,7 @@ static void add_count(const sb_param_def *def, sb_str *out)
 /* Whether a name is one of those that the row allows. */
 static bool is_listed(const sb_param_def *def, size_t i)
 {
-    return !def->meaning || def->meaning(def->names[i]);
+    return !def->meanings || def->meanings[i];
 }
 
 static void add_names(const sb_param_def *def, sb_str *out)
@@ -136,7 +137,7 @@ void sb_param_allowed(const sb_param_def *def, sb_str *out)
         break;
     case SB_PARAM_STRINGS:
         add_count(def, out);
-        sb_str_add(out, " texts");
+        sb_str_add(out, " strings");
         break;
     case SB_PARAM_MAP:
         assert(def->fields);
@@ -152,7 +153,7 @@ void sb_param_more(const sb_param_def *def, sb_str *out)
 {
     size_t width = 0;
 
-    if (!def->meaning) {
+    if (!def->meanings) {
         sb_str_add(out, def->more ? def->more : "");
         return;
     }
@@ -162,7 +163,7 @@ void sb_param_more(const sb_param_def *def, sb_str *out)
     for (size_t i = 0, done = 0; def->names[i]; i++)
         if (is_listed(def, i))
             sb_str_addf(out, "%s%-*s  %s", done++ ? "\n" : "", (int)width,
-                        def->names[i], def->meaning(def->names[i]));
+                        def->names[i], def->meanings[i]);
 }
 
 void sb_params_names(const sb_param_def *defs, sb_str *out)

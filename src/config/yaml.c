@@ -116,7 +116,7 @@ static sb_status scalar_text(const builder *b, sb_yaml *node)
     return node->text ? SB_OK : SB_NO_MEMORY;
 }
 
-static sb_status push(builder *b, const sb_yaml *node)
+static sb_status yaml_push(builder *b, const sb_yaml *node)
 {
     SB_TRY(sb_grow(b->doc->ctx, &b->stack, &b->cap, b->n_stack + 1,
                    sizeof *b->stack));
@@ -140,7 +140,7 @@ static sb_status read_key(builder *b, int depth, sb_map *seen)
                        "key '%.60s' is given twice, first in line %lu",
                        key->text, (unsigned long)first);
     SB_TRY(sb_map_put(seen, key->text, (uint32_t)key->line));
-    return push(b, key);
+    return yaml_push(b, key);
 }
 
 /* The children behind `mark`, into the arena; keys and values alternate. */
@@ -190,7 +190,7 @@ static sb_status read_children(builder *b, int depth, sb_map *seen,
             SB_TRY(next_event(b));
         }
         SB_TRY(read_node(b, depth + 1, &child));
-        SB_TRY(push(b, child));
+        SB_TRY(yaml_push(b, child));
         SB_TRY(next_event(b));
     }
     return take_children(b, mark, node);
@@ -253,7 +253,7 @@ static sb_status read_document(builder *b)
     return SB_OK;
 }
 
-static sb_status build(sb_yaml_doc *doc, const void *data, size_t size)
+static sb_status yaml_build(sb_yaml_doc *doc, const void *data, size_t size)
 {
     builder b = {.doc = doc, .data = data, .size = size};
 
@@ -283,7 +283,7 @@ sb_status sb_yaml_load_memory(sb_ctx *ctx, const char *file, const void *data,
     doc->ctx = ctx;
     sb_arena_init(&doc->arena, ctx);
     doc->file = sb_arena_str(&doc->arena, file);
-    sb_status status = doc->file ? build(doc, data, size) : SB_NO_MEMORY;
+    sb_status status = doc->file ? yaml_build(doc, data, size) : SB_NO_MEMORY;
     if (status != SB_OK) {
         sb_yaml_free(doc);
         return status;
@@ -296,7 +296,7 @@ sb_status sb_yaml_load(sb_ctx *ctx, const char *path, sb_yaml_doc **out)
 {
     sb_mapping map;
 
-    SB_TRY(sb_file_map(ctx, path, &map));
+    SB_TRY(sb_file_map_input(ctx, path, &map));
     sb_status status = sb_yaml_load_memory(ctx, path, map.data, map.size, out);
     sb_file_unmap(&map);
     return status;
@@ -320,6 +320,50 @@ const sb_yaml *sb_yaml_get(const sb_yaml *map, const char *key)
         if (strcmp(map->keys[i]->text, key) == 0)
             return map->items[i];
     return NULL;
+}
+
+/* A copy that messages name without line. */
+static const sb_yaml *foreign_node(sb_yaml_doc *doc, const sb_yaml *node)
+{
+    sb_yaml *copy = sb_arena_copy(&doc->arena, node, sizeof *node);
+
+    if (copy)
+        copy->line = 0;
+    return copy;
+}
+
+sb_status sb_yaml_override(sb_yaml_doc *doc, const sb_yaml *other)
+{
+    const sb_yaml *map = doc->root;
+
+    if (map->kind != SB_YAML_MAP || other->kind != SB_YAML_MAP)
+        return sb_fail(doc->ctx, SB_BAD_CONFIG, "%s: want a map of keys",
+                       doc->file);
+    sb_yaml *root = sb_arena_copy(&doc->arena, map, sizeof *map);
+    const sb_yaml **keys =
+        sb_arena_alloc(&doc->arena, map->n + other->n, sizeof(*keys));
+    const sb_yaml **items =
+        sb_arena_alloc(&doc->arena, map->n + other->n, sizeof(*items));
+    if (!root || !keys || !items)
+        return SB_NO_MEMORY;
+    root->n = 0;
+    for (size_t i = 0; i < map->n + other->n; i++) {
+        bool own = i < map->n;
+        const sb_yaml *key = own ? map->keys[i] : other->keys[i - map->n];
+        const sb_yaml *item = own ? map->items[i] : other->items[i - map->n];
+
+        if (own && sb_yaml_get(other, key->text))
+            continue;
+        keys[root->n] = own ? key : foreign_node(doc, key);
+        items[root->n] = own ? item : foreign_node(doc, item);
+        if (!keys[root->n] || !items[root->n])
+            return SB_NO_MEMORY;
+        root->n++;
+    }
+    root->keys = keys;
+    root->items = items;
+    doc->root = root;
+    return SB_OK;
 }
 
 bool sb_yaml_is_null(const sb_yaml *node)
@@ -358,7 +402,7 @@ sb_status sb_yaml_fail(const sb_yaml_doc *doc, const sb_yaml *node,
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    if (!node)
+    if (!node || node->line == 0)
         return sb_fail(doc->ctx, SB_BAD_CONFIG, "%s: %s", doc->file, text);
     return sb_fail(doc->ctx, SB_BAD_CONFIG, "%s:%d: %s", doc->file, node->line,
                    text);

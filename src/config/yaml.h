@@ -1,7 +1,7 @@
 /* yaml.h - a YAML document as a small tree that knows its lines.
  *
  * Scalars keep their text and whether they were quoted; what a text means
- * (number, truth value, name) is decided by whoever reads it, see param.h.
+ * (number, truth value, name) is decided by the reader, see param.h.
  * Maps keep the order of the file.  Refused, with `file:line: ...`: keys that
  * are given twice or are no scalars, tags, anchors and aliases, several
  * documents, more than SB_YAML_DEPTH levels or SB_YAML_SIZE bytes. */
@@ -20,10 +20,10 @@ typedef enum sb_yaml_kind {
 
 typedef struct sb_yaml {
     sb_yaml_kind kind;
-    int line, column;                   /* from 1 */
-    const char *text;                   /* of a scalar */
-    bool quoted;                        /* of a scalar: 'x', "x" or a block */
-    size_t n;                           /* elements of a list, pairs of a map */
+    int line, column; /* from 1; line 0: not in the document */
+    const char *text; /* of a scalar */
+    bool quoted;      /* of a scalar: 'x', "x" or a block */
+    size_t n;         /* elements of a list, pairs of a map */
     const struct sb_yaml *const *items; /* elements, or values of a map */
     const struct sb_yaml *const *keys;  /* of a map: scalars */
 } sb_yaml;
@@ -44,6 +44,10 @@ SB_MUST_USE sb_status sb_yaml_load_memory(sb_ctx *ctx, const char *file,
                                           const void *data, size_t size,
                                           sb_yaml_doc **out);
 void sb_yaml_free(sb_yaml_doc *doc); /* NULL is allowed */
+/* The keys of the map `other` stand instead of those of the document's map, or
+ * behind them.  `other` must live as long; messages about its values have no
+ * line. */
+SB_MUST_USE sb_status sb_yaml_override(sb_yaml_doc *doc, const sb_yaml *other);
 
 /* Value of a key of a map; NULL if absent or if `map` is none. */
 const sb_yaml *sb_yaml_get(const sb_yaml *map, const char *key);

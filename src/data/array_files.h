@@ -1,17 +1,18 @@
 /* array_files.h - samples that are rows of arrays in one or several files.
  *
  * A part is a file (or one file an input) whose arrays all have as many rows;
- * a row of each is a sample.  Parts may differ in all dimensions but the first,
- * so a folder of files holds texts of different lengths.  One part is in
- * memory at a time, and of a mapped file little more than what is being read.
- */
+ * a row of each is a sample.  Parts may differ in all dimensions but the one
+ * that counts rows, so a folder of files holds texts of different lengths. With
+ * FEED: files a part is one sample.  A scalar, or an array whose AXIS is none,
+ * belongs to all samples of its part.  One part is in memory at a time, and of
+ * a mapped file little more than what is being read. */
 #ifndef SB_DATA_ARRAY_FILES_H
 #define SB_DATA_ARRAY_FILES_H
 
 #include "data/source.h"
 
 typedef struct sb_array_part {
-    const char **paths;  /* npy: one an input; the first names the part */
+    const char **paths;  /* npy: one per input; the first names the part */
     size_t first, count; /* samples */
 } sb_array_part;
 
@@ -24,6 +25,7 @@ struct sb_array_files {
     sb_status (*load)(sb_source *s, const sb_array_part *part, sb_tensor *out,
                       sb_tensor *labels);
     sb_tensor *loaded; /* n_inputs; of part `at` */
+    sb_tensor *rows;   /* n_inputs; a row that is not in one piece */
     size_t at;         /* SIZE_MAX: none */
     size_t touched;    /* bytes handed out since memory was given back */
     int64_t *labels;   /* gathered from the parts, or NULL */
@@ -37,6 +39,7 @@ void sb_array_files_close(sb_source *s);
 const char *sb_array_files_name(const sb_source *s, size_t i, char *out,
                                 size_t size);
 sb_status sb_array_files_arrays(sb_source *s, size_t i, sb_tensor *out);
+bool sb_array_files_begins(const sb_source *s, size_t i);
 
 /* The files that PATHs name: each as it is, a folder as its files with this
  * ending.  Full paths in the arena; free list->v. */

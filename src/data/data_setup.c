@@ -1,6 +1,8 @@
 /* Reading the description of a data set, and opening what it describes. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "base/rng.h"
 #include "data/data.h"
 
@@ -55,12 +57,14 @@ static sb_status read_keys(sb_data *data, sb_transform_keys *transform)
     size_t n = 1;
 
     const sb_source_def *def = node && node->kind == SB_YAML_SCALAR
-                                   ? sb_source_find(node->text)
+                                   ? sb_source_find(data->ctx, node->text)
                                    : NULL;
     if (!def)
         return unknown_source(data, node);
     if (def->image)
         sets[n++] = (sb_param_set){sb_transform_table, transform};
+    else
+        sets[n++] = (sb_param_set){sb_array_table, &data->array_keys};
     if (def->table) {
         s->own_keys = sb_arena_alloc(&data->arena, 1, def->keys_size);
         if (!s->own_keys)
@@ -73,7 +77,17 @@ static sb_status read_keys(sb_data *data, sb_transform_keys *transform)
 }
 
 /* Fisher and Yates: every order is equally likely. */
-static sb_status shuffle(sb_data *data)
+static void shuffle_places(size_t *v, size_t n, sb_rng *rng)
+{
+    for (size_t i = n; i > 1; i--) {
+        size_t j = (size_t)sb_rng_below(rng, i), t = v[i - 1];
+
+        v[i - 1] = v[j];
+        v[j] = t;
+    }
+}
+
+static sb_status data_setup_shuffle(sb_data *data)
 {
     size_t n = data->source.count;
     sb_rng rng;
@@ -84,13 +98,26 @@ static sb_status shuffle(sb_data *data)
     for (size_t i = 0; i < n; i++)
         data->order[i] = i;
     sb_rng_init(&rng, data->opt.seed);
-    for (size_t i = n; i > 1; i--) {
-        size_t j = (size_t)sb_rng_below(&rng, i), t = data->order[i - 1];
-
-        data->order[i - 1] = data->order[j];
-        data->order[j] = t;
-    }
+    shuffle_places(data->order, n, &rng);
     return SB_OK;
+}
+
+static int order_compare(const void *a, const void *b)
+{
+    const size_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+void sb_data_shuffle(sb_data *data, uint64_t epoch)
+{
+    size_t n = data->end - data->begin;
+    sb_rng rng;
+
+    /* From the same start, whatever epochs there were before. */
+    qsort(data->order + data->begin, n, sizeof *data->order, order_compare);
+    sb_augment_seed(&rng, data->opt.seed, epoch, data->source.count);
+    shuffle_places(data->order + data->begin, n, &rng);
 }
 
 static sb_status choose_samples(sb_data *data)
@@ -105,7 +132,9 @@ static sb_status choose_samples(sb_data *data)
     data->end = count;
     if (data->opt.samples && data->opt.samples < count - data->begin)
         data->end = data->begin + data->opt.samples;
-    return data->keys.shuffle ? shuffle(data) : SB_OK;
+    data->first = data->begin;
+    data->last = data->end;
+    return data->keys.shuffle ? data_setup_shuffle(data) : SB_OK;
 }
 
 static sb_status make_batch_memory(sb_data *data)
@@ -114,17 +143,25 @@ static sb_status make_batch_memory(sb_data *data)
     size_t n = data->n_inputs, most = data->end - data->begin;
 
     b->size = data->opt.batch ? data->opt.batch : (size_t)data->keys.batch;
+    if (data->states.n || data->array_keys.feed != SB_FEED_BATCHES)
+        b->size = 1;
     b->size = b->size < most ? b->size : most;
     b->size = b->size < MOST_BATCH ? b->size : MOST_BATCH;
+    b->whole = b->size;
     data->sample = sb_arena_alloc(&data->arena, n, sizeof *data->sample);
     data->wanted = sb_arena_alloc(&data->arena, n, sizeof *data->wanted);
     b->tensors = sb_arena_alloc(&data->arena, n, sizeof *b->tensors);
     b->list = sb_arena_alloc(&data->arena, n, sizeof *b->list);
+    b->moved = sb_arena_alloc(&data->arena, n, sizeof *b->moved);
+    b->axes = sb_arena_alloc(&data->arena, n, sizeof *b->axes);
+    b->shared = sb_arena_alloc(&data->arena, n, sizeof *b->shared);
+    data->scalar = sb_arena_alloc(&data->arena, n, sizeof *data->scalar);
     b->cap = sb_arena_alloc(&data->arena, n, sizeof *b->cap);
     b->labels = sb_arena_alloc(&data->arena, b->size, sizeof *b->labels);
     b->names = sb_arena_alloc(&data->arena, b->size, sizeof *b->names);
     b->name_text = sb_arena_alloc(&data->arena, b->size, sizeof *b->name_text);
-    if (!data->sample || !data->wanted || !b->tensors || !b->list || !b->cap ||
+    if (!data->sample || !data->wanted || !data->scalar || !b->tensors ||
+        !b->moved || !b->axes || !b->shared || !b->list || !b->cap ||
         !b->labels || !b->names || !b->name_text)
         return SB_NO_MEMORY;
     for (size_t k = 0; k < n; k++)
@@ -132,15 +169,31 @@ static sb_status make_batch_memory(sb_data *data)
     return SB_OK;
 }
 
+static sb_status take_other_keys(sb_data *data)
+{
+    const char *text = data->opt.keys;
+
+    data->opt.keys = NULL; /* the caller's memory */
+    if (!text || !*text)
+        return SB_OK;
+    SB_TRY(sb_yaml_load_memory(data->ctx, data->doc->file, text, strlen(text),
+                               &data->other_keys));
+    return sb_yaml_override(data->doc, data->other_keys->root);
+}
+
 sb_status sb_data_setup(sb_data *data, const sb_data_options *opt)
 {
     sb_source *s = &data->source;
+    const sb_data_options defaults = SB_DATA_OPTIONS_INIT;
     sb_transform_keys transform = {0};
 
-    data->opt = *opt;
+    SB_TRY(sb_options_read(data->ctx, "sb_data_options", opt, &defaults,
+                           sizeof data->opt, &data->opt));
+    SB_TRY(take_other_keys(data));
     s->ctx = data->ctx;
     s->doc = data->doc;
     s->keys = &data->keys;
+    s->array_keys = &data->array_keys;
     s->arena = &data->arena;
     s->n_inputs = 0;
     SB_TRY(read_keys(data, &transform));
@@ -149,6 +202,9 @@ sb_status sb_data_setup(sb_data *data, const sb_data_options *opt)
         SB_TRY(sb_transform_init(data->doc, &transform, s->native,
                                  &data->transform));
         s->n_inputs = 1;
+    } else {
+        SB_TRY(sb_source_read_axes(s));
+        SB_TRY(sb_source_read_states(s, &data->states));
     }
     data->n_inputs = s->n_inputs;
     SB_TRY(choose_samples(data));

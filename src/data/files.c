@@ -7,16 +7,10 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "data/source.h"
 
 enum { DEEPEST = 16 }; /* links may lead in circles */
-
-bool sb_is_folder(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
 
 bool sb_ends_with(const char *text, const char *ending)
 {
@@ -76,7 +70,7 @@ typedef struct {
     sb_name_list *list;
 } walk;
 
-static bool wanted(const walk *w, const char *name)
+static bool files_wanted(const walk *w, const char *name)
 {
     for (const char *const *e = w->endings; e && *e; e++)
         if (sb_ends_with(name, *e))
@@ -104,8 +98,8 @@ static sb_status walk_entry(const walk *w, const char *below, const char *name,
         return w->deep && depth < DEEPEST ? walk_folder(w, relative, depth + 1)
                                           : SB_OK;
     }
-    return wanted(w, name) ? sb_name_list_add(w->ctx, w->list, relative)
-                           : SB_OK;
+    return files_wanted(w, name) ? sb_name_list_add(w->ctx, w->list, relative)
+                                 : SB_OK;
 }
 
 static sb_status walk_folder(const walk *w, const char *below, int depth)

@@ -75,8 +75,8 @@ static void zlib_give(void *user, void *ptr)
 
 /* Unpacks up to `want` bytes; *got says how many there were.  zlib counts in
  * 32 bits, so it goes in pieces. */
-static int unpack(z_stream *z, size_t *left_in, uint8_t *to, size_t want,
-                  size_t *got)
+static int idx_unpack(z_stream *z, size_t *left_in, uint8_t *to, size_t want,
+                      size_t *got)
 {
     int rc = Z_OK;
 
@@ -101,7 +101,7 @@ static int unpack(z_stream *z, size_t *left_in, uint8_t *to, size_t want,
 }
 
 /* zlib takes its window only when it first needs it. */
-static sb_status broken(sb_ctx *ctx, const char *path, int rc)
+static sb_status idx_broken(sb_ctx *ctx, const char *path, int rc)
 {
     return rc == Z_MEM_ERROR
                ? SB_NO_MEMORY
@@ -115,14 +115,14 @@ static sb_status unpack_all(sb_ctx *ctx, const char *path, z_stream *z,
     size_t left = out->map.size, got, total, rest, more;
 
     z->next_in = out->map.data;
-    int rc = unpack(z, &left, head, 4, &got);
+    int rc = idx_unpack(z, &left, head, 4, &got);
     if ((rc == Z_OK || rc == Z_STREAM_END) && got == 4 && head[3] >= 1 &&
         head[3] <= SB_IDX_RANK) {
-        rc = unpack(z, &left, head + 4, 4 * (size_t)head[3], &more);
+        rc = idx_unpack(z, &left, head + 4, 4 * (size_t)head[3], &more);
         got += more;
     }
     if (rc != Z_OK && rc != Z_STREAM_END)
-        return broken(ctx, path, rc);
+        return idx_broken(ctx, path, rc);
     SB_TRY(read_header(ctx, path, head, got, out, &total));
     rest = total - header_size(out);
     if (rest / UNPACK_MOST > out->map.size)
@@ -133,13 +133,13 @@ static sb_status unpack_all(sb_ctx *ctx, const char *path, z_stream *z,
         return SB_NO_MEMORY;
     got = 0;
     if (rc == Z_OK)
-        rc = unpack(z, &left, out->unpacked, rest + 1, &got);
+        rc = idx_unpack(z, &left, out->unpacked, rest + 1, &got);
     if (rc != Z_STREAM_END && rc != Z_OK && rc != Z_BUF_ERROR)
-        return broken(ctx, path, rc);
+        return idx_broken(ctx, path, rc);
     if (got != rest)
         return wrong_size(ctx, path, header_size(out) + got, total);
     if (rc != Z_STREAM_END)
-        return broken(ctx, path, rc);
+        return idx_broken(ctx, path, rc);
     out->data = out->unpacked;
     return SB_OK;
 }

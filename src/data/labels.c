@@ -155,7 +155,7 @@ sb_status sb_source_read_labels(sb_source *s)
         return SB_NO_MEMORY;
     if (!sb_ends_with(path, ".npy"))
         return labels_from_text(s, path);
-    SB_TRY(sb_npy_load(s->ctx, path, &t));
+    SB_TRY(sb_npy_load_const(s->ctx, path, &t));
     sb_status status = take_labels(s, path, &t);
     sb_tensor_drop(&t);
     return status;

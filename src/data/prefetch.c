@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/threads.h"
+
 enum { MOST_THREADS = 64 };
 
 typedef struct {
@@ -39,7 +41,8 @@ struct sb_prefetch {
     bool stop;
     worker workers[MOST_THREADS];
     int n_workers;
-    bool holding; /* the caller has slot `taken` */
+    unsigned forks; /* of the process when they were started */
+    bool holding;   /* the caller has slot `taken` */
 };
 
 static void make_sample(const sb_prefetch *p, sb_ctx *ctx, size_t i,
@@ -51,7 +54,7 @@ static void make_sample(const sb_prefetch *p, sb_ctx *ctx, size_t i,
         memcpy(out->error, sb_ctx_error(ctx), strlen(sb_ctx_error(ctx)) + 1);
 }
 
-static void *work(void *arg)
+static void *prefetch_work(void *arg)
 {
     worker *w = arg;
     sb_prefetch *p = w->p;
@@ -74,6 +77,23 @@ static void *work(void *arg)
     return NULL;
 }
 
+/* In a child process there are no threads any more, and their locks and samples
+ * may be in any state: the caller goes on alone. */
+static void leave_parent(sb_prefetch *p)
+{
+    if (p->forks == sb_threads_forks())
+        return;
+    p->forks = sb_threads_forks();
+    for (int i = 0; i < p->n_workers; i++)
+        sb_ctx_free(p->workers[i].ctx);
+    if (p->n_workers > 0) {
+        memset(p->ring, 0, p->slots * sizeof *p->ring);
+        p->next = p->taken + p->holding;
+    }
+    p->n_workers = 0;
+    p->locks_made = false;
+}
+
 /* Fewer threads than asked for are no failure. */
 static void start_workers(sb_prefetch *p, int threads)
 {
@@ -81,10 +101,10 @@ static void start_workers(sb_prefetch *p, int threads)
         worker *w = &p->workers[p->n_workers];
 
         w->p = p;
-        if (sb_ctx_create(&p->ctx->alloc, &w->ctx) != SB_OK)
+        if (sb_ctx_create_child(p->ctx, &w->ctx) != SB_OK)
             return;
         sb_ctx_set_threads(w->ctx, 1);
-        if (pthread_create(&w->thread, NULL, work, w) != 0) {
+        if (pthread_create(&w->thread, NULL, prefetch_work, w) != 0) {
             sb_ctx_free(w->ctx);
             return;
         }
@@ -105,6 +125,7 @@ sb_status sb_prefetch_start(sb_ctx *ctx, size_t begin, size_t end, size_t slots,
     p->user = user;
     p->end = end;
     p->next = p->taken = begin;
+    p->forks = sb_threads_forks();
     p->slots = threads > 0 && slots > 1 ? slots : 1;
     p->ring = sb_alloc(ctx, p->slots, sizeof *p->ring);
     if (!p->ring) {
@@ -122,7 +143,7 @@ sb_status sb_prefetch_start(sb_ctx *ctx, size_t begin, size_t end, size_t slots,
     return SB_OK;
 }
 
-/* Wakes up now and then to see whether somebody pressed Ctrl-C. */
+/* Wakes up now and then to see whether the user pressed Ctrl-C. */
 static sb_status wait_for(sb_prefetch *p, const slot *s)
 {
     sb_status status = SB_OK;
@@ -145,6 +166,7 @@ sb_status sb_prefetch_take(sb_prefetch *p, const sb_made **out)
     sb_status status = SB_OK;
 
     SB_TRY(sb_ctx_poll(p->ctx));
+    leave_parent(p);
     if (p->n_workers == 0) {
         make_sample(p, p->ctx, p->next++, &p->ring[0].made);
         *out = &p->ring[0].made;
@@ -169,6 +191,7 @@ void sb_prefetch_stop(sb_prefetch *p)
 {
     if (!p)
         return;
+    leave_parent(p);
     if (p->locks_made) {
         (void)pthread_mutex_lock(&p->lock);
         p->stop = true;

@@ -7,7 +7,7 @@
 #ifndef SB_DATA_PREFETCH_H
 #define SB_DATA_PREFETCH_H
 
-#include "data/transform.h"
+#include "data/image/transform.h"
 
 typedef struct sb_prefetch sb_prefetch;
 

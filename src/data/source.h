@@ -1,8 +1,9 @@
 /* source.h - where samples come from: the row of a data source.
  *
- * There are two kinds.  A source of images hands out pictures, each on its own
- * and from any thread; decoding them is worth threads.  A source of arrays
- * hands out slices of arrays that are there already, on the caller's thread.
+ * There are two kinds.  A source of images hands out decoded images, each on
+ * its own and from any thread; decoding them is worth threads.  A source of
+ * arrays hands out slices of arrays that are there already, on the caller's
+ * thread.
  *
  * To add one: write src/data/source_<name>.c ending with its row, add a line to
  * sources.def (sorted), add tests/unit/test_data_<name>.c or extend one. */
@@ -10,7 +11,7 @@
 #define SB_DATA_SOURCE_H
 
 #include "base/str.h"
-#include "data/transform.h"
+#include "data/image/transform.h"
 #include "tensor/tensor.h"
 
 /* Keys that every source takes. */
@@ -23,6 +24,19 @@ typedef struct sb_data_keys {
     bool shuffle;
 } sb_data_keys;
 
+/* What one run of the model takes from arrays. */
+typedef enum sb_feed_mode {
+    SB_FEED_BATCHES, /* rows, side by side */
+    SB_FEED_ROWS,    /* one row, as it is */
+    SB_FEED_FILES,   /* all arrays of a file, as they are */
+} sb_feed_mode;
+
+/* Keys that every source of arrays takes; see array_keys.h. */
+typedef struct sb_array_keys {
+    int feed; /* an sb_feed_mode */
+    const sb_yaml *axis, *state;
+} sb_array_keys;
+
 typedef struct sb_source_def sb_source_def;
 
 /* An open source.  `open` fills in the lower part. */
@@ -31,14 +45,17 @@ typedef struct sb_source {
     const sb_source_def *def;
     sb_yaml_doc *doc;
     const sb_data_keys *keys;
-    void *own_keys;  /* the struct that def->table fills */
-    sb_arena *arena; /* lives as long as the source */
+    const sb_array_keys *array_keys; /* of sources of arrays */
+    void *own_keys;                  /* the struct that def->table fills */
+    sb_arena *arena;                 /* lives as long as the source */
 
     size_t count;             /* samples */
-    const int64_t *labels;    /* one a sample, or NULL: none */
-    sb_colour native;         /* images: COLOR if the file does not say */
+    const int64_t *labels;    /* one per sample, or NULL: none */
+    sb_color native;          /* images: COLOR if the file does not say */
     size_t n_inputs;          /* arrays: how many a sample has */
     const char **input_names; /* arrays: or NULL: by position */
+    int *axes; /* arrays: which axis counts samples; -1: none, all have it */
+    size_t text_from; /* as in sb_batch */
     void *state;
 } sb_source;
 
@@ -54,18 +71,22 @@ struct sb_source_def {
     /* What messages call sample `i`; written to `out` if it must be made. */
     const char *(*name_of)(const sb_source *s, size_t i, char *out,
                            size_t size);
-    /* Images: picture `i`, into memory of `ctx`.  Any thread. */
+    /* Images: image `i`, into memory of `ctx`.  Any thread. */
     sb_status (*image)(const sb_source *s, sb_ctx *ctx, size_t i,
                        sb_image *out);
     /* Arrays: the n_inputs tensors of sample `i`, without the axis that counts
      * samples; they stay the source's, valid until the next call. */
     sb_status (*arrays)(sb_source *s, size_t i, sb_tensor *out);
+    /* (optional) Arrays: does a sequence begin with sample `i`?  Without it
+     * only with the first. */
+    bool (*begins)(const sb_source *s, size_t i);
 };
 
-/* NULL if there is none of that name. */
-const sb_source_def *sb_source_find(const char *name);
+/* The row of the table, else what a plug-in added to the context (NULL: only
+ * the table), else NULL. */
+const sb_source_def *sb_source_find(const sb_ctx *ctx, const char *name);
 const sb_source_def *const *sb_source_all(size_t *n);
-/* "cifar10, idx, ..." */
+/* "cifar10, idx, ..." with those of the context of `out`. */
 void sb_source_names(sb_str *out);
 
 /* ---- what sources share -------------------------------------------------- */
@@ -96,7 +117,6 @@ SB_MUST_USE sb_status sb_folders_find(sb_ctx *ctx, sb_arena *arena,
                                       const char *dir, sb_name_list *list);
 SB_MUST_USE sb_status sb_name_list_add(sb_ctx *ctx, sb_name_list *list,
                                        const char *name);
-bool sb_is_folder(const char *path);
 bool sb_ends_with(const char *text, const char *ending); /* without case */
 
 /* Lines `file label` (`label` is the last word) of a text file. */

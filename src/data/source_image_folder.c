@@ -5,6 +5,7 @@
  * the order of their names, as torchvision does it. */
 #include <string.h>
 
+#include "base/file.h"
 #include "base/map.h"
 #include "data/source.h"
 
@@ -118,6 +119,26 @@ static sb_status take_files(sb_source *s, const char *dir,
                            : labels_from_folders(s, dir, labels);
 }
 
+/* PATH is one image: the folder it is in, and that image alone. */
+static sb_status split_path(sb_source *s, const char **path, sb_name_list *list)
+{
+    const char *slash = strrchr(*path, '/');
+    const char *name = slash ? slash + 1 : *path;
+
+    SB_TRY(sb_name_list_add(s->ctx, list, name));
+    *path =
+        slash ? sb_arena_strn(s->arena, *path, (size_t)(slash - *path)) : ".";
+    return *path ? SB_OK : SB_NO_MEMORY;
+}
+
+static bool is_image_name(const char *name)
+{
+    for (const char *const *e = endings; *e; e++)
+        if (sb_ends_with(name, *e))
+            return true;
+    return false;
+}
+
 static sb_status folder_open(sb_source *s)
 {
     sb_name_list list = {0};
@@ -125,7 +146,9 @@ static sb_status folder_open(sb_source *s)
 
     SB_TRY(sb_source_one_path(s, &dir));
     sb_status status =
-        sb_files_find(s->ctx, s->arena, dir, endings, true, &list);
+        is_image_name(dir) && !sb_is_folder(dir)
+            ? split_path(s, &dir, &list)
+            : sb_files_find(s->ctx, s->arena, dir, endings, true, &list);
     if (status == SB_OK)
         status = take_files(s, dir, &list);
     sb_free(s->ctx, list.v);
@@ -135,7 +158,7 @@ static sb_status folder_open(sb_source *s)
 
 const sb_source_def sb_source_image_folder = {
     .name = "image_folder",
-    .summary = "JPEG and PNG files in a folder, by name",
+    .summary = "JPEG and PNG files in a folder, by name; or one file",
     .open = folder_open,
     .name_of = sb_image_files_name,
     .image = sb_image_files_image,

@@ -8,7 +8,7 @@ static sb_status take_lines(sb_source *s, const char *path,
 {
     sb_image_files *f = sb_arena_alloc(s->arena, 1, sizeof *f);
     int64_t *labels = sb_arena_alloc(s->arena, list->n, sizeof *labels);
-    bool labelled = list->n > 0 && list->v[0].label >= 0;
+    bool labeled = list->n > 0 && list->v[0].label >= 0;
 
     if (list->n == 0)
         return sb_fail(s->ctx, SB_BAD_DATA, "%s: the list is empty", path);
@@ -22,7 +22,7 @@ static sb_status take_lines(sb_source *s, const char *path,
     for (size_t i = 0; i < list->n; i++) {
         const sb_label_line *row = &list->v[i];
 
-        if ((row->label >= 0) != labelled || !*row->file)
+        if ((row->label >= 0) != labeled || !*row->file)
             return sb_fail(s->ctx, SB_BAD_DATA,
                            "%s:%d: found '%s', want lines that all are PATH, "
                            "or all PATH LABEL",
@@ -40,7 +40,7 @@ static sb_status take_lines(sb_source *s, const char *path,
         labels[i] = row->label;
     }
     s->count = list->n;
-    s->labels = labelled ? labels : NULL;
+    s->labels = labeled ? labels : NULL;
     return SB_OK;
 }
 
@@ -64,7 +64,8 @@ static sb_status list_open(sb_source *s)
 
 const sb_source_def sb_source_image_list = {
     .name = "image_list",
-    .summary = "images named by a text file, one a line, with or without label",
+    .summary =
+        "images named by a text file, one per line, with or without label",
     .open = list_open,
     .name_of = sb_image_files_name,
     .image = sb_image_files_image,

@@ -19,8 +19,8 @@ static const sb_param_def table[] = {
     {0},
 };
 
-static sb_status load(sb_source *s, const sb_array_part *part, sb_tensor *out,
-                      sb_tensor *labels)
+static sb_status npy_load(sb_source *s, const sb_array_part *part,
+                          sb_tensor *out, sb_tensor *labels)
 {
     (void)labels;
     for (size_t k = 0; k < s->n_inputs; k++)
@@ -96,7 +96,7 @@ static sb_status npy_open(sb_source *s)
     if (!f)
         return SB_NO_MEMORY;
     s->state = f;
-    f->load = load;
+    f->load = npy_load;
     if (keys->inputs) {
         SB_TRY(add_named_inputs(s, keys->inputs));
     } else {
@@ -116,4 +116,5 @@ const sb_source_def sb_source_npy = {
     .close = sb_array_files_close,
     .name_of = sb_array_files_name,
     .arrays = sb_array_files_arrays,
+    .begins = sb_array_files_begins,
 };

@@ -50,8 +50,8 @@ static sb_status pick_items(sb_source *s, const char *path, sb_npz_item *items,
     return SB_OK;
 }
 
-static sb_status load(sb_source *s, const sb_array_part *part, sb_tensor *out,
-                      sb_tensor *labels)
+static sb_status npz_load(sb_source *s, const sb_array_part *part,
+                          sb_tensor *out, sb_tensor *labels)
 {
     sb_npz_item *items = NULL;
     size_t n = 0;
@@ -124,7 +124,7 @@ static sb_status npz_open(sb_source *s)
     if (!f)
         return SB_NO_MEMORY;
     s->state = f;
-    f->load = load;
+    f->load = npz_load;
     sb_status status =
         sb_array_files_list(s, s->keys->path.v, s->keys->path.n, ".npz", &list);
     if (status == SB_OK)
@@ -148,4 +148,5 @@ const sb_source_def sb_source_npz = {
     .close = sb_array_files_close,
     .name_of = sb_array_files_name,
     .arrays = sb_array_files_arrays,
+    .begins = sb_array_files_begins,
 };

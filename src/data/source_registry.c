@@ -16,11 +16,16 @@ static const sb_source_def *const rows[] = {
 #undef SB_SOURCE
 };
 
-const sb_source_def *sb_source_find(const char *name)
+const sb_source_def *sb_source_find(const sb_ctx *ctx, const char *name)
 {
+    const sb_source_def *row;
+
     for (size_t i = 0; i < SB_COUNT(rows); i++)
         if (strcmp(rows[i]->name, name) == 0)
             return rows[i];
+    for (size_t i = 0; ctx && (row = sb_ctx_row(ctx, SB_ROW_SOURCE, i)); i++)
+        if (strcmp(row->name, name) == 0)
+            return row;
     return NULL;
 }
 
@@ -32,6 +37,10 @@ const sb_source_def *const *sb_source_all(size_t *n)
 
 void sb_source_names(sb_str *out)
 {
+    const sb_source_def *row;
+
+    for (size_t i = 0; (row = sb_ctx_row(out->ctx, SB_ROW_SOURCE, i)); i++)
+        sb_str_addf(out, "%s, ", row->name);
     for (size_t i = 0; i < SB_COUNT(rows); i++) {
         if (i)
             sb_str_add(out, i + 1 < SB_COUNT(rows) ? ", " : " or ");

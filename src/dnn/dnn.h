@@ -4,9 +4,10 @@
  * version (or none) needs no change elsewhere.  It knows tensors as pointers
  * with sizes, not graphs.
  *
- * Life of an object:  _create (picks a primitive, packs constant weights) ->
- * _scratch (bytes that the caller lends to each run) -> _run, many times, which
- * allocates nothing -> _free (NULL is allowed).
+ * Life of an object:  _create (picks a primitive; needs sizes, not elements) ->
+ * _packing (how it wants its weights) -> _pack, whenever weights have changed
+ * -> _scratch (bytes that the caller lends to each run) -> _run, many times,
+ * which allocates nothing -> _free (NULL is allowed).
  *
  * Results do not depend on the number of threads.  oneDNN's kernels do not all
  * keep that promise: GEMM divides sums among threads.  So matrix products are
@@ -47,10 +48,25 @@ typedef struct sb_dnn_post {
     float alpha, beta;
 } sb_dnn_post;
 
-/* The function itself, for loops that do without oneDNN; not of SUM. */
+/* The function itself, for loops that do without oneDNN; not of SUM.  NaN stays
+ * NaN; CLIP with alpha > beta gives beta. */
 float sb_dnn_post_value(const sb_dnn_post *post, float x);
+/* The same of n elements in place. */
+void sb_dnn_post_row(const sb_dnn_post *post, float *x, size_t n);
 
 enum { SB_DNN_MAX_POSTS = 4, SB_DNN_MAX_SPATIAL = 3 };
+
+/* ---- packed weights -------------------------------------------------------
+ * Primitives read weights in an order of their own.  An object says how many
+ * bytes that takes and packs into memory of the caller, who passes packed
+ * weights to _run.  Objects whose forms are equal, byte by byte, may share
+ * them. */
+typedef struct sb_dnn_packing {
+    size_t bytes;   /* 0: weights are read as they are; do not pack */
+    size_t scratch; /* bytes that the caller lends to _pack */
+    const void *form;
+    size_t form_size;
+} sb_dnn_packing;
 
 /* ---- convolution ----------------------------------------------------------
  * src [N, C, D...], dst [N, M, E...].  Weights [M, C/groups, K...]; of a
@@ -68,7 +84,6 @@ typedef struct sb_dnn_conv_desc {
     bool direct; /* SB_UNSUPPORTED if there are only GEMM and reference kernels,
                   * which compute image by image on a thread each */
     bool has_bias;
-    const float *weights; /* constant ones are packed at once; else NULL */
     size_t n_posts;
     sb_dnn_post posts[SB_DNN_MAX_POSTS];
 } sb_dnn_conv_desc;
@@ -79,16 +94,32 @@ SB_MUST_USE sb_status sb_dnn_conv_create(sb_ctx *ctx,
                                          const sb_dnn_conv_desc *desc,
                                          sb_dnn_conv **out);
 size_t sb_dnn_conv_scratch(const sb_dnn_conv *conv);
-/* True if constant weights were packed: runs do not read them again. */
-bool sb_dnn_conv_packed(const sb_dnn_conv *conv);
-/* `weights` must be the same as at creation if they were given there; `bias`
- * is not read if the description says so.  `tap` (NULL: none) sees dst while it
- * is made, where that is possible. */
+const sb_dnn_packing *sb_dnn_conv_packing(const sb_dnn_conv *conv);
+SB_MUST_USE sb_status sb_dnn_conv_pack(sb_dnn_conv *conv, const float *weights,
+                                       void *packed, void *scratch);
+/* `weights` are packed if the packing has bytes; `bias` is not read if the
+ * description says so.  `tap` (NULL: none) sees dst while it is made, where
+ * that is possible. */
 SB_MUST_USE sb_status sb_dnn_conv_run(sb_dnn_conv *conv, const float *src,
                                       const float *weights, const float *bias,
                                       float *dst, void *scratch,
                                       const sb_tap *tap);
 void sb_dnn_conv_free(sb_dnn_conv *conv);
+
+/* ---- gradient of a convolution's weights ----------------------------------
+ * dw[M, C/groups, K...], plain: the sum over images and pixels of ddst times
+ * src.  The description is that of the convolution, channels last, without
+ * posts and not transposed; else SB_UNSUPPORTED. */
+typedef struct sb_dnn_conv_dw sb_dnn_conv_dw;
+
+SB_MUST_USE sb_status sb_dnn_conv_dw_create(sb_ctx *ctx,
+                                            const sb_dnn_conv_desc *desc,
+                                            sb_dnn_conv_dw **out);
+size_t sb_dnn_conv_dw_scratch(const sb_dnn_conv_dw *conv);
+SB_MUST_USE sb_status sb_dnn_conv_dw_run(sb_dnn_conv_dw *conv, const float *src,
+                                         const float *ddst, float *dw,
+                                         void *scratch);
+void sb_dnn_conv_dw_free(sb_dnn_conv_dw *conv);
 
 /* ---- matrix product -------------------------------------------------------
  * c[m, n] = sum_k a[m, k] b[k, n] (+ bias[n]), for each item of a batch.
@@ -100,14 +131,15 @@ typedef struct sb_dnn_gemm_desc {
     int64_t b_row, b_col;
     int64_t c_row;
     bool has_bias;
-    const float *b; /* constant: packed at once; else NULL */
+    bool pack;      /* b is one matrix for all of the batch, worth packing */
+    bool alone;     /* the batch is one item, which threads have to share */
     size_t n_posts; /* SUM at the front adds to what c holds: c += a b */
     sb_dnn_post posts[SB_DNN_MAX_POSTS];
 } sb_dnn_gemm_desc;
 
 typedef struct sb_dnn_gemm_args {
     const float *a;
-    const float *b; /* the same as at creation if it was given there */
+    const float *b; /* packed, if the packing has bytes */
     const float *bias;
     float *c;
     int64_t n_batch; /* 0 means 1 */
@@ -122,15 +154,16 @@ SB_MUST_USE sb_status sb_dnn_gemm_create(sb_ctx *ctx,
                                          const sb_dnn_gemm_desc *desc,
                                          sb_dnn_gemm **out);
 size_t sb_dnn_gemm_scratch(const sb_dnn_gemm *gemm);
-/* True if constant b was packed: runs do not read it again. */
-bool sb_dnn_gemm_packed(const sb_dnn_gemm *gemm);
+const sb_dnn_packing *sb_dnn_gemm_packing(const sb_dnn_gemm *gemm);
+SB_MUST_USE sb_status sb_dnn_gemm_pack(sb_dnn_gemm *gemm, const float *b,
+                                       void *packed, void *scratch);
 SB_MUST_USE sb_status sb_dnn_gemm_run(sb_dnn_gemm *gemm,
                                       const sb_dnn_gemm_args *args);
 void sb_dnn_gemm_free(sb_dnn_gemm *gemm);
 
 /* ---- a stack of matrix products -------------------------------------------
- * c[i] = a[i] b[i] for i in [0, depth), b constant and packed.  a is
- * [depth, rows, k], c [depth, rows, n].  A call uses the calling thread only.
+ * c[i] = a[i] b[i] for i in [0, depth), b packed.  a is [depth, rows, k], b
+ * [depth, k, n], c [depth, rows, n].  A run uses the calling thread only.
  */
 typedef struct sb_dnn_stack_desc {
     const char *what;
@@ -139,23 +172,25 @@ typedef struct sb_dnn_stack_desc {
 
 typedef struct sb_dnn_stack sb_dnn_stack;
 
-/* `b` [depth, k, n] may be freed afterwards. */
 SB_MUST_USE sb_status sb_dnn_stack_create(sb_ctx *ctx,
                                           const sb_dnn_stack_desc *desc,
-                                          const float *b, sb_dnn_stack **out);
+                                          sb_dnn_stack **out);
+const sb_dnn_packing *sb_dnn_stack_packing(const sb_dnn_stack *stack);
+SB_MUST_USE sb_status sb_dnn_stack_pack(sb_dnn_stack *stack, const float *b,
+                                        void *packed, void *scratch);
 /* How many threads may call at once, each with a lane of its own. */
 size_t sb_dnn_stack_lanes(const sb_dnn_stack *stack);
 /* Scratch bytes of one lane. */
 size_t sb_dnn_stack_scratch(const sb_dnn_stack *stack);
 /* False if oneDNN fails. */
 bool sb_dnn_stack_run(sb_dnn_stack *stack, size_t lane, const float *a,
-                      float *c, void *scratch);
+                      const float *packed, float *c, void *scratch);
 void sb_dnn_stack_free(sb_dnn_stack *stack);
 
 /* ---- pooling --------------------------------------------------------------
- * Maximum, or average with or without the padding counted. */
+ * The average, with or without the padding counted.  oneDNN's maximum passes
+ * over NaN. */
 typedef enum sb_dnn_pool_kind {
-    SB_DNN_POOL_MAX,
     SB_DNN_POOL_AVG,
     SB_DNN_POOL_AVG_PADDED,
 } sb_dnn_pool_kind;
@@ -168,7 +203,7 @@ typedef struct sb_dnn_pool_desc {
     int64_t in[SB_DNN_MAX_SPATIAL], out[SB_DNN_MAX_SPATIAL];
     int64_t kernel[SB_DNN_MAX_SPATIAL], stride[SB_DNN_MAX_SPATIAL];
     int64_t dilation[SB_DNN_MAX_SPATIAL], pad_lo[SB_DNN_MAX_SPATIAL];
-    sb_dnn_layout layout; /* of src and dst; not ANY */
+    sb_dnn_layout layout; /* of src and dst */
 } sb_dnn_pool_desc;
 
 typedef struct sb_dnn_pool sb_dnn_pool;

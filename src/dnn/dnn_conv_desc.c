@@ -75,12 +75,13 @@ static bool kernel_is_steady(const_dnnl_primitive_desc_t pd)
 /* The first kernel for the operation; if `steady`, the first steady one. */
 static dnnl_status_t find_kernel(const_dnnl_op_desc_t op,
                                  dnnl_primitive_attr_t attr,
-                                 dnnl_engine_t engine, bool steady,
+                                 dnnl_engine_t engine,
+                                 const_dnnl_primitive_desc_t hint, bool steady,
                                  dnnl_primitive_desc_t *out)
 {
     dnnl_primitive_desc_iterator_t it = NULL;
     dnnl_status_t status =
-        dnnl_primitive_desc_iterator_create(&it, op, attr, engine, NULL);
+        dnnl_primitive_desc_iterator_create(&it, op, attr, engine, hint);
 
     /* oneDNN's cache of primitives makes the iterator stand still on a kernel
      * that was made before; so do not rely on its end. */
@@ -104,42 +105,81 @@ static dnnl_status_t find_kernel(const_dnnl_op_desc_t op,
                : status;
 }
 
-dnnl_status_t sb_dnn_conv_pd(dnnl_engine_t engine, const sb_dnn_conv_desc *d,
-                             const sb_dnn_conv_mds *mds,
-                             dnnl_primitive_attr_t attr, bool steady,
-                             dnnl_primitive_desc_t *out)
-{
-    dnnl_dims_t stride = {0}, dilation = {0}, lo = {0}, hi = {0};
-    const dnnl_memory_desc_t *bias = d->has_bias ? &mds->bias : NULL;
-    dnnl_status_t status;
+/* Strides, dilations and pads as oneDNN has them. */
+typedef struct conv_geometry {
+    dnnl_dims_t stride, dilation, lo, hi;
+} conv_geometry;
 
+static dnnl_status_t conv_geometry_of(const sb_dnn_conv_desc *d,
+                                      conv_geometry *g)
+{
+    *g = (conv_geometry){0};
     for (int i = 0; i < d->n_spatial; i++) {
         int64_t reach = (d->kernel[i] - 1) * d->dilation[i] + 1;
         int64_t in = d->transposed ? d->out[i] : d->in[i];
         int64_t out_size = d->transposed ? d->in[i] : d->out[i];
 
-        stride[i] = d->stride[i];
-        dilation[i] = d->dilation[i] - 1;
-        lo[i] = d->pad_lo[i];
-        hi[i] = (out_size - 1) * d->stride[i] + reach - in - d->pad_lo[i];
-        if (lo[i] < 0)
+        g->stride[i] = d->stride[i];
+        g->dilation[i] = d->dilation[i] - 1;
+        g->lo[i] = d->pad_lo[i];
+        g->hi[i] = (out_size - 1) * d->stride[i] + reach - in - d->pad_lo[i];
+        if (g->lo[i] < 0)
             return dnnl_unimplemented;
     }
+    return dnnl_success;
+}
+
+dnnl_status_t sb_dnn_conv_pd(dnnl_engine_t engine, const sb_dnn_conv_desc *d,
+                             const sb_dnn_conv_mds *mds,
+                             dnnl_primitive_attr_t attr, bool steady,
+                             dnnl_primitive_desc_t *out)
+{
+    const dnnl_memory_desc_t *bias = d->has_bias ? &mds->bias : NULL;
+    conv_geometry g;
+    dnnl_status_t status = conv_geometry_of(d, &g);
+
+    if (status != dnnl_success)
+        return status;
     if (d->transposed) {
         dnnl_deconvolution_desc_t op;
         status = dnnl_dilated_deconvolution_forward_desc_init(
             &op, dnnl_forward_inference, dnnl_deconvolution_direct, &mds->src,
-            &mds->weights, bias, &mds->dst, stride, dilation, lo, hi);
+            &mds->weights, bias, &mds->dst, g.stride, g.dilation, g.lo, g.hi);
         return status != dnnl_success
                    ? status
-                   : find_kernel(&op, attr, engine, steady, out);
+                   : find_kernel(&op, attr, engine, NULL, steady, out);
     }
     dnnl_convolution_desc_t op;
     status = dnnl_dilated_convolution_forward_desc_init(
         &op, dnnl_forward_inference, dnnl_convolution_direct, &mds->src,
-        &mds->weights, bias, &mds->dst, stride, dilation, lo, hi);
-    return status != dnnl_success ? status
-                                  : find_kernel(&op, attr, engine, steady, out);
+        &mds->weights, bias, &mds->dst, g.stride, g.dilation, g.lo, g.hi);
+    return status != dnnl_success
+               ? status
+               : find_kernel(&op, attr, engine, NULL, steady, out);
+}
+
+/* oneDNN wants to see a forward kernel beside. */
+dnnl_status_t sb_dnn_conv_dw_pd(dnnl_engine_t engine, const sb_dnn_conv_desc *d,
+                                const sb_dnn_conv_mds *mds,
+                                dnnl_primitive_attr_t attr,
+                                dnnl_primitive_desc_t *out)
+{
+    dnnl_primitive_desc_t forward = NULL;
+    dnnl_convolution_desc_t op;
+    conv_geometry g;
+    dnnl_status_t status = conv_geometry_of(d, &g);
+
+    if (status == dnnl_success)
+        status = sb_dnn_conv_pd(engine, d, mds, attr, false, &forward);
+    if (status != dnnl_success)
+        return status;
+    status = dnnl_dilated_convolution_backward_weights_desc_init(
+        &op, dnnl_convolution_direct, &mds->src, &mds->weights, NULL, &mds->dst,
+        g.stride, g.dilation, g.lo, g.hi);
+    if (status == dnnl_success)
+        status = find_kernel(&op, attr, engine, forward, true, out);
+    (void)dnnl_primitive_desc_destroy(forward);
+    return status;
 }
 
 sb_status sb_dnn_conv_prim(sb_ctx *ctx, const char *what, dnnl_engine_t engine,

@@ -7,8 +7,8 @@
  * column, corner), hence four primitives, copied for each thread because a
  * primitive's memory objects can point at one place only.
  *
- * Constant b is packed tile by tile.  Small products, and what oneDNN refuses,
- * are done by plain loops. */
+ * A b that is worth it is packed tile by tile.  Small products, and what
+ * oneDNN refuses, are done by plain loops. */
 #include "dnn/dnn_prim.h"
 
 #include <string.h>
@@ -37,14 +37,17 @@ struct sb_dnn_gemm {
     sb_ctx *ctx;
     char what[SB_DNN_WHAT_MAX];
     sb_dnn_gemm_desc desc;
+    size_t n_inside; /* of the posts, that oneDNN computes */
     dnnl_engine_t engine;
     int64_t tile_m, tile_n; /* size of an inner tile */
     int64_t rows, cols;     /* number of tiles, partial ones included */
     gemm_lane *lanes;       /* NULL: plain loops */
     size_t n_lanes;
-    size_t lane_bytes; /* scratch of one lane */
-    sb_buf *packed;    /* b, tile by tile; or NULL */
-    size_t packed_step;
+    size_t lane_bytes;      /* scratch of one lane */
+    sb_dnn_prim reorder[2]; /* of inner columns, of the last */
+    size_t packed_step;     /* between packed tiles of b */
+    sb_dnn_form form;
+    sb_dnn_packing packing;
 };
 
 /* ---- plain loops -------------------------------------------------------- */
@@ -56,8 +59,8 @@ typedef struct loop_job {
 
 /* Sum of products in eight parts, so that the compiler may use vectors; the
  * parts do not depend on anything but k. */
-static float dot(const float *a, int64_t a_step, const float *b, int64_t b_step,
-                 int64_t k)
+static float gemm_dot(const float *a, int64_t a_step, const float *b,
+                      int64_t b_step, int64_t k)
 {
     float part[8] = {0};
     int64_t i = 0;
@@ -71,7 +74,7 @@ static float dot(const float *a, int64_t a_step, const float *b, int64_t b_step,
            ((part[2] + part[6]) + (part[3] + part[7]));
 }
 
-static bool accumulates(const sb_dnn_gemm_desc *d)
+static bool gemm_accumulates(const sb_dnn_gemm_desc *d)
 {
     return d->n_posts > 0 && d->posts[0].kind == SB_DNN_SUM;
 }
@@ -79,7 +82,7 @@ static bool accumulates(const sb_dnn_gemm_desc *d)
 SB_HOT static void loop_row(const sb_dnn_gemm_desc *d, const float *a,
                             const float *b, const float *bias, float *c)
 {
-    if (!accumulates(d))
+    if (!gemm_accumulates(d))
         for (int64_t j = 0; j < d->n; j++)
             c[j] = bias ? bias[j] : 0;
     else if (bias)
@@ -87,7 +90,7 @@ SB_HOT static void loop_row(const sb_dnn_gemm_desc *d, const float *a,
             c[j] += bias[j];
     if (d->b_col != 1) {
         for (int64_t j = 0; j < d->n; j++)
-            c[j] += dot(a, d->a_col, b + j * d->b_col, d->b_row, d->k);
+            c[j] += gemm_dot(a, d->a_col, b + j * d->b_col, d->b_row, d->k);
     } else {
         for (int64_t l = 0; l < d->k; l++) {
             const float *row = b + l * d->b_row;
@@ -97,9 +100,8 @@ SB_HOT static void loop_row(const sb_dnn_gemm_desc *d, const float *a,
                 c[j] += f * row[j];
         }
     }
-    for (size_t p = accumulates(d) ? 1 : 0; p < d->n_posts; p++)
-        for (int64_t j = 0; j < d->n; j++)
-            c[j] = sb_dnn_post_value(&d->posts[p], c[j]);
+    size_t first = gemm_accumulates(d) ? 1 : 0;
+    sb_dnn_posts_row(d->posts + first, d->n_posts - first, c, (size_t)d->n);
 }
 
 static void run_loops(void *arg, size_t begin, size_t end)
@@ -121,8 +123,9 @@ static void run_loops(void *arg, size_t begin, size_t end)
 
 /* ---- tiles -------------------------------------------------------------- */
 
-static dnnl_status_t matrix(dnnl_memory_desc_t *md, int64_t rows, int64_t cols,
-                            int64_t row_step, int64_t col_step)
+static dnnl_status_t gemm_matrix(dnnl_memory_desc_t *md, int64_t rows,
+                                 int64_t cols, int64_t row_step,
+                                 int64_t col_step)
 {
     dnnl_dims_t dims = {rows, cols}, strides = {row_step, col_step};
 
@@ -150,7 +153,7 @@ static dnnl_status_t tile_pd(const sb_dnn_gemm *g, int64_t m, int64_t n,
     dnnl_dims_t b_dims = {d->k, n};
     tile_mds t;
     dnnl_matmul_desc_t op;
-    dnnl_status_t status = matrix(&t.a, m, d->k, d->a_row, d->a_col);
+    dnnl_status_t status = gemm_matrix(&t.a, m, d->k, d->a_row, d->a_col);
 
     if (status == dnnl_success && b && b->ndims)
         t.b = *b;
@@ -158,11 +161,11 @@ static dnnl_status_t tile_pd(const sb_dnn_gemm *g, int64_t m, int64_t n,
         status = dnnl_memory_desc_init_by_tag(&t.b, 2, b_dims, dnnl_f32,
                                               dnnl_format_tag_any);
     else if (status == dnnl_success)
-        status = matrix(&t.b, d->k, n, d->b_row, d->b_col);
+        status = gemm_matrix(&t.b, d->k, n, d->b_row, d->b_col);
     if (status == dnnl_success)
-        status = matrix(&t.c, m, n, d->c_row, 1);
+        status = gemm_matrix(&t.c, m, n, d->c_row, 1);
     if (status == dnnl_success)
-        status = matrix(&t.bias, 1, n, n, 1);
+        status = gemm_matrix(&t.bias, 1, n, n, 1);
     if (status == dnnl_success)
         status = dnnl_matmul_desc_init(&op, &t.a, &t.b,
                                        d->has_bias ? &t.bias : NULL, &t.c);
@@ -201,40 +204,6 @@ static int64_t size_of_tile(int64_t total, int64_t tile, bool last)
     return last ? total - (total - 1) / tile * tile : tile;
 }
 
-/* Packs the b of all tiles of column kind `last` (inner ones, or the last). */
-static sb_status pack_columns(sb_dnn_gemm *g, bool last,
-                              const dnnl_memory_desc_t *want)
-{
-    const sb_dnn_gemm_desc *d = &g->desc;
-    int64_t n = size_of_tile(d->n, g->tile_n, last);
-    int64_t begin = last ? g->cols - 1 : 0;
-    int64_t end = last ? g->cols : g->cols - (d->n % g->tile_n ? 1 : 0);
-    dnnl_memory_desc_t plain;
-    sb_dnn_prim reorder = {0};
-    sb_buf *pad = NULL;
-    size_t pad_bytes = 0;
-    sb_status status = sb_dnn_check(
-        g->ctx, matrix(&plain, d->k, n, d->b_row, d->b_col), g->what, "layout");
-
-    if (status == SB_OK)
-        status = sb_dnn_prim_reorder(g->ctx, g->what, g->engine, &plain, want,
-                                     &reorder, &pad_bytes);
-    if (status == SB_OK && pad_bytes)
-        status = sb_buf_create_raw(g->ctx, pad_bytes, &pad);
-    for (int64_t col = begin; col < end && status == SB_OK; col++) {
-        char *to =
-            (char *)sb_buf_data(g->packed) + (size_t)col * g->packed_step;
-        const float *from = d->b + col * g->tile_n * d->b_col;
-        void *args[] = {sb_dnn_mutable(from), to,
-                        pad ? sb_buf_data(pad) : NULL};
-        status = sb_dnn_check(g->ctx, sb_dnn_prim_run(&reorder, args), g->what,
-                              "weight reorder");
-    }
-    sb_dnn_prim_free(&reorder);
-    sb_buf_unref(pad);
-    return status;
-}
-
 /* True if tiles of that shape occur. */
 static bool shape_used(const sb_dnn_gemm *g, int shape)
 {
@@ -252,7 +221,7 @@ static sb_status make_shape(sb_dnn_gemm *g, int shape,
     dnnl_primitive_desc_t pd = NULL;
     int64_t m = size_of_tile(g->desc.m, g->tile_m, shape & 2);
     int64_t n = size_of_tile(g->desc.n, g->tile_n, shape & 1);
-    dnnl_memory_desc_t *b = g->desc.b ? &packed[shape & 1] : NULL;
+    dnnl_memory_desc_t *b = g->desc.pack ? &packed[shape & 1] : NULL;
     sb_status status = sb_dnn_check(g->ctx, tile_pd(g, m, n, b, attr, &pd),
                                     g->what, "matrix product");
 
@@ -265,21 +234,39 @@ static sb_status make_shape(sb_dnn_gemm *g, int shape,
     return status;
 }
 
-static sb_status make_packed(sb_dnn_gemm *g, const dnnl_memory_desc_t *packed)
+/* Reorders from plain b to the packed tiles of inner columns and the last. */
+static sb_status plan_packing(sb_dnn_gemm *g, const dnnl_memory_desc_t *packed)
 {
-    size_t bytes = 0;
+    const sb_dnn_gemm_desc *d = &g->desc;
+    sb_dnn_packing *how = &g->packing;
+    dnnl_memory_desc_t whole, plain;
 
-    for (int last = 0; last < 2; last++)
-        if (packed[last].ndims &&
-            sb_dnn_md_bytes(&packed[last]) > g->packed_step)
-            g->packed_step = sb_dnn_md_bytes(&packed[last]);
-    if (!sb_mul_size(g->packed_step, (size_t)g->cols, &bytes))
+    for (int last = 0; last < 2; last++) {
+        size_t pad = 0;
+        if (!packed[last].ndims)
+            continue;
+        SB_TRY(sb_dnn_check(g->ctx,
+                            gemm_matrix(&plain, d->k,
+                                        size_of_tile(d->n, g->tile_n, last),
+                                        d->b_row, d->b_col),
+                            g->what, "layout"));
+        SB_TRY(sb_dnn_prim_reorder(g->ctx, g->what, g->engine, &plain,
+                                   &packed[last], &g->reorder[last], &pad));
+        how->scratch = pad > how->scratch ? pad : how->scratch;
+        size_t step = sb_dnn_md_bytes(&packed[last]);
+        g->packed_step = step > g->packed_step ? step : g->packed_step;
+    }
+    if (!sb_mul_size(g->packed_step, (size_t)g->cols, &how->bytes))
         return sb_fail(g->ctx, SB_NO_MEMORY, "%s: weights too large", g->what);
-    SB_TRY(sb_buf_create_raw(g->ctx, bytes, &g->packed));
-    for (int last = 0; last < 2; last++)
-        if (packed[last].ndims)
-            SB_TRY(pack_columns(g, last, &packed[last]));
-    return SB_OK;
+    SB_TRY(sb_dnn_check(g->ctx,
+                        gemm_matrix(&whole, d->k, d->n, d->b_row, d->b_col),
+                        g->what, "layout"));
+    (void)strcpy(g->form.kind, "gemm");
+    g->form.sizes[0] = g->tile_n;
+    int only = packed[0].ndims ? 0 : 1;
+    return sb_dnn_form_seal(g->ctx, g->what, &g->form, &whole, &packed[only],
+                            only == 0 && packed[1].ndims ? &packed[1] : NULL,
+                            how);
 }
 
 static sb_status make_tiles(sb_dnn_gemm *g)
@@ -297,8 +284,8 @@ static sb_status make_tiles(sb_dnn_gemm *g)
     for (int shape = 0; shape < SHAPES && status == SB_OK; shape++)
         if (shape_used(g, shape))
             status = make_shape(g, shape, packed, attr);
-    if (status == SB_OK && g->desc.b)
-        status = make_packed(g, packed);
+    if (status == SB_OK && g->desc.pack)
+        status = plan_packing(g, packed);
     if (attr)
         (void)dnnl_primitive_attr_destroy(attr);
     size_t lane = 0;
@@ -317,8 +304,9 @@ static void free_lanes(sb_dnn_gemm *g)
     sb_free(g->ctx, g->lanes);
     g->lanes = NULL;
     g->n_lanes = 0;
-    sb_buf_unref(g->packed);
-    g->packed = NULL;
+    sb_dnn_prim_free(&g->reorder[0]);
+    sb_dnn_prim_free(&g->reorder[1]);
+    g->packing = (sb_dnn_packing){0};
     g->lane_bytes = 0;
 }
 
@@ -339,8 +327,8 @@ static bool choose_rows(sb_dnn_gemm *g)
     const sb_dnn_gemm_desc *d = &g->desc;
     int64_t parts = 2;
 
-    if (!d->b || d->a_col != 1 || d->c_row != d->n || d->m < 2 * TILE_M_LEAST ||
-        (double)d->n * (double)d->k > ROWS_MOST)
+    if (!d->pack || d->a_col != 1 || d->c_row != d->n ||
+        d->m < 2 * TILE_M_LEAST || (double)d->n * (double)d->k > ROWS_MOST)
         return false;
     while (parts < ROW_PARTS_MOST && d->m / (2 * parts) >= TILE_M_LEAST)
         parts *= 2;
@@ -349,9 +337,9 @@ static bool choose_rows(sb_dnn_gemm *g)
     return true;
 }
 
-/* Tiles of even size, so that threads finish together.  A product with
- * constant b stands alone (others come in batches), so it is cut further until
- * there are some tiles to share. */
+/* Tiles of even size, so that threads finish together.  A product that stands
+ * alone, as one with packed b does, is cut further until there are some tiles
+ * to share. */
 static void choose_tiles(sb_dnn_gemm *g)
 {
     const sb_dnn_gemm_desc *d = &g->desc;
@@ -362,7 +350,7 @@ static void choose_tiles(sb_dnn_gemm *g)
     for (;;) {
         g->tile_m = even_tile(d->m, most_m, 1);
         g->tile_n = even_tile(d->n, most_n, 16);
-        if (!d->b || g->tile_m < 1 || g->tile_n < 1 ||
+        if (!(d->pack || d->alone) || g->tile_m < 1 || g->tile_n < 1 ||
             (d->m + g->tile_m - 1) / g->tile_m *
                     ((d->n + g->tile_n - 1) / g->tile_n) >=
                 TILES_WANTED)
@@ -386,6 +374,7 @@ sb_status sb_dnn_gemm_create(sb_ctx *ctx, const sb_dnn_gemm_desc *desc,
         return SB_NO_MEMORY;
     g->ctx = ctx;
     g->desc = *desc;
+    g->n_inside = sb_dnn_posts_inside(desc->posts, desc->n_posts);
     strncpy(g->what, desc->what, sizeof g->what - 1);
     g->desc.what = g->what;
     choose_tiles(g);
@@ -417,9 +406,27 @@ size_t sb_dnn_gemm_scratch(const sb_dnn_gemm *gemm)
     return gemm->n_lanes * gemm->lane_bytes;
 }
 
-bool sb_dnn_gemm_packed(const sb_dnn_gemm *gemm)
+const sb_dnn_packing *sb_dnn_gemm_packing(const sb_dnn_gemm *gemm)
 {
-    return gemm->packed != NULL;
+    return &gemm->packing;
+}
+
+sb_status sb_dnn_gemm_pack(sb_dnn_gemm *gemm, const float *b, void *packed,
+                           void *scratch)
+{
+    const sb_dnn_gemm_desc *d = &gemm->desc;
+    dnnl_status_t status = dnnl_success;
+    int width = sb_dnn_set_width(1);
+
+    for (int64_t col = 0; col < gemm->cols && status == dnnl_success; col++) {
+        bool last = d->n - col * gemm->tile_n < gemm->tile_n;
+        void *args[] = {sb_dnn_mutable(b + col * gemm->tile_n * d->b_col),
+                        (char *)packed + (size_t)col * gemm->packed_step,
+                        scratch};
+        status = sb_dnn_prim_run(&gemm->reorder[last], args);
+    }
+    (void)sb_dnn_set_width(width);
+    return sb_dnn_check(gemm->ctx, status, gemm->what, "weight reorder");
 }
 
 typedef struct tile_job {
@@ -427,6 +434,18 @@ typedef struct tile_job {
     const sb_dnn_gemm_args *args;
     atomic_int status;
 } tile_job;
+
+/* The posts that oneDNN was not given. */
+static void tile_rest(const sb_dnn_gemm *g, int shape, float *c)
+{
+    const sb_dnn_gemm_desc *d = &g->desc;
+    int64_t rows = size_of_tile(d->m, g->tile_m, shape & 2);
+    int64_t cols = size_of_tile(d->n, g->tile_n, shape & 1);
+
+    for (int64_t i = 0; i < rows; i++)
+        sb_dnn_posts_row(d->posts + g->n_inside, d->n_posts - g->n_inside,
+                         c + i * d->c_row, (size_t)cols);
+}
 
 static void run_tile(void *arg, size_t lane, size_t index)
 {
@@ -442,10 +461,12 @@ static void run_tile(void *arg, size_t lane, size_t index)
     const float *a = x->a + (x->a_at ? x->a_at[batch] : 0) + m * d->a_row;
     float *c = x->c + (x->c_at ? x->c_at[batch] : 0) + m * d->c_row + n;
     char *pad = sb_dnn_at(x->scratch, lane * g->lane_bytes);
-    void *b = g->packed ? (char *)sb_buf_data(g->packed) +
-                              (size_t)col * g->packed_step
-                        : sb_dnn_mutable(x->b + (x->b_at ? x->b_at[batch] : 0) +
-                                         n * d->b_col);
+    char *b = sb_dnn_mutable(x->b);
+    if (g->packing.bytes)
+        b += (size_t)col * g->packed_step;
+    else
+        b = sb_dnn_mutable(x->b + (x->b_at ? x->b_at[batch] : 0) +
+                           n * d->b_col);
     void *args[] = {sb_dnn_mutable(a), b, c,
                     d->has_bias ? sb_dnn_mutable(x->bias + n) : pad, pad};
     int width = sb_dnn_set_width(1);
@@ -454,6 +475,8 @@ static void run_tile(void *arg, size_t lane, size_t index)
     (void)sb_dnn_set_width(width);
     if (status != dnnl_success)
         atomic_store(&job->status, (int)status);
+    if (g->n_inside < d->n_posts)
+        tile_rest(g, shape, c);
 }
 
 sb_status sb_dnn_gemm_run(sb_dnn_gemm *gemm, const sb_dnn_gemm_args *args)

@@ -17,6 +17,12 @@
 
 #include "base/threads.h"
 
+/* The numbers below, and the factors in parts_cut(), were found on the machine
+ * of docs/performance.md: two cores of a Xeon (Sapphire Rapids, AVX-512, 2 MB
+ * of second-level cache each).  To tune them elsewhere, run `sparsebit bench
+ * --profile` on networks with heavy late layers (resnet50, squeezenet1_1) and
+ * with many small ones (mobilenet_v1, nanodet_m), change one number at a time
+ * and compare the rows of the layers that it concerns. */
 enum {
     KINDS = 4,         /* different parts: first, inner, last, only */
     PARTS_MOST = 16,   /* of one image */
@@ -49,6 +55,7 @@ typedef struct part_lane {
 struct sb_dnn_parts {
     sb_ctx *ctx;
     sb_dnn_conv_desc desc; /* flattened, if 1x1 */
+    size_t n_inside;       /* of the posts, that oneDNN computes */
     dnnl_engine_t engine;  /* borrowed */
     bool by_channels;
     int64_t band;      /* rows of the output in a part, or channels */
@@ -64,13 +71,16 @@ struct sb_dnn_parts {
     size_t n_lanes;
     size_t lane_bytes; /* of scratch memory: scratchpad, then results */
     size_t at_dst;
-    sb_buf *packed;
-    size_t packed_step; /* between the weights of parts, if by channels */
+    sb_dnn_prim reorder[2]; /* of weights; [1] of the last part by channels, if
+                               it has fewer */
+    size_t packed_step;     /* between the weights of parts, if by channels */
+    sb_dnn_form form;
+    sb_dnn_packing packing;
 };
 
 /* ---- the cut ------------------------------------------------------------ */
 
-static int64_t product(const int64_t *v, int n)
+static int64_t parts_product(const int64_t *v, int n)
 {
     int64_t p = 1;
 
@@ -92,9 +102,9 @@ static bool is_pointwise(const sb_dnn_conv_desc *d)
 /* [N, C, D...] becomes one image: of one column, or, if that would be long, as
  * wide as before (oneDNN's search for a kernel takes its time over long
  * columns). */
-static void flatten(sb_dnn_conv_desc *d)
+static void parts_flatten(sb_dnn_conv_desc *d)
 {
-    int64_t pixels = d->n_batch * product(d->in, d->n_spatial);
+    int64_t pixels = d->n_batch * parts_product(d->in, d->n_spatial);
     int last = d->n_spatial - 1;
     int64_t width = last > 0 && pixels > COLUMN_MOST ? d->in[last] : 1;
 
@@ -106,17 +116,17 @@ static void flatten(sb_dnn_conv_desc *d)
     d->n_batch = 1;
 }
 
-static double elements(const sb_dnn_conv_desc *d, bool out)
+static double parts_elements(const sb_dnn_conv_desc *d, bool out)
 {
     return (double)d->n_batch *
            (double)(out ? d->out_channels : d->in_channels) *
-           (double)product(out ? d->out : d->in, d->n_spatial);
+           (double)parts_product(out ? d->out : d->in, d->n_spatial);
 }
 
 static double weight_bytes(const sb_dnn_conv_desc *d)
 {
     return 4.0 * (double)d->out_channels * (double)d->in_channels /
-           (double)d->groups * (double)product(d->kernel, d->n_spatial);
+           (double)d->groups * (double)parts_product(d->kernel, d->n_spatial);
 }
 
 /* Rows of input that output rows [first, first + n) read. */
@@ -189,7 +199,7 @@ static place place_of(const sb_dnn_parts *p, int64_t i)
 /* How many parts: a power of two, so that threads get equally many. */
 static int64_t count_parts(const sb_dnn_conv_desc *d, bool by_channels)
 {
-    double out = elements(d, true);
+    double out = parts_elements(d, true);
     double work =
         out * (weight_bytes(d) / 4 / (double)d->out_channels + ELEMENT_WORK);
     double room = by_channels ? (double)d->out_channels / CHANNELS_LEAST
@@ -220,21 +230,21 @@ static int64_t band_size(int64_t length, int64_t n)
     return length;
 }
 
-static bool cut(sb_dnn_parts *p)
+static bool parts_cut(sb_dnn_parts *p)
 {
     sb_dnn_conv_desc *d = &p->desc;
 
     if (is_pointwise(d))
-        flatten(d);
-    double weights = weight_bytes(d), out = elements(d, true);
-    double moved = 4 * (elements(d, false) + out);
+        parts_flatten(d);
+    double weights = weight_bytes(d), out = parts_elements(d, true);
+    double moved = 4 * (parts_elements(d, false) + out);
     p->by_channels = d->groups == 1 && d->out_channels >= 2 * CHANNELS_LEAST &&
                      weights > HEAVY &&
                      weights > (weights > VERY_HEAVY ? 1.0 : 2.5) * moved;
     int64_t parts = count_parts(d, p->by_channels);
 
-    p->src_row = d->in_channels * product(d->in + 1, d->n_spatial - 1);
-    p->dst_row = d->out_channels * product(d->out + 1, d->n_spatial - 1);
+    p->src_row = d->in_channels * parts_product(d->in + 1, d->n_spatial - 1);
+    p->dst_row = d->out_channels * parts_product(d->out + 1, d->n_spatial - 1);
     p->src_image = p->src_row * d->in[0];
     p->dst_image = p->dst_row * d->out[0];
     int64_t length = p->by_channels ? d->out_channels : d->out[0];
@@ -301,54 +311,52 @@ static sb_status make_kind(sb_dnn_parts *p, size_t i,
     return status;
 }
 
-static sb_status pack_one(sb_dnn_parts *p, const sb_dnn_conv_mds *mds,
-                          const float *from, void *to)
+/* Parts by channels have weights of their own, bands share one set. */
+static int64_t weight_sets(const sb_dnn_parts *p)
 {
-    sb_dnn_prim reorder = {0};
-    sb_buf *pad = NULL;
-    size_t bytes = 0;
-    const char *what = p->desc.what;
-    sb_status status =
-        sb_dnn_prim_reorder(p->ctx, what, p->engine, &mds->weights_plain,
-                            &mds->weights, &reorder, &bytes);
-
-    if (status == SB_OK && bytes)
-        status = sb_buf_create_raw(p->ctx, bytes, &pad);
-    if (status == SB_OK) {
-        void *args[] = {sb_dnn_mutable(from), to,
-                        pad ? sb_buf_data(pad) : NULL};
-        status = sb_dnn_check(p->ctx, sb_dnn_prim_run(&reorder, args), what,
-                              "weight reorder");
-    }
-    sb_dnn_prim_free(&reorder);
-    sb_buf_unref(pad);
-    return status;
+    return p->by_channels ? p->n_parts : 1;
 }
 
-static sb_status pack(sb_dnn_parts *p, const sb_dnn_conv_mds *mds)
+/* Weights of one output channel. */
+static int64_t channel_weights(const sb_dnn_parts *p)
 {
     const sb_dnn_conv_desc *d = &p->desc;
-    int64_t sets = p->by_channels ? p->n_parts : 1;
-    int64_t one = d->in_channels / d->groups * product(d->kernel, d->n_spatial);
-    size_t bytes = 0;
 
-    for (size_t i = 0; i < p->n_kinds; i++)
-        if (sb_dnn_md_bytes(&mds[i].weights) > p->packed_step)
-            p->packed_step = sb_dnn_md_bytes(&mds[i].weights);
-    if (!sb_mul_size(p->packed_step, (size_t)sets, &bytes))
-        return sb_fail(p->ctx, SB_NO_MEMORY, "%s: weights too large", d->what);
-    SB_TRY(sb_buf_create_raw(p->ctx, bytes, &p->packed));
-    for (int64_t i = 0; i < sets; i++) {
-        place at = place_of(p, i);
-        size_t k = p->by_channels ? find_kind(p, &at.kind) : 0;
-        SB_TRY(pack_one(p, &mds[k], d->weights + at.channel * one,
-                        (char *)sb_buf_data(p->packed) +
-                            (size_t)i * p->packed_step));
-    }
-    return SB_OK;
+    return d->in_channels / d->groups * parts_product(d->kernel, d->n_spatial);
 }
 
-static sb_status make(sb_dnn_parts *p, dnnl_primitive_attr_t attr)
+static size_t reorder_of(const sb_dnn_parts *p, const kind *k)
+{
+    return k->channels == p->kinds[0].channels ? 0 : 1;
+}
+
+static sb_status plan_packing(sb_dnn_parts *p, const sb_dnn_conv_mds *mds)
+{
+    const char *what = p->desc.what;
+    sb_dnn_packing *how = &p->packing;
+    const dnnl_memory_desc_t *to[2] = {0};
+    dnnl_memory_desc_t from = mds[0].weights_plain;
+
+    for (size_t i = 0; i < p->n_kinds; i++) {
+        size_t r = reorder_of(p, &p->kinds[i]), pad = 0;
+        if (to[r])
+            continue;
+        to[r] = &mds[i].weights;
+        SB_TRY(sb_dnn_prim_reorder(p->ctx, what, p->engine,
+                                   &mds[i].weights_plain, to[r], &p->reorder[r],
+                                   &pad));
+        size_t bytes = sb_dnn_md_bytes(to[r]);
+        how->scratch = pad > how->scratch ? pad : how->scratch;
+        p->packed_step = bytes > p->packed_step ? bytes : p->packed_step;
+    }
+    if (!sb_mul_size(p->packed_step, (size_t)weight_sets(p), &how->bytes))
+        return sb_fail(p->ctx, SB_NO_MEMORY, "%s: weights too large", what);
+    (void)strcpy(p->form.kind, "parts");
+    p->form.sizes[0] = weight_sets(p);
+    return sb_dnn_form_seal(p->ctx, what, &p->form, &from, to[0], to[1], how);
+}
+
+static sb_status parts_make(sb_dnn_parts *p, dnnl_primitive_attr_t attr)
 {
     const sb_dnn_conv_desc *d = &p->desc;
     sb_dnn_conv_mds mds[KINDS];
@@ -366,9 +374,9 @@ static sb_status make(sb_dnn_parts *p, dnnl_primitive_attr_t attr)
     if (p->by_channels)
         p->at_dst = sb_dnn_reserve(
             &p->lane_bytes,
-            sizeof(float) *
-                (size_t)(p->band * d->n_batch * product(d->out, d->n_spatial)));
-    return pack(p, mds);
+            sizeof(float) * (size_t)(p->band * d->n_batch *
+                                     parts_product(d->out, d->n_spatial)));
+    return plan_packing(p, mds);
 }
 
 /* ---- the object --------------------------------------------------------- */
@@ -377,10 +385,10 @@ sb_status sb_dnn_parts_create(sb_ctx *ctx, const sb_dnn_conv_desc *desc,
                               dnnl_engine_t engine, dnnl_primitive_attr_t attr,
                               sb_dnn_parts **out)
 {
-    if (desc->transposed || !desc->weights || desc->n_spatial < 1 ||
+    if (desc->transposed || desc->n_spatial < 1 ||
         desc->src_layout != desc->in_channels ||
-        desc->dst_layout != desc->out_channels || elements(desc, true) == 0 ||
-        elements(desc, false) == 0)
+        desc->dst_layout != desc->out_channels ||
+        parts_elements(desc, true) == 0 || parts_elements(desc, false) == 0)
         return sb_fail(ctx, SB_UNSUPPORTED, "%s: not in parts", desc->what);
     sb_dnn_parts *p = sb_alloc(ctx, 1, sizeof *p);
     if (!p)
@@ -388,14 +396,14 @@ sb_status sb_dnn_parts_create(sb_ctx *ctx, const sb_dnn_conv_desc *desc,
     p->ctx = ctx;
     p->desc = *desc;
     p->engine = engine;
-    sb_status status =
-        cut(p) ? make(p, attr)
-               : sb_fail(ctx, SB_UNSUPPORTED, "%s: not in parts", desc->what);
+    p->n_inside = sb_dnn_posts_inside(desc->posts, desc->n_posts);
+    sb_status status = parts_cut(p) ? parts_make(p, attr)
+                                    : sb_fail(ctx, SB_UNSUPPORTED,
+                                              "%s: not in parts", desc->what);
     if (status != SB_OK) {
         sb_dnn_parts_free(p);
         return status;
     }
-    p->desc.weights = NULL; /* packed */
     *out = p;
     return SB_OK;
 }
@@ -408,7 +416,8 @@ void sb_dnn_parts_free(sb_dnn_parts *parts)
         for (size_t k = 0; k < KINDS; k++)
             sb_dnn_prim_free(&parts->lanes[i].prim[k]);
     sb_free(parts->ctx, parts->lanes);
-    sb_buf_unref(parts->packed);
+    sb_dnn_prim_free(&parts->reorder[0]);
+    sb_dnn_prim_free(&parts->reorder[1]);
     sb_free(parts->ctx, parts);
 }
 
@@ -417,11 +426,32 @@ size_t sb_dnn_parts_scratch(const sb_dnn_parts *parts)
     return parts->n_lanes * parts->lane_bytes;
 }
 
+const sb_dnn_packing *sb_dnn_parts_packing(const sb_dnn_parts *parts)
+{
+    return &parts->packing;
+}
+
+dnnl_status_t sb_dnn_parts_pack(sb_dnn_parts *parts, const float *weights,
+                                void *packed, void *scratch)
+{
+    dnnl_status_t status = dnnl_success;
+
+    for (int64_t i = 0; i < weight_sets(parts) && status == dnnl_success; i++) {
+        place at = place_of(parts, i);
+        void *args[] = {
+            sb_dnn_mutable(weights + at.channel * channel_weights(parts)),
+            (char *)packed + (size_t)i * parts->packed_step, scratch};
+        status =
+            sb_dnn_prim_run(&parts->reorder[reorder_of(parts, &at.kind)], args);
+    }
+    return status;
+}
+
 /* ---- running ------------------------------------------------------------ */
 
 typedef struct parts_job {
     sb_dnn_parts *parts;
-    const float *src, *bias;
+    const float *src, *packed, *bias;
     float *dst;
     char *scratch;
     const sb_tap *tap;
@@ -432,10 +462,20 @@ typedef struct parts_job {
 static void copy_channels(const sb_dnn_parts *p, const float *from,
                           int64_t step, float *to, int64_t to_step, int64_t n)
 {
-    int64_t pixels = p->desc.n_batch * product(p->desc.out, p->desc.n_spatial);
+    int64_t pixels =
+        p->desc.n_batch * parts_product(p->desc.out, p->desc.n_spatial);
 
     for (int64_t i = 0; i < pixels; i++)
         memcpy(to + i * to_step, from + i * step, (size_t)n * sizeof *to);
+}
+
+static size_t part_elements(const sb_dnn_parts *p, const kind *k)
+{
+    const sb_dnn_conv_desc *d = &p->desc;
+
+    return (size_t)(p->by_channels ? k->channels * d->n_batch *
+                                         parts_product(d->out, d->n_spatial)
+                                   : k->out * p->dst_row);
 }
 
 static void run_part(void *arg, size_t lane, size_t i)
@@ -446,7 +486,7 @@ static void run_part(void *arg, size_t lane, size_t i)
     place at = place_of(p, (int64_t)i);
     char *pad = sb_dnn_at(job->scratch, lane * p->lane_bytes);
     float *dst = job->dst + at.dst, *own = dst;
-    char *weights = sb_buf_data(p->packed);
+    char *weights = sb_dnn_mutable(job->packed);
 
     if (p->by_channels) {
         weights += i * p->packed_step;
@@ -465,20 +505,22 @@ static void run_part(void *arg, size_t lane, size_t i)
     (void)sb_dnn_set_width(width);
     if (status != dnnl_success)
         atomic_store(&job->status, (int)status);
+    sb_dnn_posts_row(d->posts + p->n_inside, d->n_posts - p->n_inside, own,
+                     part_elements(p, &at.kind));
     if (p->by_channels)
         copy_channels(p, own, at.kind.channels, dst, d->out_channels,
                       at.kind.channels);
     else if (job->tap)
-        job->tap->look(job->tap->arg, lane, dst,
-                       (size_t)(at.kind.out * p->dst_row));
+        job->tap->look(job->tap->arg, lane, dst, part_elements(p, &at.kind));
 }
 
 dnnl_status_t sb_dnn_parts_run(sb_dnn_parts *parts, const float *src,
-                               const float *bias, float *dst, void *scratch,
-                               const sb_tap *tap)
+                               const float *packed, const float *bias,
+                               float *dst, void *scratch, const sb_tap *tap)
 {
     parts_job job = {.parts = parts,
                      .src = src,
+                     .packed = packed,
                      .bias = bias,
                      .dst = dst,
                      .scratch = scratch,

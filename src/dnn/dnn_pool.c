@@ -1,4 +1,4 @@
-/* Pooling: maximum and average over windows. */
+/* Pooling: averages over windows. */
 #include "dnn/dnn_prim.h"
 
 #include <string.h>
@@ -17,7 +17,6 @@ static dnnl_status_t pool_pd(const sb_dnn_pool *p, const sb_dnn_pool_desc *d,
                              dnnl_primitive_desc_t *out)
 {
     static const dnnl_alg_kind_t kinds[] = {
-        [SB_DNN_POOL_MAX] = dnnl_pooling_max,
         [SB_DNN_POOL_AVG] = dnnl_pooling_avg_exclude_padding,
         [SB_DNN_POOL_AVG_PADDED] = dnnl_pooling_avg_include_padding,
     };

@@ -255,18 +255,63 @@ sb_status sb_dnn_attr(sb_ctx *ctx, const char *what, const sb_dnn_post *posts,
                       size_t n_posts, dnnl_primitive_attr_t *out)
 {
     dnnl_post_ops_t ops = NULL;
-    dnnl_status_t status = dnnl_primitive_attr_create(out);
+    size_t n_inside = sb_dnn_posts_inside(posts, n_posts);
 
+    for (size_t i = n_inside; i < n_posts; i++)
+        if (posts[i].kind == SB_DNN_SUM)
+            return sb_fail(ctx, SB_UNSUPPORTED,
+                           "%s: a sum after an activation of our own", what);
+    dnnl_status_t status = dnnl_primitive_attr_create(out);
     if (status == dnnl_success)
         status = dnnl_primitive_attr_set_scratchpad_mode(
             *out, dnnl_scratchpad_mode_user);
-    if (status == dnnl_success && n_posts)
+    if (status == dnnl_success && n_inside)
         status = dnnl_post_ops_create(&ops);
-    for (size_t i = 0; i < n_posts && status == dnnl_success; i++)
+    for (size_t i = 0; i < n_inside && status == dnnl_success; i++)
         status = append_post(ops, &posts[i]);
-    if (status == dnnl_success && n_posts)
+    if (status == dnnl_success && n_inside)
         status = dnnl_primitive_attr_set_post_ops(*out, ops);
     if (ops)
         (void)dnnl_post_ops_destroy(ops);
     return sb_dnn_check(ctx, status, what, "attributes");
+}
+
+/* ---- forms of packed weights -------------------------------------------- */
+
+static bool form_set(sb_dnn_md_form *form, const dnnl_memory_desc_t *md)
+{
+    const dnnl_blocking_desc_t *b = &md->format_desc.blocking;
+
+    if (md->format_kind != dnnl_blocked || md->ndims > SB_DNN_FORM_RANK ||
+        b->inner_nblks > SB_DNN_FORM_BLOCKS)
+        return false;
+    form->rank = md->ndims;
+    form->offset = md->offset0;
+    form->flags = (int64_t)md->extra.flags;
+    form->n_blocks = b->inner_nblks;
+    for (int i = 0; i < md->ndims; i++) {
+        form->dims[i] = md->dims[i];
+        form->padded[i] = md->padded_dims[i];
+        form->strides[i] = b->strides[i];
+    }
+    for (int i = 0; i < b->inner_nblks; i++) {
+        form->blocks[i] = b->inner_blks[i];
+        form->block_dims[i] = b->inner_idxs[i];
+    }
+    return true;
+}
+
+sb_status sb_dnn_form_seal(sb_ctx *ctx, const char *what, sb_dnn_form *form,
+                           const dnnl_memory_desc_t *from,
+                           const dnnl_memory_desc_t *to,
+                           const dnnl_memory_desc_t *other,
+                           sb_dnn_packing *packing)
+{
+    if (!form_set(&form->from, from) || !form_set(&form->to[0], to) ||
+        (other && !form_set(&form->to[1], other)))
+        return sb_fail(ctx, SB_UNSUPPORTED, "%s: weights of an unknown form",
+                       what);
+    packing->form = form;
+    packing->form_size = sizeof *form;
+    return SB_OK;
 }

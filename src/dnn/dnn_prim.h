@@ -70,7 +70,46 @@ SB_MUST_USE sb_status sb_dnn_prim_reorder(sb_ctx *ctx, const char *what,
                                           const dnnl_memory_desc_t *to,
                                           sb_dnn_prim *out, size_t *scratch);
 
-/* Attributes with a scratchpad lent by the caller and these post-ops. */
+/* ---- forms of packed weights -------------------------------------------- */
+enum { SB_DNN_FORM_RANK = 6, SB_DNN_FORM_BLOCKS = 12 };
+
+/* A memory description in plain numbers: those of oneDNN have members that
+ * depend on how they came about. */
+typedef struct sb_dnn_md_form {
+    int64_t rank, offset, n_blocks, flags;
+    int64_t dims[SB_DNN_FORM_RANK], padded[SB_DNN_FORM_RANK];
+    int64_t strides[SB_DNN_FORM_RANK];
+    int64_t blocks[SB_DNN_FORM_BLOCKS], block_dims[SB_DNN_FORM_BLOCKS];
+} sb_dnn_md_form;
+
+/* What packed weights look like and what they were made from; zeroed at
+ * first. */
+typedef struct sb_dnn_form {
+    char kind[8];
+    int64_t sizes[6]; /* what the kind needs beside */
+    sb_dnn_md_form from, to[2];
+} sb_dnn_form;
+
+/* Completes a form by the descriptions of plain and packed weights (`other`:
+ * of the last part where it differs, or NULL) and puts it into the packing.
+ * SB_UNSUPPORTED if one of them is not made of blocks. */
+SB_MUST_USE sb_status sb_dnn_form_seal(sb_ctx *ctx, const char *what,
+                                       sb_dnn_form *form,
+                                       const dnnl_memory_desc_t *from,
+                                       const dnnl_memory_desc_t *to,
+                                       const dnnl_memory_desc_t *other,
+                                       sb_dnn_packing *packing);
+
+/* How many posts, from the front, oneDNN computes as ONNX has them.  The caller
+ * applies the others to the result of a primitive, while it is in the cache. */
+size_t sb_dnn_posts_inside(const sb_dnn_post *posts, size_t n);
+/* All of `posts`, none of them SUM, to `count` elements in place. */
+void sb_dnn_posts_row(const sb_dnn_post *posts, size_t n, float *x,
+                      size_t count);
+
+/* Attributes with a scratchpad lent by the caller and the posts that oneDNN is
+ * given.  SB_UNSUPPORTED if SUM is not among them: what it adds is overwritten
+ * before the caller could. */
 SB_MUST_USE sb_status sb_dnn_attr(sb_ctx *ctx, const char *what,
                                   const sb_dnn_post *posts, size_t n_posts,
                                   dnnl_primitive_attr_t *out);

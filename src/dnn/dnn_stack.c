@@ -1,4 +1,4 @@
-/* A stack of matrix products with constant right sides, one thread each.
+/* A stack of matrix products with packed right sides, one thread each.
  *
  *     c[i] = a[i] b[i]      for i in [0, depth), all of one size
  *
@@ -16,7 +16,9 @@ struct sb_dnn_stack {
     dnnl_engine_t engine;
     sb_dnn_prim *lanes;
     size_t n_lanes, lane_bytes;
-    sb_buf *packed;
+    sb_dnn_prim reorder;
+    sb_dnn_form form;
+    sb_dnn_packing packing;
 };
 
 static dnnl_status_t stack_pd(const sb_dnn_stack *s, dnnl_primitive_attr_t attr,
@@ -64,38 +66,24 @@ static sb_status add_lane(sb_dnn_stack *s, const_dnnl_primitive_desc_t pd,
     return SB_OK;
 }
 
-static sb_status pack(sb_dnn_stack *s, const float *b,
-                      const dnnl_memory_desc_t *want)
+static sb_status plan_packing(sb_dnn_stack *s, const dnnl_memory_desc_t *want)
 {
     dnnl_dims_t dims = {s->desc.depth, s->desc.k, s->desc.n};
     dnnl_memory_desc_t plain;
-    sb_dnn_prim reorder = {0};
-    sb_buf *pad = NULL;
-    size_t pad_bytes = 0;
-    sb_status status = sb_dnn_check(
+
+    SB_TRY(sb_dnn_check(
         s->ctx,
         dnnl_memory_desc_init_by_tag(&plain, 3, dims, dnnl_f32, dnnl_abc),
-        s->what, "layout");
-
-    if (status == SB_OK)
-        status = sb_buf_create_raw(s->ctx, sb_dnn_md_bytes(want), &s->packed);
-    if (status == SB_OK)
-        status = sb_dnn_prim_reorder(s->ctx, s->what, s->engine, &plain, want,
-                                     &reorder, &pad_bytes);
-    if (status == SB_OK && pad_bytes)
-        status = sb_buf_create_raw(s->ctx, pad_bytes, &pad);
-    if (status == SB_OK) {
-        void *args[] = {sb_dnn_mutable(b), sb_buf_data(s->packed),
-                        pad ? sb_buf_data(pad) : NULL};
-        status = sb_dnn_check(s->ctx, sb_dnn_prim_run(&reorder, args), s->what,
-                              "weight reorder");
-    }
-    sb_dnn_prim_free(&reorder);
-    sb_buf_unref(pad);
-    return status;
+        s->what, "layout"));
+    SB_TRY(sb_dnn_prim_reorder(s->ctx, s->what, s->engine, &plain, want,
+                               &s->reorder, &s->packing.scratch));
+    s->packing.bytes = sb_dnn_md_bytes(want);
+    (void)strcpy(s->form.kind, "stack");
+    return sb_dnn_form_seal(s->ctx, s->what, &s->form, &plain, want, NULL,
+                            &s->packing);
 }
 
-static sb_status make(sb_dnn_stack *s, const float *b)
+static sb_status stack_make(sb_dnn_stack *s)
 {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
@@ -107,8 +95,8 @@ static sb_status make(sb_dnn_stack *s, const float *b)
     for (size_t i = 0; i < s->n_lanes && status == SB_OK; i++)
         status = add_lane(s, pd, &s->lanes[i]);
     if (status == SB_OK)
-        status = pack(
-            s, b, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
+        status = plan_packing(
+            s, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
     if (pd)
         (void)dnnl_primitive_desc_destroy(pd);
     if (attr)
@@ -117,7 +105,7 @@ static sb_status make(sb_dnn_stack *s, const float *b)
 }
 
 sb_status sb_dnn_stack_create(sb_ctx *ctx, const sb_dnn_stack_desc *desc,
-                              const float *b, sb_dnn_stack **out)
+                              sb_dnn_stack **out)
 {
     sb_dnn_stack *s = sb_alloc(ctx, 1, sizeof *s);
 
@@ -135,7 +123,7 @@ sb_status sb_dnn_stack_create(sb_ctx *ctx, const sb_dnn_stack_desc *desc,
                               s->what, "engine");
     int width = sb_dnn_set_width(1);
     if (status == SB_OK)
-        status = make(s, b);
+        status = stack_make(s);
     (void)sb_dnn_set_width(width);
     if (status != SB_OK) {
         sb_dnn_stack_free(s);
@@ -158,11 +146,27 @@ size_t sb_dnn_stack_scratch(const sb_dnn_stack *stack)
     return total;
 }
 
-bool sb_dnn_stack_run(sb_dnn_stack *stack, size_t lane, const float *a,
-                      float *c, void *scratch)
+const sb_dnn_packing *sb_dnn_stack_packing(const sb_dnn_stack *stack)
+{
+    return &stack->packing;
+}
+
+sb_status sb_dnn_stack_pack(sb_dnn_stack *stack, const float *b, void *packed,
+                            void *scratch)
 {
     int width = sb_dnn_set_width(1);
-    void *args[] = {sb_dnn_mutable(a), sb_buf_data(stack->packed), c, scratch};
+    void *args[] = {sb_dnn_mutable(b), packed, scratch};
+    dnnl_status_t status = sb_dnn_prim_run(&stack->reorder, args);
+
+    (void)sb_dnn_set_width(width);
+    return sb_dnn_check(stack->ctx, status, stack->what, "weight reorder");
+}
+
+bool sb_dnn_stack_run(sb_dnn_stack *stack, size_t lane, const float *a,
+                      const float *packed, float *c, void *scratch)
+{
+    int width = sb_dnn_set_width(1);
+    void *args[] = {sb_dnn_mutable(a), sb_dnn_mutable(packed), c, scratch};
     dnnl_status_t status = sb_dnn_prim_run(&stack->lanes[lane], args);
 
     (void)sb_dnn_set_width(width);
@@ -176,7 +180,7 @@ void sb_dnn_stack_free(sb_dnn_stack *stack)
     for (size_t i = 0; stack->lanes && i < stack->n_lanes; i++)
         sb_dnn_prim_free(&stack->lanes[i]);
     sb_free(stack->ctx, stack->lanes);
-    sb_buf_unref(stack->packed);
+    sb_dnn_prim_free(&stack->reorder);
     if (stack->engine)
         (void)dnnl_engine_destroy(stack->engine);
     sb_free(stack->ctx, stack);

@@ -1,11 +1,14 @@
 /* exec.h - running a graph: plan once, run many.
  *
- * A session holds a graph and its plans.  A plan belongs to one combination of
- * input shapes: order of nodes, concrete shapes, lifetimes, one workspace,
- * prepared kernels.  Running a plan allocates nothing, except for nodes whose
- * shapes depend on data; those reuse grow-only buffers. */
+ * An executor holds a graph and its plans.  A plan belongs to one combination
+ * of input shapes: order of nodes, concrete shapes, lifetimes, prepared
+ * kernels. Plans share one workspace and the packed weights.  Running a plan
+ * allocates nothing, except for nodes whose shapes depend on data; those reuse
+ * grow-only buffers. */
 #ifndef SB_EXEC_EXEC_H
 #define SB_EXEC_EXEC_H
+
+#include <sparsebit/run.h>
 
 #include "ops/op_registry.h"
 
@@ -21,6 +24,32 @@ typedef sb_status (*sb_observe_fn)(void *user, int64_t id, const sb_tensor *x);
 typedef sb_status (*sb_tap_fn)(void *user, int64_t id, const sb_tensor *x,
                                sb_tap *tap);
 
+/* Memory that lives across runs: weights that are learned, optimizer moments,
+ * running statistics, a cache of keys and values, results that the caller wants
+ * in a place of its own.  Several executors may share one. */
+typedef struct sb_state {
+    /* Type, shape and memory, borrowed and aligned to the element size.  The
+     * memory may be another at each run, type and shape may not. */
+    sb_tensor t;
+    /* Counts changes, so that packed copies know when they are stale: code that
+     * writes to the memory adds one.  An executor does so for what it writes.
+     */
+    uint64_t version;
+} sb_state;
+
+/* Which values of the graph a state is.  Its elements are never folded, and
+ * never part of a plan's key. */
+typedef struct sb_exec_state {
+    /* Reads it: a graph input, whose place in `inputs` of a run is then NULL,
+     * or a constant, whose elements do not count any more; or SB_NONE. */
+    sb_value_id in;
+    /* A graph output that is written to it, as its kernel makes it where no
+     * node reads the old elements later, else at the end of the run; or
+     * SB_NONE.  After a run that failed the state is undefined. */
+    sb_value_id out;
+    sb_state *state; /* borrowed as long as the executor lives */
+} sb_exec_state;
+
 typedef struct sb_exec_options {
     sb_dump_fn dump; /* (optional) sees every value right after it is made */
     void *dump_user;
@@ -28,7 +57,10 @@ typedef struct sb_exec_options {
     sb_observe_fn observe; /* (optional) */
     sb_tap_fn tap;         /* (optional) */
     void *observe_user;
-    bool profile; /* measure the time of every step */
+    bool ranks;                  /* the ranks of the context run it together */
+    bool profile;                /* measure the time of every step */
+    const sb_exec_state *states; /* (optional) copied; of the root graph */
+    size_t n_states;
 } sb_exec_options;
 
 /* Borrows the graph, which must not change while the executor lives. */
@@ -36,21 +68,32 @@ SB_MUST_USE sb_status sb_exec_create(sb_ctx *ctx, const sb_graph *graph,
                                      const sb_exec_options *opt, sb_exec **out);
 void sb_exec_free(sb_exec *exec);
 
-/* `inputs`: one per graph input.  `captured`: one per capture of a sub-graph
- * (NULL for a root graph).  `outputs` receives borrowed plain tensors that
- * live until the next run. */
+/* `inputs`: one per graph input, NULL for its default or a state.  `captured`:
+ * one per capture of a sub-graph (NULL for a root graph).  `outputs` receives
+ * borrowed plain tensors that live until the next run. */
 SB_MUST_USE sb_status sb_exec_run(sb_exec *exec, const sb_tensor *const *inputs,
                                   const sb_tensor *const *captured,
                                   const sb_tensor **outputs);
+/* The same in two parts.  sb_exec_run_to() stops before a node of the graph and
+ * gives its kernel: the inputs are made, the outputs are for the caller to fill
+ * (they have shapes and memory), as if the node had run.  sb_exec_run_on() does
+ * what is left; any other run forgets it. */
+SB_MUST_USE sb_status sb_exec_run_to(sb_exec *exec,
+                                     const sb_tensor *const *inputs,
+                                     sb_node_id node, const sb_kernel **at);
+SB_MUST_USE sb_status sb_exec_run_on(sb_exec *exec, const sb_tensor **outputs);
 /* Does the tensor (NULL: none) fit the declared type of a graph input? */
 SB_MUST_USE sb_status sb_exec_check_input(sb_ctx *ctx, const sb_value *value,
                                           const sb_tensor *t);
+/* Bytes of activations that the last plan needs, and of packed weights that all
+ * plans share. */
 size_t sb_exec_workspace(const sb_exec *exec);
+size_t sb_exec_packed_bytes(const sb_exec *exec);
 
 /* What the runs of the last plan cost, by step: rows in order of execution,
  * and the same summed up by what they do.  Fails unless the executor was made
  * to measure.  Borrowed until the next call. */
-SB_MUST_USE sb_status sb_exec_profile(sb_exec *exec, sb_profile *out);
+SB_MUST_USE sb_status sb_exec_profile(sb_exec *exec, const sb_profile **out);
 
 /* Computes one node whose inputs are all known, for constant folding.  The
  * tensors in `out` get buffers of their own; drop them. */

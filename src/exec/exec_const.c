@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-#include "tensor/align.h"
+#include "tensor/mapped.h"
 
-sb_status const_copy(sb_ctx *ctx, const sb_tensor *from, sb_dtype dtype,
-                     sb_tensor *out)
+sb_status sb_const_copy(sb_ctx *ctx, const sb_tensor *from, sb_dtype dtype,
+                        sb_tensor *out)
 {
     sb_tensor t = sb_tensor_make(dtype, from->rank, from->dims);
 
@@ -21,35 +21,35 @@ sb_status const_copy(sb_ctx *ctx, const sb_tensor *from, sb_dtype dtype,
     else
         sb_convert(from->dtype, from->data, dtype, t.data,
                    (size_t)sb_tensor_count(from));
-    sb_tensor_forget(from);
+    sb_tensor_release_pages(from);
     *out = t;
     return SB_OK;
 }
 
-sb_status exec_const(sb_exec *exec, sb_value_id v, bool as_f32,
-                     const sb_tensor **out)
+sb_status sb_exec_const(sb_exec *exec, sb_value_id v, bool as_f32,
+                        const sb_tensor **out)
 {
-    const_entry *e = &exec->consts[v];
+    sb_const_entry *e = &exec->consts[v];
 
     if (!e->aligned.data) {
         const sb_tensor *t = &sb_graph_value(exec->graph, v)->constant;
         if (sb_tensor_is_aligned(t))
             e->aligned = sb_tensor_share(t);
         else
-            SB_TRY(const_copy(exec->ctx, t, t->dtype, &e->aligned));
+            SB_TRY(sb_const_copy(exec->ctx, t, t->dtype, &e->aligned));
     }
     if (as_f32 && !e->f32.data)
-        SB_TRY(const_copy(exec->ctx, &e->aligned, SB_DTYPE_F32, &e->f32));
+        SB_TRY(sb_const_copy(exec->ctx, &e->aligned, SB_DTYPE_F32, &e->f32));
     *out = as_f32 ? &e->f32 : &e->aligned;
     return SB_OK;
 }
 
-void exec_const_drop(sb_exec *exec, sb_value_id v)
+void sb_exec_const_drop(sb_exec *exec, sb_value_id v)
 {
-    const_entry *e = &exec->consts[v];
+    sb_const_entry *e = &exec->consts[v];
 
-    sb_tensor_forget(&e->aligned);
+    sb_tensor_release_pages(&e->aligned);
     sb_tensor_drop(&e->aligned);
     sb_tensor_drop(&e->f32);
-    *e = (const_entry){0};
+    *e = (sb_const_entry){0};
 }

@@ -3,7 +3,7 @@
  * One walk over the nodes in order.  What can be computed now is computed now
  * (weights behind DequantizeLinear, shape arithmetic); what has a known shape
  * becomes a static step; the rest becomes a dynamic step that finds its shapes
- * at the run.  Then lifetimes turn into places in one workspace. */
+ * at the run.  Then lifetimes turn into places in the workspace. */
 #include "exec/plan.h"
 
 #include <string.h>
@@ -13,12 +13,13 @@ enum { FOLD_BYTES = 1 << 20, FOLD_FACTOR = 4 };
 
 /* ---- slots -------------------------------------------------------------- */
 
-sb_status plan_new_slot(plan_builder *b, slot_kind kind, const sb_tensor *like,
-                        uint32_t first, uint32_t last, slot **out)
+sb_status sb_plan_new_slot(sb_plan_builder *b, sb_slot_kind kind,
+                           const sb_tensor *like, uint32_t first, uint32_t last,
+                           sb_slot **out)
 {
-    slot *s = NULL;
+    sb_slot *s = NULL;
 
-    SB_TRY(slot_create(&b->plan->arena, &b->plan->slots, &s));
+    SB_TRY(sb_slot_create(&b->plan->arena, &b->plan->slots, &s));
     s->kind = kind;
     s->t = *like;
     s->t.buf = NULL;
@@ -30,44 +31,36 @@ sb_status plan_new_slot(plan_builder *b, slot_kind kind, const sb_tensor *like,
 }
 
 /* The slot of a value; constants of the graph get theirs at first use. */
-static sb_status slot_of(plan_builder *b, sb_value_id v, slot **out)
+static sb_status slot_of(sb_plan_builder *b, sb_value_id v, sb_slot **out)
 {
-    slot **place = &b->plan->values[v];
+    sb_slot **place = &b->plan->values[v];
     const sb_tensor *t = NULL;
 
     if (!*place) {
-        SB_TRY(exec_const(b->exec, v, false, &t));
-        SB_TRY(plan_new_slot(b, SLOT_CONST, t, 0, 0, place));
+        SB_TRY(sb_exec_const(b->exec, v, false, &t));
+        SB_TRY(sb_plan_new_slot(b, SLOT_CONST, t, 0, 0, place));
         (*place)->t.data = t->data;
     }
     *out = *place;
     return SB_OK;
 }
 
-static bool shape_known_now(const slot *s)
+static bool shape_known_now(const sb_slot *s)
 {
     return s->kind != SLOT_DYNAMIC;
 }
 
 /* ---- folding ------------------------------------------------------------ */
 
-/* Does the value hold for every plan of the executor? */
-static bool is_exec_const(const plan_builder *b, sb_value_id v)
-{
-    return b->exec->consts[v].folded ||
-           (sb_graph_value(b->exec->graph, v)->is_constant &&
-            !sb_graph_value(b->exec->graph, v)->is_input);
-}
-
-static bool can_fold(const step *st)
+static bool can_fold(const sb_step *st)
 {
     const sb_op_def *op = st->k.op;
     uint32_t n = st->k.node->n_in + st->k.node->n_implicit;
 
-    if (op->flags & SB_OP_IMPURE)
+    if (!sb_node_is_pure(st->k.node))
         return false;
     for (uint32_t i = 0; i < n; i++) {
-        const slot *s = st->in[i];
+        const sb_slot *s = st->in[i];
         bool shape_is_enough = i == 0 && (op->flags & SB_OP_SHAPE_ONLY);
         if (s && s->kind != SLOT_CONST &&
             !(shape_is_enough && shape_known_now(s)))
@@ -77,7 +70,7 @@ static bool can_fold(const step *st)
 }
 
 /* Not where a small input would become a huge constant. */
-static bool worth_folding(const step *st, const sb_fact *outs)
+static bool worth_folding(const sb_step *st, const sb_fact *outs)
 {
     size_t in_bytes = 0, out_bytes = 0;
 
@@ -99,11 +92,11 @@ static bool worth_folding(const step *st, const sb_fact *outs)
 
 /* Keeps a computed tensor: with the executor if it holds for all plans, else
  * with this plan.  Takes the reference of `t`. */
-static sb_status keep_folded(plan_builder *b, sb_value_id v, sb_tensor *t,
+static sb_status keep_folded(sb_plan_builder *b, sb_value_id v, sb_tensor *t,
                              bool for_all)
 {
-    slot *s = NULL;
-    sb_status status = plan_new_slot(b, SLOT_CONST, t, 0, 0, &s);
+    sb_slot *s = NULL;
+    sb_status status = sb_plan_new_slot(b, SLOT_CONST, t, 0, 0, &s);
 
     if (status != SB_OK) {
         sb_tensor_drop(t);
@@ -121,7 +114,8 @@ static sb_status keep_folded(plan_builder *b, sb_value_id v, sb_tensor *t,
     return SB_OK;
 }
 
-static sb_status fold(plan_builder *b, const sb_node *node, const step *st)
+static sb_status plan_build_fold(sb_plan_builder *b, const sb_node *node,
+                                 const sb_step *st)
 {
     sb_ctx *ctx = b->exec->ctx;
     uint32_t n = node->n_in + node->n_implicit;
@@ -132,7 +126,7 @@ static sb_status fold(plan_builder *b, const sb_node *node, const step *st)
 
     for (uint32_t i = 0; i < n && status == SB_OK; i++) {
         ins[i] = st->in[i] ? &st->in[i]->t : NULL;
-        if (st->in[i] && !is_exec_const(b, node->inputs[i]))
+        if (st->in[i] && !sb_exec_is_const(b->exec, node->inputs[i]))
             for_all = false;
     }
     if (status == SB_OK)
@@ -150,7 +144,8 @@ static sb_status fold(plan_builder *b, const sb_node *node, const step *st)
 }
 
 /* A result of an earlier plan that holds for this one too. */
-static sb_status reuse_folded(plan_builder *b, const sb_node *node, bool *done)
+static sb_status reuse_folded(sb_plan_builder *b, const sb_node *node,
+                              bool *done)
 {
     *done = true;
     for (uint32_t i = 0; i < node->n_out; i++)
@@ -158,7 +153,7 @@ static sb_status reuse_folded(plan_builder *b, const sb_node *node, bool *done)
             !b->exec->consts[node->outputs[i]].folded)
             *done = false;
     for (uint32_t i = 0; *done && i < node->n_out; i++) {
-        slot *s = NULL;
+        sb_slot *s = NULL;
         if (node->outputs[i] == SB_NONE)
             continue;
         SB_TRY(slot_of(b, node->outputs[i], &s));
@@ -169,8 +164,8 @@ static sb_status reuse_folded(plan_builder *b, const sb_node *node, bool *done)
 
 /* ---- static and dynamic steps ------------------------------------------- */
 
-static sb_status make_outputs(plan_builder *b, const sb_node *node, step *st,
-                              const sb_fact *outs)
+static sb_status make_outputs(sb_plan_builder *b, const sb_node *node,
+                              sb_step *st, const sb_fact *outs)
 {
     for (uint32_t i = 0; i < node->n_out; i++) {
         sb_value_id v = node->outputs[i];
@@ -193,17 +188,19 @@ static sb_status make_outputs(plan_builder *b, const sb_node *node, step *st,
             st->dynamic = true;
         }
         uint32_t last = b->exec->last_use[v];
-        SB_TRY(plan_new_slot(
+        SB_TRY(sb_plan_new_slot(
             b, known ? SLOT_STATIC : SLOT_DYNAMIC, &like, b->position,
             last < b->position ? b->position : last, &b->plan->values[v]));
         st->out[i] = b->plan->values[v];
+        if (i == 0)
+            st->out[i]->producer = st;
     }
     return SB_OK;
 }
 
 /* No other input lies in the same memory.  The very same value twice is fine
  * where elements meet one to one, but not as a convolution's input. */
-static bool only_this_input(const step *st, const slot *x)
+static bool only_this_input(const sb_step *st, const sb_slot *x)
 {
     bool one_to_one = st->k.op->flags & SB_OP_ELEMENTWISE;
     uint32_t n = st->k.node->n_in + st->k.node->n_implicit, seen = 0;
@@ -217,7 +214,7 @@ static bool only_this_input(const step *st, const slot *x)
     return true;
 }
 
-static bool is_view(const step *st, const slot *x, const slot *y)
+static bool is_view(const sb_step *st, const sb_slot *x, const sb_slot *y)
 {
     if (st->k.op->is_view)
         return st->k.op->is_view(&st->k);
@@ -225,36 +222,37 @@ static bool is_view(const step *st, const slot *x, const slot *y)
 }
 
 /* `y` lies where `x` lies, for as long as it lives. */
-void slot_lie_at(slot *y, const slot *x)
+void sb_slot_alias(sb_slot *y, const sb_slot *x)
 {
-    slot *root = x->root;
+    sb_slot *root = x->root;
 
     y->root = root;
     y->version = x->version;
     y->t.data = x->t.data; /* of a constant; NULL otherwise */
-    if (root->kind == SLOT_STATIC && root->last < y->last)
+    if ((root->kind == SLOT_STATIC || root->kind == SLOT_STATE) &&
+        root->last < y->last)
         root->last = y->last;
 }
 
 /* Lets output 0 lie where an input lies: a view always, a result in place when
- * nobody reads the input any more. */
-static void share_memory(plan_builder *b, step *st)
+ * the input has no later consumer. */
+static void share_memory(sb_plan_builder *b, sb_step *st)
 {
     uint32_t flags = st->k.op->flags;
     uint32_t from = flags & SB_OP_INPLACE_SUM ? 3 : 0;
-    slot *x = from < st->k.n_in ? st->in[from] : NULL, *y = st->out[0];
+    sb_slot *x = from < st->k.n_in ? st->in[from] : NULL, *y = st->out[0];
 
     if (!x || !y || st->dynamic || x->kind == SLOT_DYNAMIC ||
-        step_converts(st->k.op, x->t.dtype) ||
+        sb_step_converts(st->k.op, x->t.dtype) ||
         sb_tensor_bytes(&x->t) != sb_tensor_bytes(&y->t))
         return;
-    slot *root = x->root;
+    sb_slot *root = x->root;
     if (is_view(st, x, y)) {
-        slot_lie_at(y, x);
+        sb_slot_alias(y, x);
     } else if ((flags & (SB_OP_INPLACE | SB_OP_INPLACE_SUM)) &&
                x->t.layout == y->t.layout && root->kind == SLOT_STATIC &&
                root->last == b->position && only_this_input(st, x)) {
-        root->writes++; /* nobody may take what lies there for the old value */
+        root->writes++; /* what is there is not the old value any more */
         y->root = root;
         y->version = root->writes;
         root->last = y->last;
@@ -262,54 +260,68 @@ static void share_memory(plan_builder *b, step *st)
 }
 
 /* Input i as the kernel sees it, through a temporary in f32 if need be. */
-static sb_status connect_input(plan_builder *b, step *st, uint32_t i)
+static sb_status connect_input(sb_plan_builder *b, sb_step *st, uint32_t i)
 {
-    slot *s = st->in[i];
+    sb_slot *s = st->in[i];
 
     if (!s)
         return SB_OK;
     st->k_in[i] = &s->t;
-    if (i >= st->k.n_in || !step_converts(st->k.op, s->t.dtype))
+    if (i >= st->k.n_in || !sb_step_converts(st->k.op, s->t.dtype))
         return SB_OK;
     sb_tensor like = s->t;
     like.dtype = SB_DTYPE_F32;
-    slot *temp = NULL;
+    sb_slot *temp = NULL;
     sb_value_id v = st->k.node->inputs[i];
-    if (s->kind == SLOT_CONST && is_exec_const(b, v) && !st->dynamic) {
+    if (s->kind == SLOT_CONST && sb_exec_is_const(b->exec, v) && !st->dynamic) {
         const sb_tensor *c = NULL;
-        SB_TRY(exec_const(b->exec, v, true, &c));
-        SB_TRY(plan_new_slot(b, SLOT_CONST, &like, 0, 0, &temp));
+        SB_TRY(sb_exec_const(b->exec, v, true, &c));
+        SB_TRY(sb_plan_new_slot(b, SLOT_CONST, &like, 0, 0, &temp));
         temp->t.data = c->data;
     } else {
-        SB_TRY(plan_new_slot(b, st->dynamic ? SLOT_DYNAMIC : SLOT_STATIC, &like,
-                             b->position, b->position, &temp));
-        st->before[st->n_before++] = (conversion){s, temp};
+        SB_TRY(sb_plan_new_slot(b, st->dynamic ? SLOT_DYNAMIC : SLOT_STATIC,
+                                &like, b->position, b->position, &temp));
+        st->before[st->n_before++] = (sb_conversion){s, temp};
     }
     st->k_in[i] = &temp->t;
     return SB_OK;
 }
 
-static sb_status connect_output(plan_builder *b, step *st, uint32_t i)
+static sb_status connect_output(sb_plan_builder *b, sb_step *st, uint32_t i)
 {
-    slot *s = st->out[i];
+    sb_slot *s = st->out[i];
 
     if (!s)
         return SB_OK;
     st->k_out[i] = &s->t;
     if ((st->k.op->flags & SB_OP_DATA_SHAPE) ||
-        !step_converts(st->k.op, s->t.dtype))
+        !sb_step_converts(st->k.op, s->t.dtype))
         return SB_OK;
     sb_tensor like = s->t;
     like.dtype = SB_DTYPE_F32;
-    slot *temp = NULL;
-    SB_TRY(plan_new_slot(b, st->dynamic ? SLOT_DYNAMIC : SLOT_STATIC, &like,
-                         b->position, b->position, &temp));
-    st->after[st->n_after++] = (conversion){temp, s};
+    sb_slot *temp = NULL;
+    SB_TRY(sb_plan_new_slot(b, st->dynamic ? SLOT_DYNAMIC : SLOT_STATIC, &like,
+                            b->position, b->position, &temp));
+    st->after[st->n_after++] = (sb_conversion){temp, s};
     st->k_out[i] = &temp->t;
     return SB_OK;
 }
 
-static sb_status prepare(plan_builder *b, step *st)
+/* Places for inputs that are packed at each run. */
+static sb_status add_pack_rooms(sb_plan_builder *b, sb_step *st)
+{
+    for (sb_step_pack *p = st->packs; p; p = p->next) {
+        if (p->shared)
+            continue;
+        sb_tensor like =
+            sb_tensor_make(SB_DTYPE_U8, 1, &(int64_t){(int64_t)p->bytes});
+        SB_TRY(sb_plan_new_slot(b, SLOT_STATIC, &like, b->position, b->position,
+                                &p->room));
+    }
+    return SB_OK;
+}
+
+static sb_status plan_build_prepare(sb_plan_builder *b, sb_step *st)
 {
     sb_kernel *k = &st->k;
 
@@ -320,22 +332,23 @@ static sb_status prepare(plan_builder *b, step *st)
             sb_arena_alloc(&b->plan->arena, k->n_in + 1, sizeof(sb_fact *));
         if (!st->facts || !st->in_facts)
             return SB_NO_MEMORY;
-        return plan_new_slot(b, SLOT_DYNAMIC, &(sb_tensor){0}, 0, 0,
-                             &st->scratch);
+        return sb_plan_new_slot(b, SLOT_DYNAMIC, &(sb_tensor){0}, 0, 0,
+                                &st->scratch);
     }
-    SB_TRY(step_check_types(k));
+    SB_TRY(sb_step_check_types(k));
     if (k->op->prepare)
         SB_TRY(k->op->prepare(k));
+    SB_TRY(add_pack_rooms(b, st));
     if (k->scratch_size == 0)
         return SB_OK;
     sb_tensor like =
         sb_tensor_make(SB_DTYPE_U8, 1, &(int64_t){(int64_t)k->scratch_size});
-    return plan_new_slot(b, SLOT_STATIC, &like, b->position, b->position,
-                         &st->scratch);
+    return sb_plan_new_slot(b, SLOT_STATIC, &like, b->position, b->position,
+                            &st->scratch);
 }
 
-static sb_status finish_step(plan_builder *b, const sb_node *node, step *st,
-                             const sb_fact *outs)
+static sb_status finish_step(sb_plan_builder *b, const sb_node *node,
+                             sb_step *st, const sb_fact *outs)
 {
     uint32_t n = node->n_in + node->n_implicit;
 
@@ -343,20 +356,24 @@ static sb_status finish_step(plan_builder *b, const sb_node *node, step *st,
         if (st->in[i] && st->in[i]->kind == SLOT_DYNAMIC)
             st->dynamic = true;
     SB_TRY(make_outputs(b, node, st, outs));
-    SB_TRY(plan_settle_layouts(b, node, st));
+    SB_TRY(sb_plan_settle_layouts(b, node, st));
     share_memory(b, st);
     for (uint32_t i = 0; i < n; i++)
         SB_TRY(connect_input(b, st, i));
     for (uint32_t i = 0; i < node->n_out; i++)
         SB_TRY(connect_output(b, st, i));
-    return prepare(b, st);
+    for (uint32_t i = 0; i < st->k.n_in && i < 32; i++)
+        if (st->in[i] && (st->in[i]->kind == SLOT_CONST ||
+                          st->in[i]->root->kind == SLOT_STATE))
+            st->k.lasting |= 1u << i;
+    return plan_build_prepare(b, st);
 }
 
 /* Facts for inference; unknown where the shape comes only at the run. */
-static void gather_facts(plan_builder *b, const step *st)
+static void gather_facts(sb_plan_builder *b, const sb_step *st)
 {
     for (uint32_t i = 0; i < st->k.n_in; i++) {
-        const slot *s = st->in[i];
+        const sb_slot *s = st->in[i];
         b->ins[i] = NULL;
         if (!s)
             continue;
@@ -375,26 +392,26 @@ static void gather_facts(plan_builder *b, const step *st)
     }
 }
 
-static sb_status add_node(plan_builder *b, const sb_node *node)
+static sb_status add_node(sb_plan_builder *b, const sb_node *node)
 {
     sb_exec *exec = b->exec;
     uint32_t n = node->n_in + node->n_implicit;
     sb_fact *outs = b->facts + node->n_in;
-    step *st = NULL;
+    sb_step *st = NULL;
     bool reused = false;
 
-    SB_TRY(step_check_runnable(exec->ctx, exec->graph, node));
+    SB_TRY(sb_step_check_runnable(exec->ctx, exec->graph, node));
     SB_TRY(reuse_folded(b, node, &reused));
     if (reused)
         return SB_OK;
-    SB_TRY(step_create(&b->plan->arena, exec, node, &st));
+    SB_TRY(sb_step_create(&b->plan->arena, exec, node, &st));
     for (uint32_t i = 0; i < n; i++)
         if (node->inputs[i] != SB_NONE)
             SB_TRY(slot_of(b, node->inputs[i], &st->in[i]));
     gather_facts(b, st);
     SB_TRY(sb_op_infer(exec->ctx, exec->graph, node, b->ins, outs));
     if (can_fold(st) && worth_folding(st, outs))
-        return fold(b, node, st);
+        return plan_build_fold(b, node, st);
     st->position = b->position;
     b->plan->steps[b->plan->n_steps++] = st;
     return finish_step(b, node, st, outs);
@@ -402,7 +419,8 @@ static sb_status add_node(plan_builder *b, const sb_node *node)
 
 /* ---- the plan ----------------------------------------------------------- */
 
-static sb_status add_all_given(plan_builder *b, const sb_tensor *const *inputs,
+static sb_status add_all_given(sb_plan_builder *b,
+                               const sb_tensor *const *inputs,
                                const sb_tensor *const *captured)
 {
     const sb_graph *g = b->exec->graph;
@@ -422,37 +440,39 @@ static sb_status add_all_given(plan_builder *b, const sb_tensor *const *inputs,
         plan->key[i].buf = NULL;
         plan->key[i].data = NULL;
         sb_value_id v = input ? g->inputs[i] : g->captures[i - g->n_inputs];
-        SB_TRY(
-            plan_new_slot(b, SLOT_GIVEN, t, 0, POSITION_END, &plan->values[v]));
+        SB_TRY(sb_plan_new_slot(b, SLOT_GIVEN, t, 0, POSITION_END,
+                                &plan->values[v]));
     }
     return SB_OK;
 }
 
-/* Outputs are handed out in plain order. */
-static sb_status add_outputs(plan_builder *b)
+/* Outputs are handed out in NCHW order. */
+static sb_status add_outputs(sb_plan_builder *b)
 {
     const sb_graph *g = b->exec->graph;
     sb_plan *plan = b->plan;
     size_t n = g->n_outputs + 1;
 
-    plan->outputs = sb_arena_alloc(&plan->arena, n, sizeof(slot *));
-    plan->finals = sb_arena_alloc(&plan->arena, n, sizeof *plan->finals);
-    if (!plan->outputs || !plan->finals)
+    plan->outputs = sb_arena_alloc(&plan->arena, n, sizeof(sb_slot *));
+    plan->finals = sb_arena_alloc(&plan->arena, 2 * n, sizeof *plan->finals);
+    plan->writes = sb_arena_alloc(&plan->arena, n, sizeof *plan->writes);
+    if (!plan->outputs || !plan->finals || !plan->writes)
         return SB_NO_MEMORY;
     b->position = POSITION_END;
     for (size_t i = 0; i < g->n_outputs; i++) {
-        slot *s = NULL;
+        sb_slot *s = NULL;
         SB_TRY(slot_of(b, g->outputs[i], &s));
         plan->outputs[i] = s;
         if (s->kind != SLOT_DYNAMIC)
-            SB_TRY(plan_in_layout(b, s, SB_LAYOUT_PLAIN, plan->finals,
-                                  &plan->n_finals, &plan->outputs[i]));
+            SB_TRY(sb_plan_in_layout(b, s, SB_LAYOUT_PLAIN, plan->finals,
+                                     &plan->n_finals, &plan->outputs[i]));
+        SB_TRY(sb_plan_bind_output(b, i, &plan->outputs[i]));
     }
     return SB_OK;
 }
 
 /* Copies of constants that all kernels have packed are dropped again. */
-static sb_status drop_packed(plan_builder *b)
+static sb_status drop_packed(sb_plan_builder *b)
 {
     sb_exec *exec = b->exec;
     const sb_graph *g = exec->graph;
@@ -465,7 +485,7 @@ static sb_status drop_packed(plan_builder *b)
     for (size_t p = 0; p <= exec->n_plans; p++) {
         const sb_plan *plan = p < exec->n_plans ? exec->plans[p] : b->plan;
         for (size_t i = 0; i < plan->n_steps; i++) {
-            const step *st = plan->steps[i];
+            const sb_step *st = plan->steps[i];
             const sb_node *node = st->k.node;
             for (uint32_t j = 0; j < node->n_in + node->n_implicit; j++)
                 if (node->inputs[j] != SB_NONE &&
@@ -475,31 +495,29 @@ static sb_status drop_packed(plan_builder *b)
     }
     for (sb_value_id v = 0; v < g->n_values; v++)
         if (!keep[v] && exec->consts[v].aligned.data)
-            exec_const_drop(exec, v);
+            sb_exec_const_drop(exec, v);
     sb_free(exec->ctx, keep);
     return SB_OK;
 }
 
-/* Whoever only looks at a value may see it while it is made. */
+/* A step that only scans a value may see it while it is produced. */
 static void find_watchers(sb_plan *plan)
 {
     for (size_t i = 1; i < plan->n_steps; i++) {
-        step *st = plan->steps[i];
+        sb_step *st = plan->steps[i];
         if (!st->k.op->tap || st->dynamic || st->n_before > 0 ||
             st->in[0]->kind != SLOT_STATIC)
             continue;
-        size_t j = i;
-        while (j > 0 && (plan->steps[j - 1]->k.n_out == 0 ||
-                         plan->steps[j - 1]->out[0] != st->in[0]))
-            j--;
-        step *maker = j > 0 ? plan->steps[j - 1] : NULL;
-        if (maker && !maker->dynamic && maker->n_after == 0 && !maker->watcher)
-            maker->watcher = st;
+        sb_step *producer = st->in[0]->producer;
+        if (producer && !producer->dynamic && producer->n_after == 0 &&
+            !producer->watcher)
+            producer->watcher = st;
     }
 }
 
-static sb_status build(plan_builder *b, const sb_tensor *const *inputs,
-                       const sb_tensor *const *captured)
+static sb_status plan_build_build(sb_plan_builder *b,
+                                  const sb_tensor *const *inputs,
+                                  const sb_tensor *const *captured)
 {
     sb_exec *exec = b->exec;
     const sb_graph *g = exec->graph;
@@ -507,8 +525,8 @@ static sb_status build(plan_builder *b, const sb_tensor *const *inputs,
     sb_arena *arena = &plan->arena;
     size_t most = 1;
 
-    plan->values = sb_arena_alloc(arena, g->n_values + 1, sizeof(slot *));
-    plan->steps = sb_arena_alloc(arena, exec->n_order + 1, sizeof(step *));
+    plan->values = sb_arena_alloc(arena, g->n_values + 1, sizeof(sb_slot *));
+    plan->steps = sb_arena_alloc(arena, exec->n_order + 1, sizeof(sb_step *));
     plan->folded = sb_arena_alloc(arena, g->n_values + 1, sizeof *plan->folded);
     for (size_t i = 0; i < exec->n_order; i++) {
         const sb_node *node = sb_graph_node(g, exec->order[i]);
@@ -519,28 +537,26 @@ static sb_status build(plan_builder *b, const sb_tensor *const *inputs,
     b->ins = sb_arena_alloc(arena, most, sizeof *b->ins);
     if (!plan->values || !plan->steps || !plan->folded || !b->facts || !b->ins)
         return SB_NO_MEMORY;
+    SB_TRY(sb_plan_add_states(b));
     SB_TRY(add_all_given(b, inputs, captured));
     for (size_t i = 0; i < exec->n_order; i++) {
-        SB_TRY(sb_ctx_poll(exec->ctx));
+        SB_TRY(sb_progress(exec->ctx, "prepare", i, exec->n_order));
         b->position = (uint32_t)i;
         if (exec->needed[exec->order[i]])
             SB_TRY(add_node(b, sb_graph_node(g, exec->order[i])));
     }
     SB_TRY(add_outputs(b));
-    SB_TRY(plan_memory(plan));
-    for (size_t i = 0; i < plan->n_steps; i++)
-        if (plan->steps[i]->scratch && !plan->steps[i]->dynamic)
-            plan->steps[i]->k.scratch = plan->steps[i]->scratch->t.data;
+    SB_TRY(sb_plan_memory(plan));
     if (exec->opt.tap)
         find_watchers(plan);
     if (exec->opt.profile)
-        SB_TRY(profile_create(plan));
+        SB_TRY(sb_profile_create(plan));
     /* A dump wants to see everything that was computed. */
     return exec->opt.dump ? SB_OK : drop_packed(b);
 }
 
-sb_status plan_build(sb_exec *exec, const sb_tensor *const *inputs,
-                     const sb_tensor *const *captured, sb_plan **out)
+sb_status sb_plan_build(sb_exec *exec, const sb_tensor *const *inputs,
+                        const sb_tensor *const *captured, sb_plan **out)
 {
     sb_plan *plan = sb_alloc(exec->ctx, 1, sizeof *plan);
 
@@ -548,26 +564,25 @@ sb_status plan_build(sb_exec *exec, const sb_tensor *const *inputs,
         return SB_NO_MEMORY;
     plan->exec = exec;
     sb_arena_init(&plan->arena, exec->ctx);
-    plan_builder b = {.exec = exec, .plan = plan};
-    sb_status status = build(&b, inputs, captured);
+    sb_plan_builder b = {.exec = exec, .plan = plan};
+    sb_status status = plan_build_build(&b, inputs, captured);
     if (status == SB_OK)
         *out = plan;
     else
-        plan_free(plan);
+        sb_plan_free(plan);
     return status;
 }
 
-void plan_free(sb_plan *plan)
+void sb_plan_free(sb_plan *plan)
 {
     if (!plan)
         return;
     sb_ctx *ctx = plan->exec->ctx;
     for (size_t i = 0; i < plan->n_steps; i++)
-        step_release(plan->steps[i]);
-    for (slot *s = plan->slots; s; s = s->next)
-        slot_free(s);
-    profile_free(plan);
-    sb_free(ctx, plan->workspace);
+        sb_step_release(plan->steps[i]);
+    for (sb_slot *s = plan->slots; s; s = s->next)
+        sb_slot_free(s);
+    sb_profile_free(plan);
     sb_arena_free(&plan->arena);
     sb_free(ctx, plan);
 }

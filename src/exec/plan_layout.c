@@ -1,7 +1,7 @@
 /* Which memory layout each step works in.
  *
  * Decided forwards, once: an operator with a preference states it, one without
- * takes plain order, and an elementwise one follows its inputs, so that a
+ * takes NCHW order, and an elementwise one follows its inputs, so that a
  * chain of convolutions keeps the layout of its first from end to end. */
 #include "exec/plan.h"
 
@@ -67,11 +67,11 @@ static void follow_inputs(const sb_kernel *k, sb_layout *in, sb_layout *out)
         out[i] = SB_LAYOUT_CHANNELS_LAST;
 }
 
-/* Results of the graph are handed out in plain order.  So a step that makes
+/* Results of the graph are handed out in NCHW order.  So a step that makes
  * nothing else, and more than it reads (the last Resize of a segmentation
  * net), had better have its input reordered.  Not a convolution: its work
  * counts for more. */
-static bool grows_into_result(const step *st)
+static bool grows_into_result(const sb_step *st)
 {
     const sb_kernel *k = &st->k;
     size_t reads = 0, makes = 0;
@@ -91,7 +91,7 @@ static bool grows_into_result(const step *st)
 }
 
 /* What the step wants of its inputs, and how its outputs come. */
-static void choose(const step *st, sb_layout *in, sb_layout *out)
+static void plan_layout_choose(const sb_step *st, sb_layout *in, sb_layout *out)
 {
     const sb_kernel *k = &st->k;
     bool movable = true;
@@ -114,7 +114,8 @@ static void choose(const step *st, sb_layout *in, sb_layout *out)
 /* ---- the same value in another layout ----------------------------------- */
 
 /* A constant in the other layout is made once, now, and kept by the plan. */
-static sb_status reorder_constant(plan_builder *b, const slot *s, slot *to)
+static sb_status reorder_constant(sb_plan_builder *b, const sb_slot *s,
+                                  sb_slot *to)
 {
     SB_TRY(sb_tensor_alloc(b->exec->ctx, &to->t));
     sb_tensor_reorder(b->exec->ctx, &s->t, &to->t);
@@ -123,10 +124,10 @@ static sb_status reorder_constant(plan_builder *b, const slot *s, slot *to)
 
 /* The value of `s` in another layout: made once, by the first step that wants
  * it (a conversion goes on its list, or on the plan's for outputs). */
-sb_status plan_in_layout(plan_builder *b, slot *s, sb_layout layout,
-                         conversion *list, size_t *n, slot **out)
+sb_status sb_plan_in_layout(sb_plan_builder *b, sb_slot *s, sb_layout layout,
+                            sb_conversion *list, size_t *n, sb_slot **out)
 {
-    slot *to = s->other;
+    sb_slot *to = s->other;
 
     *out = s;
     if (s->t.layout == layout)
@@ -139,14 +140,15 @@ sb_status plan_in_layout(plan_builder *b, slot *s, sb_layout layout,
     }
     sb_tensor like = s->t;
     like.layout = layout;
-    SB_TRY(plan_new_slot(b, SLOT_STATIC, &like, b->position, b->position, &to));
+    SB_TRY(
+        sb_plan_new_slot(b, SLOT_STATIC, &like, b->position, b->position, &to));
     if (sb_tensor_same_order(&like)) {
-        slot_lie_at(to, s);
+        sb_slot_alias(to, s);
     } else if (s->kind == SLOT_CONST) {
         to->kind = SLOT_CONST;
         SB_TRY(reorder_constant(b, s, to));
     } else {
-        list[(*n)++] = (conversion){s, to};
+        list[(*n)++] = (sb_conversion){s, to};
     }
     s->other = to;
     to->other = s;
@@ -156,7 +158,8 @@ sb_status plan_in_layout(plan_builder *b, slot *s, sb_layout layout,
 
 /* Brings inputs into the layouts that the kernel wants and gives outputs
  * theirs.  Dynamic steps, and all steps of a run that dumps, stay plain. */
-sb_status plan_settle_layouts(plan_builder *b, const sb_node *node, step *st)
+sb_status sb_plan_settle_layouts(sb_plan_builder *b, const sb_node *node,
+                                 sb_step *st)
 {
     uint32_t n = node->n_in + node->n_implicit;
     sb_layout *wish =
@@ -170,12 +173,13 @@ sb_status plan_settle_layouts(plan_builder *b, const sb_node *node, step *st)
     for (uint32_t i = 0; i < node->n_out; i++)
         st->k_out[i] = st->out[i] ? &st->out[i]->t : NULL;
     if (!st->dynamic && !b->exec->opt.dump)
-        choose(st, wish, wish + n);
+        plan_layout_choose(st, wish, wish + n);
     for (uint32_t i = 0; i < n && status == SB_OK; i++) {
-        if (!st->in[i] || st->in[i]->kind == SLOT_DYNAMIC)
+        bool shape_only = i == 0 && (st->k.op->flags & SB_OP_SHAPE_ONLY);
+        if (!st->in[i] || st->in[i]->kind == SLOT_DYNAMIC || shape_only)
             continue;
-        status = plan_in_layout(b, st->in[i], wish[i], st->before,
-                                &st->n_before, &st->in[i]);
+        status = sb_plan_in_layout(b, st->in[i], wish[i], st->before,
+                                   &st->n_before, &st->in[i]);
         st->k_in[i] = &st->in[i]->t;
     }
     for (uint32_t i = 0; i < node->n_out; i++)

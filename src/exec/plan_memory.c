@@ -3,15 +3,20 @@
  * Slots are placed largest first, each at the lowest offset where it does not
  * meet a slot that is in use at the same time (the method that TensorFlow Lite
  * and XNNPACK use; within a few per cent of the lower bound on real networks).
- * Scratch memory of a step is a slot that lives for that one step. */
+ * Scratch memory of a step is a slot that lives for that one step.
+ *
+ * That takes the square of the number of slots, so that only the GREEDY_MOST
+ * largest are placed so, all of any network that people run.  The others lie
+ * above them, in pools of equal sizes, in the order of time. */
 #include "exec/plan.h"
 
 #include <stdlib.h>
-#include <unistd.h>
+
+enum { GREEDY_MOST = 4096 };
 
 static int by_size(const void *a, const void *b)
 {
-    const slot *x = *(slot *const *)a, *y = *(slot *const *)b;
+    const sb_slot *x = *(sb_slot *const *)a, *y = *(sb_slot *const *)b;
 
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
@@ -20,18 +25,18 @@ static int by_size(const void *a, const void *b)
     return x->last < y->last ? -1 : x->last > y->last;
 }
 
-static int by_offset(const slot *a, const slot *b)
+static int by_offset(const sb_slot *a, const sb_slot *b)
 {
     return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
 /* `placed` is kept sorted by offset, so one sweep finds the first gap. */
-static size_t first_gap(slot *const *placed, size_t n, const slot *s)
+static size_t first_gap(sb_slot *const *placed, size_t n, const sb_slot *s)
 {
     size_t at = 0;
 
     for (size_t i = 0; i < n; i++) {
-        const slot *p = placed[i];
+        const sb_slot *p = placed[i];
         if (p->last < s->first || s->last < p->first)
             continue;
         if (p->offset >= at && p->offset - at >= s->bytes)
@@ -42,7 +47,7 @@ static size_t first_gap(slot *const *placed, size_t n, const slot *s)
     return at;
 }
 
-static void insert_sorted(slot **placed, size_t n, slot *s)
+static void insert_sorted(sb_slot **placed, size_t n, sb_slot *s)
 {
     size_t i = n;
 
@@ -54,11 +59,11 @@ static void insert_sorted(slot **placed, size_t n, slot *s)
 }
 
 /* Slots that need a place of their own, sizes rounded up to the alignment. */
-static size_t collect(const sb_plan *plan, slot **out)
+static size_t plan_memory_collect(const sb_plan *plan, sb_slot **out)
 {
     size_t n = 0;
 
-    for (slot *s = plan->slots; s; s = s->next) {
+    for (sb_slot *s = plan->slots; s; s = s->next) {
         if (s->kind != SLOT_STATIC || s->root != s)
             continue;
         size_t bytes = sb_tensor_bytes(&s->t);
@@ -71,63 +76,152 @@ static size_t collect(const sb_plan *plan, slot **out)
     return n;
 }
 
-static sb_status place_all(sb_plan *plan, slot **todo, slot **placed, size_t n)
+static sb_status place_too_large(const sb_plan *plan)
 {
-    size_t size = 0;
+    return sb_fail(plan->exec->ctx, SB_NO_MEMORY,
+                   "the network's activations are too large");
+}
 
-    qsort(todo, n, sizeof(slot *), by_size);
+/* Each where it fits; `placed` is room for `n`. */
+static sb_status place_greedily(sb_plan *plan, sb_slot **todo, sb_slot **placed,
+                                size_t n)
+{
     for (size_t i = 0; i < n; i++) {
-        slot *s = todo[i];
+        sb_slot *s = todo[i];
         size_t end = 0;
         s->offset = first_gap(placed, i, s);
         if (!sb_add_size(s->offset, s->bytes, &end))
-            return sb_fail(plan->exec->ctx, SB_NO_MEMORY,
-                           "the network's activations are too large");
+            return place_too_large(plan);
         insert_sorted(placed, i, s);
-        size = end > size ? end : size;
+        if (end > plan->workspace_size)
+            plan->workspace_size = end;
     }
-    plan->workspace_size = size;
     return SB_OK;
 }
 
-/* More than the machine has is refused here, because the system would promise
- * it and end the process later. */
-static sb_status allocate(sb_plan *plan)
+static int by_end(const void *a, const void *b)
 {
-    sb_ctx *ctx = plan->exec->ctx;
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    const sb_slot *x = *(sb_slot *const *)a, *y = *(sb_slot *const *)b;
 
-    if (pages > 0 && page > 0 &&
-        plan->workspace_size / (size_t)page > (size_t)pages)
-        return sb_fail(ctx, SB_NO_MEMORY,
-                       "the network needs %zu MB for activations; this "
-                       "machine has %zu MB",
-                       plan->workspace_size >> 20,
-                       (size_t)pages / 1024 * (size_t)page / 1024);
-    plan->workspace = sb_alloc_raw(ctx, plan->workspace_size + SB_ALIGN, 1);
-    if (!plan->workspace)
+    return x->last < y->last ? -1 : x->last > y->last;
+}
+
+/* Slots of one size, sorted by `first`; `ends` is room for as many.  A slot
+ * takes the place of the one that ended first, if one has. */
+static sb_status place_pool(sb_plan *plan, sb_slot **todo, sb_slot **ends,
+                            size_t n)
+{
+    size_t over = 0;
+
+    for (size_t i = 0; i < n; i++)
+        ends[i] = todo[i];
+    qsort(ends, n, sizeof(sb_slot *), by_end);
+    for (size_t i = 0; i < n; i++) {
+        sb_slot *s = todo[i];
+        if (ends[over]->last < s->first) {
+            s->offset = ends[over++]->offset;
+            continue;
+        }
+        s->offset = plan->workspace_size;
+        if (!sb_add_size(s->offset, s->bytes, &plan->workspace_size))
+            return place_too_large(plan);
+    }
+    return SB_OK;
+}
+
+static sb_status place_all(sb_plan *plan, sb_slot **todo, sb_slot **room,
+                           size_t n)
+{
+    size_t i = n < GREEDY_MOST ? n : GREEDY_MOST;
+
+    plan->workspace_size = 0;
+    qsort(todo, n, sizeof(sb_slot *), by_size);
+    SB_TRY(place_greedily(plan, todo, room, i));
+    while (i < n) {
+        size_t end = i + 1;
+        while (end < n && todo[end]->bytes == todo[i]->bytes)
+            end++;
+        SB_TRY(place_pool(plan, todo + i, room, end - i));
+        i = end;
+    }
+    return SB_OK;
+}
+
+/* Says which node wants most of the memory that there is not. */
+static sb_status workspace_blame(const sb_plan *plan)
+{
+    const sb_slot *most = NULL;
+    const sb_node *node = NULL;
+
+    for (const sb_slot *s = plan->slots; s; s = s->next)
+        if (s->kind == SLOT_STATIC && s->root == s &&
+            (!most || s->bytes > most->bytes))
+            most = s;
+    for (size_t i = 0; most && i < plan->n_steps; i++)
+        if (plan->steps[i]->position <= most->first)
+            node = plan->steps[i]->k.node;
+    if (!node)
         return SB_NO_MEMORY;
-    uintptr_t at = (uintptr_t)plan->workspace;
-    plan->base =
-        (char *)plan->workspace + ((SB_ALIGN - at % SB_ALIGN) % SB_ALIGN);
+    return sb_note(plan->exec->ctx, SB_NO_MEMORY,
+                   "for activations; node '%s' alone wants %.1f MB",
+                   sb_node_label(plan->exec->graph, node),
+                   (double)most->bytes / (1 << 20));
+}
+
+/* Only one plan runs at a time, so that all share the memory of the largest. */
+static sb_status workspace_grow(const sb_plan *plan)
+{
+    sb_exec *exec = plan->exec;
+    size_t size = plan->workspace_size;
+
+    if (exec->workspace && exec->workspace_size >= size)
+        return SB_OK;
+    sb_free(exec->ctx, exec->workspace);
+    exec->base = NULL;
+    exec->workspace_size = 0;
+    exec->workspace = sb_alloc_raw(exec->ctx, size + SB_ALIGN, 1);
+    if (!exec->workspace)
+        return workspace_blame(plan);
+    uintptr_t at = (uintptr_t)exec->workspace;
+    exec->base =
+        (char *)exec->workspace + ((SB_ALIGN - at % SB_ALIGN) % SB_ALIGN);
+    exec->workspace_size = size;
     return SB_OK;
 }
 
-sb_status plan_memory(sb_plan *plan)
+sb_status sb_plan_settle(sb_plan *plan)
+{
+    sb_exec *exec = plan->exec;
+
+    SB_TRY(workspace_grow(plan));
+    if (plan->base == exec->base)
+        return SB_OK;
+    plan->base = exec->base;
+    for (sb_slot *s = plan->slots; s; s = s->next)
+        if (s->kind == SLOT_STATIC && s->root->kind == SLOT_STATIC)
+            s->t.data = exec->base + s->root->offset;
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        sb_step *st = plan->steps[i];
+        if (st->scratch && !st->dynamic)
+            st->k.scratch = st->scratch->t.data;
+        for (sb_step_pack *p = st->packs; p; p = p->next)
+            if (p->room)
+                p->own.data = p->room->t.data;
+    }
+    return SB_OK;
+}
+
+sb_status sb_plan_memory(sb_plan *plan)
 {
     sb_ctx *ctx = plan->exec->ctx;
-    size_t n = collect(plan, NULL);
-    slot **todo = sb_alloc(ctx, 2 * n + 1, sizeof *todo);
+    size_t n = plan_memory_collect(plan, NULL);
+    sb_slot **todo = sb_alloc(ctx, 2 * n + 1, sizeof *todo);
 
     if (!todo)
         return SB_NO_MEMORY;
-    (void)collect(plan, todo);
+    (void)plan_memory_collect(plan, todo);
     sb_status status = place_all(plan, todo, todo + n, n);
     sb_free(ctx, todo);
     SB_TRY(status);
-    SB_TRY(allocate(plan));
-    for (slot *s = plan->slots; s; s = s->next)
-        if (s->kind == SLOT_STATIC && s->root->kind == SLOT_STATIC)
-            s->t.data = plan->base + s->root->offset;
-    return SB_OK;
+    return sb_plan_settle(plan);
 }

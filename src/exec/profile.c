@@ -18,19 +18,19 @@ enum { RUNS_MOST = 1024, LABEL_MOST = 96 };
  * all stands for the reorders of results. */
 enum { PART_BEFORE, PART_KERNEL, PART_AFTER, PARTS };
 
-typedef struct plan_profile {
+typedef struct sb_plan_profile {
     size_t n_rows;   /* PARTS * steps + 1 */
     float *ms;       /* [RUNS_MOST][n_rows + 1]; the last is the whole run */
     uint64_t runs;   /* measured; the first is not */
     bool started;    /* the first run is over */
     float *sorted;   /* room for RUNS_MOST */
     sb_arena answer; /* of the last question */
-} plan_profile;
+} sb_plan_profile;
 
-sb_status profile_create(sb_plan *plan)
+sb_status sb_profile_create(sb_plan *plan)
 {
     sb_ctx *ctx = plan->exec->ctx;
-    plan_profile *p = sb_alloc(ctx, 1, sizeof *p);
+    sb_plan_profile *p = sb_alloc(ctx, 1, sizeof *p);
 
     if (!p)
         return SB_NO_MEMORY;
@@ -42,9 +42,9 @@ sb_status profile_create(sb_plan *plan)
     return p->ms && p->sorted ? SB_OK : SB_NO_MEMORY;
 }
 
-void profile_free(sb_plan *plan)
+void sb_profile_free(sb_plan *plan)
 {
-    plan_profile *p = plan->profile;
+    sb_plan_profile *p = plan->profile;
 
     if (!p)
         return;
@@ -65,7 +65,7 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-static float lap(double *since)
+static float profile_lap(double *since)
 {
     double now = now_ms(), ms = now - *since;
 
@@ -73,26 +73,29 @@ static float lap(double *since)
     return (float)ms;
 }
 
-sb_status profile_run(sb_plan *plan)
+sb_status sb_profile_run(sb_plan *plan)
 {
-    plan_profile *p = plan->profile;
+    sb_plan_profile *p = plan->profile;
     float *ms = p->ms + (p->runs % RUNS_MOST) * (p->n_rows + 1);
     double begin = now_ms(), at = begin;
 
     for (size_t i = 0; i < plan->n_steps; i++) {
-        step *st = plan->steps[i];
+        sb_step *st = plan->steps[i];
 
         SB_TRY(sb_ctx_poll(plan->exec->ctx));
-        step_before(st);
-        ms[PARTS * i + PART_BEFORE] = lap(&at);
-        SB_TRY(step_kernel(st));
-        ms[PARTS * i + PART_KERNEL] = lap(&at);
-        step_after(st);
-        ms[PARTS * i + PART_AFTER] = lap(&at);
+        sb_step_before(st);
+        ms[PARTS * i + PART_BEFORE] = profile_lap(&at);
+        bool outer = sb_ctx_cut_allow(plan->exec->ctx);
+        sb_status status = sb_step_kernel(st);
+        sb_status cut = sb_ctx_cut_end(plan->exec->ctx, outer);
+        SB_TRY(status);
+        SB_TRY(cut);
+        ms[PARTS * i + PART_KERNEL] = profile_lap(&at);
+        sb_step_after(st);
+        ms[PARTS * i + PART_AFTER] = profile_lap(&at);
     }
-    for (size_t i = 0; i < plan->n_finals; i++)
-        run_conversion(plan->exec->ctx, &plan->finals[i]);
-    ms[p->n_rows - 1] = lap(&at);
+    sb_plan_finish(plan);
+    ms[p->n_rows - 1] = profile_lap(&at);
     ms[p->n_rows] = (float)(at - begin);
     p->runs += p->started;
     p->started = true;
@@ -108,7 +111,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void times_of(const plan_profile *p, size_t row, double *best,
+static void times_of(const sb_plan_profile *p, size_t row, double *best,
                      double *median)
 {
     size_t n = p->runs < RUNS_MOST ? (size_t)p->runs : RUNS_MOST;
@@ -120,7 +123,7 @@ static void times_of(const plan_profile *p, size_t row, double *best,
     *median = n ? (double)p->sorted[n / 2] : 0;
 }
 
-static double bytes_of(const step *st)
+static double bytes_of(const sb_step *st)
 {
     uint32_t n = st->k.node->n_in + st->k.node->n_implicit;
     double bytes = 0;
@@ -145,7 +148,7 @@ static double bytes_of(const step *st)
     return bytes;
 }
 
-static double bytes_moved(const conversion *list, size_t n)
+static double bytes_moved(const sb_conversion *list, size_t n)
 {
     double bytes = 0;
 
@@ -179,7 +182,7 @@ static sb_status add_row(answer *a, size_t row, const char *name,
 }
 
 static sb_status add_moves(answer *a, size_t row, const char *name,
-                           const conversion *list, size_t n)
+                           const sb_conversion *list, size_t n)
 {
     if (n == 0)
         return SB_OK;
@@ -190,7 +193,7 @@ static sb_status add_moves(answer *a, size_t row, const char *name,
 
 static sb_status add_step(answer *a, size_t i)
 {
-    const step *st = a->plan->steps[i];
+    const sb_step *st = a->plan->steps[i];
     const sb_kernel *k = &st->k;
     const char *name = sb_node_label(k->graph, k->node);
     char label[LABEL_MOST] = "";
@@ -216,7 +219,7 @@ static int by_time(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Sums over rows that do the same, the dearest first. */
+/* Sums over rows that do the same, the most expensive first. */
 static sb_status sum_up(const answer *a, sb_profile_row *types, size_t *n)
 {
     sb_map map;
@@ -245,11 +248,21 @@ static sb_status sum_up(const answer *a, sb_profile_row *types, size_t *n)
     return status;
 }
 
-sb_status sb_exec_profile(sb_exec *exec, sb_profile *out)
+static sb_status profile_index(sb_arena *arena, const sb_profile_row *rows,
+                               size_t n, const sb_profile_row *const **out)
+{
+    const sb_profile_row **list = sb_arena_alloc(arena, n, sizeof(*list));
+
+    for (size_t i = 0; list && i < n; i++)
+        list[i] = &rows[i];
+    *out = list;
+    return list ? SB_OK : SB_NO_MEMORY;
+}
+
+sb_status sb_exec_profile(sb_exec *exec, const sb_profile **out)
 {
     sb_plan *plan = exec->last;
-    plan_profile *p = plan ? plan->profile : NULL;
-    sb_profile result = {0};
+    sb_plan_profile *p = plan ? plan->profile : NULL;
 
     if (!p || p->runs == 0)
         return sb_fail(exec->ctx, SB_BAD_ARG,
@@ -260,18 +273,19 @@ sb_status sb_exec_profile(sb_exec *exec, sb_profile *out)
     answer a = {.plan = plan, .arena = &p->answer};
     a.rows = sb_arena_alloc(a.arena, p->n_rows, sizeof *a.rows);
     sb_profile_row *types = sb_arena_alloc(a.arena, p->n_rows, sizeof *types);
-    if (!a.rows || !types)
+    sb_profile *result = sb_arena_alloc(a.arena, 1, sizeof *result);
+    if (!a.rows || !types || !result)
         return SB_NO_MEMORY;
     for (size_t i = 0; i < plan->n_steps; i++)
         SB_TRY(add_step(&a, i));
     SB_TRY(
         add_moves(&a, p->n_rows - 1, "results", plan->finals, plan->n_finals));
-    SB_TRY(sum_up(&a, types, &result.n_types));
-    result.runs = (size_t)p->runs;
-    result.nodes = a.rows;
-    result.n_nodes = a.n;
-    result.types = types;
-    times_of(p, p->n_rows, &result.best_ms, &result.median_ms);
+    SB_TRY(sum_up(&a, types, &result->n_types));
+    result->runs = (size_t)p->runs;
+    result->n_nodes = a.n;
+    SB_TRY(profile_index(a.arena, a.rows, a.n, &result->nodes));
+    SB_TRY(profile_index(a.arena, types, result->n_types, &result->types));
+    times_of(p, p->n_rows, &result->best_ms, &result->median_ms);
     *out = result;
     return SB_OK;
 }

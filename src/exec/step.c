@@ -8,11 +8,13 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/ranks/comm.h"
+
 /* ---- slots -------------------------------------------------------------- */
 
-sb_status slot_create(sb_arena *arena, slot **list, slot **out)
+sb_status sb_slot_create(sb_arena *arena, sb_slot **list, sb_slot **out)
 {
-    slot *s = sb_arena_alloc(arena, 1, sizeof *s);
+    sb_slot *s = sb_arena_alloc(arena, 1, sizeof *s);
 
     if (!s)
         return SB_NO_MEMORY;
@@ -25,14 +27,14 @@ sb_status slot_create(sb_arena *arena, slot **list, slot **out)
     return SB_OK;
 }
 
-void slot_free(slot *s)
+void sb_slot_free(sb_slot *s)
 {
     sb_tensor_drop(&s->t);
     sb_buf_unref(s->store);
     s->store = NULL;
 }
 
-sb_status slot_resize(sb_ctx *ctx, slot *s, const sb_tensor *like)
+sb_status sb_slot_resize(sb_ctx *ctx, sb_slot *s, const sb_tensor *like)
 {
     if (!sb_tensor_size_ok(like))
         return sb_fail(ctx, SB_NO_MEMORY, "a result is too large to address");
@@ -59,14 +61,14 @@ static bool same_dims(const sb_tensor *a, const sb_tensor *b)
 
 /* Makes the output ready to be written: room in a dynamic slot, or a check
  * that a planned one has the planned shape. */
-static sb_status provide_out(step *st, uint32_t i, const sb_tensor *like)
+static sb_status provide_out(sb_step *st, uint32_t i, const sb_tensor *like)
 {
-    slot *s = st->out[i];
+    sb_slot *s = st->out[i];
 
     if (!s)
         return SB_OK;
     if (s->kind == SLOT_DYNAMIC)
-        return slot_resize(st->k.ctx, s, like);
+        return sb_slot_resize(st->k.ctx, s, like);
     if (!same_dims(&s->t, like))
         return sb_fail(st->k.ctx, SB_BAD_DATA,
                        "node '%s' (%s): output %u has another shape than "
@@ -88,7 +90,7 @@ static sb_status host_run_body(sb_kernel *k, const sb_graph *body,
                                const sb_tensor *const *inputs,
                                const sb_tensor **outputs)
 {
-    step *st = k->host_data;
+    sb_step *st = k->host_data;
     const sb_node *node = k->node;
     size_t index = 0;
     uint32_t first = node->n_in;
@@ -106,6 +108,7 @@ static sb_status host_run_body(sb_kernel *k, const sb_graph *body,
             }
             sb_exec_options opt = st->exec->opt;
             opt.profile = false; /* the node that holds it is measured */
+            opt.n_states = 0;
             if (!st->bodies[index])
                 SB_TRY(sb_exec_create(k->ctx, body, &opt, &st->bodies[index]));
             const sb_tensor *const *captured =
@@ -119,7 +122,7 @@ static sb_status host_run_body(sb_kernel *k, const sb_graph *body,
 
 static sb_status host_observe(sb_kernel *k, int64_t id, const sb_tensor *x)
 {
-    const sb_exec_options *opt = &((const step *)k->host_data)->exec->opt;
+    const sb_exec_options *opt = &((const sb_step *)k->host_data)->exec->opt;
 
     return opt->observe ? opt->observe(opt->observe_user, id, x) : SB_OK;
 }
@@ -127,22 +130,46 @@ static sb_status host_observe(sb_kernel *k, int64_t id, const sb_tensor *x)
 static sb_status host_tap(sb_kernel *k, int64_t id, const sb_tensor *x,
                           sb_tap *tap)
 {
-    const sb_exec_options *opt = &((const step *)k->host_data)->exec->opt;
+    const sb_exec_options *opt = &((const sb_step *)k->host_data)->exec->opt;
 
     return opt->tap ? opt->tap(opt->observe_user, id, x, tap) : SB_OK;
 }
 
+static sb_status host_pack(sb_kernel *k, uint32_t i, const sb_pack_form *form,
+                           sb_pack **out)
+{
+    return sb_step_pack_input(k->host_data, i, form, out);
+}
+
+static int host_ranks(const sb_kernel *k, int *rank)
+{
+    bool many = ((const sb_step *)k->host_data)->exec->opt.ranks;
+
+    *rank = many ? sb_ctx_rank(k->ctx) : 0;
+    return many ? sb_ctx_ranks(k->ctx) : 1;
+}
+
+static sb_status host_sum(sb_kernel *k, double *x, size_t n)
+{
+    bool many = ((const sb_step *)k->host_data)->exec->opt.ranks;
+
+    return many ? sb_comm_sum_f64(k->ctx, x, n) : SB_OK;
+}
+
 static const sb_kernel_host host = {
+    .pack = host_pack,
     .resize_out = host_resize_out,
     .run_body = host_run_body,
     .observe = host_observe,
     .tap = host_tap,
+    .ranks = host_ranks,
+    .sum = host_sum,
 };
 
 /* ---- making ------------------------------------------------------------- */
 
-sb_status step_check_runnable(sb_ctx *ctx, const sb_graph *graph,
-                              const sb_node *node)
+sb_status sb_step_check_runnable(sb_ctx *ctx, const sb_graph *graph,
+                                 const sb_node *node)
 {
     const sb_op_def *op = sb_op_of(node);
 
@@ -154,7 +181,7 @@ sb_status step_check_runnable(sb_ctx *ctx, const sb_graph *graph,
                    node->domain[0] ? "::" : "", node->op);
 }
 
-bool step_converts(const sb_op_def *op, sb_dtype dtype)
+bool sb_step_converts(const sb_op_def *op, sb_dtype dtype)
 {
     return (op->flags & SB_OP_F32) && sb_dtype_is_float(dtype) &&
            dtype != SB_DTYPE_F32 && sb_dtype_get(dtype)->bits >= 8;
@@ -171,12 +198,12 @@ static size_t count_bodies(const sb_node *node)
     return n;
 }
 
-sb_status step_create(sb_arena *arena, sb_exec *exec, const sb_node *node,
-                      step **out)
+sb_status sb_step_create(sb_arena *arena, sb_exec *exec, const sb_node *node,
+                         sb_step **out)
 {
     const sb_op_def *op = sb_op_of(node);
     size_t n_in = (size_t)node->n_in + node->n_implicit;
-    step *st = sb_arena_alloc(arena, 1, sizeof *st);
+    sb_step *st = sb_arena_alloc(arena, 1, sizeof *st);
     void *attrs = sb_arena_alloc(arena, 1, op->attrs_size + 1);
 
     if (!st || !attrs)
@@ -184,8 +211,8 @@ sb_status step_create(sb_arena *arena, sb_exec *exec, const sb_node *node,
     SB_TRY(sb_op_read_attrs(exec->ctx, exec->graph, node, op, attrs));
     st->k_in = sb_arena_alloc(arena, n_in + 1, sizeof(sb_tensor *));
     st->k_out = sb_arena_alloc(arena, node->n_out, sizeof(sb_tensor *));
-    st->in = sb_arena_alloc(arena, n_in + 1, sizeof(slot *));
-    st->out = sb_arena_alloc(arena, node->n_out, sizeof(slot *));
+    st->in = sb_arena_alloc(arena, n_in + 1, sizeof(sb_slot *));
+    st->out = sb_arena_alloc(arena, node->n_out, sizeof(sb_slot *));
     st->before = sb_arena_alloc(arena, 2 * n_in + 1, sizeof *st->before);
     st->after = sb_arena_alloc(arena, node->n_out, sizeof *st->after);
     st->n_bodies = count_bodies(node);
@@ -194,6 +221,7 @@ sb_status step_create(sb_arena *arena, sb_exec *exec, const sb_node *node,
         !st->after || !st->bodies)
         return SB_NO_MEMORY;
     st->exec = exec;
+    st->arena = arena;
     st->k = (sb_kernel){
         .ctx = exec->ctx,
         .graph = exec->graph,
@@ -222,9 +250,10 @@ static void release_state(sb_kernel *k)
     k->state = NULL;
 }
 
-void step_release(step *st)
+void sb_step_release(sb_step *st)
 {
     release_state(&st->k);
+    sb_step_drop_packs(st);
     for (size_t i = 0; i < st->n_bodies; i++) {
         sb_exec_free(st->bodies[i]);
         st->bodies[i] = NULL;
@@ -233,7 +262,7 @@ void step_release(step *st)
 
 /* ---- running ------------------------------------------------------------ */
 
-void run_conversion(sb_ctx *ctx, const conversion *c)
+void sb_run_conversion(sb_ctx *ctx, const sb_conversion *c)
 {
     const sb_tensor *from = &c->from->t;
     sb_tensor *to = &c->to->t;
@@ -246,7 +275,7 @@ void run_conversion(sb_ctx *ctx, const conversion *c)
 }
 
 /* Facts of all inputs with their data; then those of the outputs. */
-static sb_status infer_now(step *st)
+static sb_status infer_now(sb_step *st)
 {
     const sb_kernel *k = &st->k;
     sb_fact *outs = st->facts + k->n_in;
@@ -278,25 +307,32 @@ static sb_status infer_now(step *st)
 }
 
 /* Temporaries of a dynamic step follow the shapes of this run. */
-static sb_status fit_temporaries(step *st)
+static sb_status fit_temporaries(sb_step *st)
 {
     for (size_t i = 0; i < st->n_before; i++) {
         sb_tensor like = st->before[i].from->t;
         if (st->before[i].to->kind != SLOT_DYNAMIC) /* a planned reorder */
             continue;
         like.dtype = SB_DTYPE_F32;
-        SB_TRY(slot_resize(st->k.ctx, st->before[i].to, &like));
+        SB_TRY(sb_slot_resize(st->k.ctx, st->before[i].to, &like));
     }
     for (size_t i = 0; i < st->n_after; i++) {
         sb_tensor like = st->after[i].to->t;
         like.dtype = SB_DTYPE_F32;
-        SB_TRY(slot_resize(st->k.ctx, st->after[i].from, &like));
+        SB_TRY(sb_slot_resize(st->k.ctx, st->after[i].from, &like));
     }
     return SB_OK;
 }
 
-sb_status step_check_types(const sb_kernel *k)
+sb_status sb_step_check_types(const sb_kernel *k)
 {
+    for (uint32_t i = 0; i < k->n_in; i++)
+        if (k->in[i] && k->in[i]->dtype == SB_DTYPE_SEQUENCE &&
+            !(k->op->flags & SB_OP_SEQUENCES))
+            return sb_fail(k->ctx, SB_UNSUPPORTED,
+                           "node '%s' (%s): input %u is a sequence, want a "
+                           "tensor",
+                           sb_node_label(k->graph, k->node), k->node->op, i);
     for (uint32_t i = 0; i < k->n_in && (k->op->flags & SB_OP_F32); i++)
         if (k->in[i] && k->in[i]->dtype != SB_DTYPE_F32 &&
             (i >= 32 || !(k->op->any_type >> i & 1)))
@@ -307,35 +343,36 @@ sb_status step_check_types(const sb_kernel *k)
     return SB_OK;
 }
 
-static sb_status run_dynamic(step *st)
+static sb_status run_dynamic(sb_step *st)
 {
     sb_kernel *k = &st->k;
 
     SB_TRY(infer_now(st));
     SB_TRY(fit_temporaries(st));
     for (size_t i = 0; i < st->n_before; i++)
-        run_conversion(k->ctx, &st->before[i]);
+        sb_run_conversion(k->ctx, &st->before[i]);
     k->scratch_size = 0;
     k->packed = 0;
-    SB_TRY(step_check_types(k));
+    st->ask = NULL;
+    SB_TRY(sb_step_check_types(k));
     if (k->op->prepare)
         SB_TRY(k->op->prepare(k));
     if (k->scratch_size) {
         sb_tensor like = sb_tensor_make(SB_DTYPE_U8, 1,
                                         &(int64_t){(int64_t)k->scratch_size});
-        SB_TRY(slot_resize(k->ctx, st->scratch, &like));
+        SB_TRY(sb_slot_resize(k->ctx, st->scratch, &like));
         k->scratch = st->scratch->t.data;
     }
     return k->op->forward(k);
 }
 
-void step_before(step *st)
+void sb_step_before(sb_step *st)
 {
     for (size_t i = 0; !st->dynamic && i < st->n_before; i++)
-        run_conversion(st->k.ctx, &st->before[i]);
+        sb_run_conversion(st->k.ctx, &st->before[i]);
 }
 
-static sb_status run_watched(step *st)
+static sb_status run_watched(sb_step *st)
 {
     sb_kernel *watcher = &st->watcher->k;
     sb_tap tap = {0};
@@ -347,7 +384,7 @@ static sb_status run_watched(step *st)
     return status;
 }
 
-sb_status step_kernel(step *st)
+sb_status sb_step_kernel(sb_step *st)
 {
     if (!st->dynamic)
         return st->watcher ? run_watched(st) : st->k.op->forward(&st->k);
@@ -356,17 +393,20 @@ sb_status step_kernel(step *st)
     return status;
 }
 
-void step_after(step *st)
+void sb_step_after(sb_step *st)
 {
     for (size_t i = 0; i < st->n_after; i++)
-        run_conversion(st->k.ctx, &st->after[i]);
+        sb_run_conversion(st->k.ctx, &st->after[i]);
 }
 
-sb_status step_run(step *st)
+sb_status sb_step_run(sb_step *st)
 {
     SB_TRY(sb_ctx_poll(st->k.ctx));
-    step_before(st);
-    SB_TRY(step_kernel(st));
-    step_after(st);
-    return SB_OK;
+    bool outer = sb_ctx_cut_allow(st->k.ctx);
+    sb_step_before(st);
+    sb_status status = sb_step_kernel(st);
+    if (status == SB_OK)
+        sb_step_after(st);
+    sb_status cut = sb_ctx_cut_end(st->k.ctx, outer);
+    return status != SB_OK ? status : cut;
 }

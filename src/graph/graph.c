@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "graph/graph_internal.h"
+#include "graph/op.h"
 
 enum { OPSETS_MOST = 1000 };
 
@@ -212,19 +213,52 @@ sb_status sb_graph_add_value_like(sb_graph *g, const char *stem,
     return name ? add_named(g, name, out) : SB_NO_MEMORY;
 }
 
+/* Writes `name`, with a number behind it from 2 on; is that taken? */
+static bool numbered_taken(const sb_graph *root, const char *name, unsigned k,
+                           sb_str *text)
+{
+    sb_str_clear(text);
+    if (k < 2)
+        sb_str_add(text, name);
+    else
+        sb_str_addf(text, "%s_%u", name, k);
+    return !text->failed && taken_anywhere(root, sb_str_text(text));
+}
+
+/* The first number that is free, among few; among many, one that is free behind
+ * one that is taken, since looking at all for each new name takes quadratic
+ * time. */
+static void write_free_name(const sb_graph *root, const char *name,
+                            sb_str *text)
+{
+    enum { FEW = 64 };
+    unsigned k = 1, taken = FEW, free_one = 2 * FEW;
+
+    while (k <= FEW && numbered_taken(root, name, k, text))
+        k++;
+    if (k <= FEW)
+        return;
+    while (numbered_taken(root, name, free_one, text)) {
+        taken = free_one;
+        free_one *= 2;
+    }
+    while (free_one - taken > 1) {
+        unsigned middle = taken + (free_one - taken) / 2;
+        if (numbered_taken(root, name, middle, text))
+            taken = middle;
+        else
+            free_one = middle;
+    }
+    (void)numbered_taken(root, name, free_one, text);
+}
+
 sb_status sb_graph_add_value_as(sb_graph *g, const char *name, sb_value_id *out)
 {
-    const sb_graph *root = sb_graph_root(g);
     sb_str text;
     char *copy = NULL;
 
     sb_str_init(&text, g->ctx);
-    sb_str_add(&text, name);
-    for (unsigned k = 2;
-         !text.failed && taken_anywhere(root, sb_str_text(&text)); k++) {
-        sb_str_clear(&text);
-        sb_str_addf(&text, "%s_%u", name, k);
-    }
+    write_free_name(sb_graph_root(g), name, &text);
     if (!text.failed)
         copy = sb_arena_str(g->arena, sb_str_text(&text));
     sb_str_free(&text);
@@ -256,11 +290,27 @@ sb_status sb_graph_add_input(sb_graph *g, sb_value_id value)
     return SB_OK;
 }
 
+void sb_graph_remove_input(sb_graph *g, size_t input)
+{
+    assert(input < g->n_inputs);
+    sb_graph_value(g, g->inputs[input])->is_input = false;
+    g->n_inputs--;
+    memmove(g->inputs + input, g->inputs + input + 1,
+            (g->n_inputs - input) * sizeof *g->inputs);
+}
+
 sb_status sb_graph_add_output(sb_graph *g, sb_value_id value)
 {
     SB_TRY(push_id(g, &g->outputs, &g->n_outputs, &g->cap_outputs, value));
     sb_graph_value(g, value)->is_output = true;
     return SB_OK;
+}
+
+void sb_graph_clear_outputs(sb_graph *g)
+{
+    for (size_t i = 0; i < g->n_outputs; i++)
+        sb_graph_value(g, g->outputs[i])->is_output = false;
+    g->n_outputs = 0;
 }
 
 sb_status sb_graph_set_constant(sb_graph *g, sb_value_id value,
@@ -329,6 +379,14 @@ sb_status sb_graph_keep_tensors(sb_graph *g, const sb_tensor *t, size_t n,
             root->kept[root->n_kept++] = sb_buf_ref(t[i].buf);
     *out = copy;
     return SB_OK;
+}
+
+const char *sb_graph_prop(const sb_graph *graph, const char *key)
+{
+    for (size_t i = 0; i < graph->n_model_props; i++)
+        if (strcmp(graph->model_props[i].key, key) == 0)
+            return graph->model_props[i].value;
+    return NULL;
 }
 
 sb_status sb_graph_add_opset(sb_graph *g, const char *domain, int64_t version)
@@ -478,6 +536,19 @@ static sb_status make_node(sb_graph *g, const sb_node_spec *spec, sb_node *node)
     return SB_OK;
 }
 
+/* Looked up here and not by the ID of a node: rows stay as long as the
+ * context. */
+static const sb_op_def *added_op(const sb_graph *g, const sb_node *node)
+{
+    const sb_op_def *row;
+
+    for (size_t i = 0; (row = sb_ctx_row(g->ctx, SB_ROW_OP, i)) != NULL; i++)
+        if (strcmp(row->name, node->op) == 0 &&
+            strcmp(row->domain, node->domain) == 0)
+            return row;
+    return NULL;
+}
+
 sb_status sb_graph_add_node(sb_graph *g, const sb_node_spec *spec,
                             sb_node_id *out)
 {
@@ -494,6 +565,7 @@ sb_status sb_graph_add_node(sb_graph *g, const sb_node_spec *spec,
     SB_TRY(sb_grow(g->ctx, &g->nodes, &g->cap_nodes, g->n_nodes + 1,
                    sizeof *g->nodes));
     SB_TRY(make_node(g, spec, &node));
+    node.added = added_op(g, &node);
     node.position = spec->position;
     if (node.position == 0)
         node.position = g->last_position + 1;

@@ -11,6 +11,8 @@
 #ifndef SB_GRAPH_GRAPH_H
 #define SB_GRAPH_GRAPH_H
 
+#include <sparsebit/model.h>
+
 #include "base/map.h"
 #include "base/str.h"
 #include "tensor/tensor.h"
@@ -21,22 +23,7 @@ typedef uint32_t sb_value_id;
 
 typedef struct sb_graph sb_graph;
 
-/* ---- attributes ---------------------------------------------------------
- * Numbered as ONNX's AttributeProto.AttributeType. */
-typedef enum sb_attr_type {
-    SB_ATTR_NONE = 0,
-    SB_ATTR_FLOAT = 1,
-    SB_ATTR_INT = 2,
-    SB_ATTR_STRING = 3,
-    SB_ATTR_TENSOR = 4,
-    SB_ATTR_GRAPH = 5,
-    SB_ATTR_FLOATS = 6,
-    SB_ATTR_INTS = 7,
-    SB_ATTR_STRINGS = 8,
-    SB_ATTR_TENSORS = 9,
-    SB_ATTR_GRAPHS = 10,
-    SB_ATTR_OPAQUE = 100, /* sparse tensors and type protos: bytes, kept */
-} sb_attr_type;
+/* ---- attributes; sb_attr_type is public --------------------------------- */
 
 typedef struct sb_attr {
     const char *name;
@@ -94,6 +81,10 @@ typedef struct sb_value {
     sb_tensor constant;
     sb_use *uses;
     uint32_t n_uses, cap_uses;
+    /* A number that a side table finds the value by, 0: none.  It stays with
+     * the value through rewrites and copies; a value that takes the place and
+     * the name of another takes its number as well. */
+    uint32_t origin;
     sb_extra extra;
     sb_extra const_extra; /* of the initializer, apart from the value info */
     sb_bytes opaque_type; /* TypeProto bytes if the value is not a tensor */
@@ -115,7 +106,10 @@ typedef struct sb_node {
     sb_attr *attrs;
     uint32_t n_attrs;
     uint64_t position; /* orders nodes that could run in any order */
+    uint32_t origin;   /* as that of a value; a replacement takes it over */
     bool dead;
+    /* The row that a plug-in gave the context for this operator, or NULL. */
+    const struct sb_op_def *added;
     sb_extra extra;
 } sb_node;
 
@@ -123,6 +117,15 @@ typedef struct sb_opset {
     const char *domain;
     int64_t version;
 } sb_opset;
+
+/* A constant became another by multiplication: to = from * factor[c] for index
+ * c of `axis`, n of them; axis -1: n is 1 and the factor holds for all. */
+typedef struct sb_rescale {
+    sb_value_id from, to;
+    int axis;
+    const float *factor;
+    int64_t n;
+} sb_rescale;
 
 struct sb_graph {
     sb_ctx *ctx;
@@ -164,6 +167,10 @@ struct sb_graph {
     size_t n_opsets;
     int64_t file_opset;      /* what the file said for the main domain */
     uint64_t external_bytes; /* of the files with its tensors' data */
+    /* (optional) Called by passes that multiply a constant, so that a side
+     * table can follow; copies of the graph do not have it. */
+    sb_status (*on_rescale)(void *user, sb_graph *g, const sb_rescale *r);
+    void *on_rescale_user;
 };
 
 /* A new empty root graph; free it with sb_graph_free(). */
@@ -179,11 +186,19 @@ SB_MUST_USE sb_status sb_graph_create_sub(sb_graph *parent, const char *name,
 /* A deep copy of a root graph with a fresh arena, weights shared.  Dead nodes
  * and values that nothing refers to are left out, so IDs change. */
 SB_MUST_USE sb_status sb_graph_clone(const sb_graph *graph, sb_graph **out);
+/* The same into another context. */
+SB_MUST_USE sb_status sb_graph_clone_into(sb_ctx *ctx, const sb_graph *graph,
+                                          sb_graph **out);
 /* The same in a form that depends on nothing but the network: nodes in the
  * order of sb_graph_order() and so numbered, values in the order in which they
  * first appear, constants that nothing reads left out. */
 SB_MUST_USE sb_status sb_graph_clone_sorted(const sb_graph *graph,
                                             sb_graph **out);
+/* And the ID in the copy of every value, SB_NONE for those left out; sb_free()
+ * it. */
+SB_MUST_USE sb_status sb_graph_clone_sorted_ids(const sb_graph *graph,
+                                                sb_graph **out,
+                                                sb_value_id **value_of);
 
 static inline sb_value *sb_graph_value(const sb_graph *g, sb_value_id id)
 {
@@ -213,7 +228,11 @@ SB_MUST_USE sb_status sb_graph_add_value_like(sb_graph *g, const char *stem,
 SB_MUST_USE sb_status sb_graph_add_value_as(sb_graph *g, const char *name,
                                             sb_value_id *out);
 SB_MUST_USE sb_status sb_graph_add_input(sb_graph *g, sb_value_id value);
+/* The value stays, and is an input no more. */
+void sb_graph_remove_input(sb_graph *g, size_t input);
 SB_MUST_USE sb_status sb_graph_add_output(sb_graph *g, sb_value_id value);
+/* Values stay; none is an output any more. */
+void sb_graph_clear_outputs(sb_graph *g);
 /* Makes `value` an initializer; takes one more reference to the buffer of
  * `t`, which must have one. */
 SB_MUST_USE sb_status sb_graph_set_constant(sb_graph *g, sb_value_id value,
@@ -280,6 +299,8 @@ SB_MUST_USE sb_status sb_graph_implicit_inputs(sb_graph *g,
                                                sb_value_id **out,
                                                size_t *n_out);
 
+/* The metadata of the model under this key; NULL if there is none. */
+const char *sb_graph_prop(const sb_graph *graph, const char *key);
 /* Declares that the model uses operators of `domain`; a version that is
  * already there stays. */
 SB_MUST_USE sb_status sb_graph_add_opset(sb_graph *g, const char *domain,
@@ -289,7 +310,9 @@ SB_MUST_USE sb_status sb_graph_add_opset(sb_graph *g, const char *domain,
 SB_MUST_USE sb_status sb_graph_rename_value(sb_graph *g, sb_value_id value,
                                             const char *name);
 
-/* The same, unless another value that is still of use has the name. */
+/* The same, unless another value that is still of use has the name.  A holder
+ * that is of no use any more gives its origin with the name: what was folded
+ * away and is written out again is the same value. */
 SB_MUST_USE sb_status sb_graph_claim_name(sb_graph *g, sb_value_id value,
                                           const char *name);
 
@@ -301,6 +324,30 @@ sb_graph *sb_node_body(const sb_node *node, size_t i);
 
 /* The attribute or NULL. */
 const sb_attr *sb_node_attr(const sb_node *node, const char *name);
+/* The value of an attribute, or `absent` if it is not there or of another
+ * type. */
+int64_t sb_node_int(const sb_node *node, const char *name, int64_t absent);
+float sb_node_float(const sb_node *node, const char *name, float absent);
+/* Is the string attribute equal to `text`?  `absent` if it is not there. */
+bool sb_node_string_is(const sb_node *node, const char *name, const char *text,
+                       bool absent);
+/* The `n` elements of a list attribute, all `absent` if it is not there; false
+ * if it has another type or length. */
+bool sb_node_ints(const sb_node *node, const char *name, size_t n,
+                  int64_t absent, int64_t *out);
+/* Input `i` of a node, or SB_NONE. */
+sb_value_id sb_node_in(const sb_node *node, uint32_t i);
+
+/* ---- constants -----------------------------------------------------------
+ * A value may be SB_NONE: the answer is then "no". */
+/* Has elements that no caller can override: the default of a graph input is
+ * not a constant. */
+bool sb_is_const(const sb_graph *g, sb_value_id value);
+/* The elements of such a constant, or NULL. */
+const sb_tensor *sb_const_of(const sb_graph *g, sb_value_id value);
+/* The element of a numeric constant of one element. */
+bool sb_const_scalar(const sb_graph *g, sb_value_id value, double *out);
+
 /* True if the node is of operator `op` of the main domain. */
 bool sb_node_is(const sb_node *node, const char *op);
 /* Name for messages: its name, else its first output's name, else its op. */
@@ -325,7 +372,7 @@ size_t sb_graph_live_nodes(const sb_graph *g);
 /* Removes nodes none of whose results is needed, in sub-graphs too, and
  * captures that nothing reads; returns how many nodes. */
 size_t sb_graph_remove_dead(sb_graph *g);
-/* Does anybody read one of its outputs? */
+/* Has one of its outputs a consumer? */
 bool sb_graph_node_needed(const sb_graph *g, const sb_node *node);
 
 #endif

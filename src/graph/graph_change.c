@@ -9,12 +9,34 @@
 
 /* ---- uses --------------------------------------------------------------- */
 
+static bool use_is(const sb_use *use, sb_node_id node, uint32_t input)
+{
+    return use->node == node && use->input == input;
+}
+
+/* Nodes are mostly added in order, so that most lists are sorted: half by half
+ * at first.  Otherwise from both ends, where most changes are. */
 static uint32_t find_use(const sb_value *v, sb_node_id node, uint32_t input)
 {
-    /* Recent uses are the likeliest to go. */
-    for (uint32_t i = v->n_uses; i-- > 0;)
-        if (v->uses[i].node == node && v->uses[i].input == input)
+    uint32_t lo = 0, hi = v->n_uses;
+
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        const sb_use *use = &v->uses[mid];
+        if (use->node < node || (use->node == node && use->input < input))
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo < v->n_uses && use_is(&v->uses[lo], node, input))
+        return lo;
+    for (uint32_t i = 0; i < v->n_uses; i++) {
+        uint32_t back = v->n_uses - 1 - i;
+        if (use_is(&v->uses[back], node, input))
+            return back;
+        if (use_is(&v->uses[i], node, input))
             return i;
+    }
     assert(false && "every input is in the use list of its value");
     return 0;
 }
@@ -27,7 +49,15 @@ static void remove_use(sb_graph *g, sb_value_id value, sb_node_id node,
     sb_value *v = sb_graph_value(g, value);
     uint32_t at = find_use(v, node, input);
     v->n_uses--;
-    memmove(v->uses + at, v->uses + at + 1, (v->n_uses - at) * sizeof *v->uses);
+    if (at >= v->n_uses / 2) {
+        memmove(v->uses + at, v->uses + at + 1,
+                (v->n_uses - at) * sizeof *v->uses);
+        return;
+    }
+    /* The shorter side moves; the arena does not want the place back. */
+    memmove(v->uses + 1, v->uses, at * sizeof *v->uses);
+    v->uses++;
+    v->cap_uses--;
 }
 
 /* Takes inputs [begin, end) out of a node, moving the later ones down. */
@@ -60,6 +90,13 @@ static void move_uses(sb_graph *g, sb_value_id from, sb_value_id to)
         b->uses[b->n_uses++] = use;
     }
     a->n_uses = 0;
+}
+
+static void take_origin(sb_graph *g, sb_value_id from, sb_value_id to)
+{
+    if (g->values[from].origin != 0)
+        g->values[to].origin = g->values[from].origin;
+    g->values[from].origin = 0;
 }
 
 static void replace_output(sb_graph *g, sb_value_id from, sb_value_id to)
@@ -148,7 +185,7 @@ static sb_status rename_capture(sb_graph *g, sb_value_id id, const char *name)
         return rename_free(g, id, name);
     if (g->values[holder].is_capture) {
         /* Two captures of one outer value: the second takes over, the first
-         * stays without readers. */
+         * stays without consumers. */
         SB_TRY(sb_graph_reserve_uses(g, holder, g->values[id].n_uses));
         move_uses(g, id, holder);
         replace_output(g, id, holder);
@@ -161,12 +198,13 @@ static sb_status rename_capture(sb_graph *g, sb_value_id id, const char *name)
     return rename_free(g, id, name);
 }
 
-/* Carries the name of a value into the sub-graphs that capture it. */
-static sb_status spread_name(sb_graph *g, sb_value_id id)
+/* Carries the name of a value into the sub-graphs that capture it, from its
+ * use number `first` on. */
+static sb_status spread_name(sb_graph *g, sb_value_id id, uint32_t first)
 {
     /* The list may change when captures are merged further in, but only in
      * sub-graphs: `g` itself is not touched. */
-    for (uint32_t i = 0; i < g->values[id].n_uses; i++) {
+    for (uint32_t i = first; i < g->values[id].n_uses; i++) {
         sb_use use = g->values[id].uses[i];
         const sb_node *node = sb_graph_node(g, use.node);
         sb_value_id inner = SB_NONE;
@@ -184,7 +222,7 @@ static sb_status rename_free(sb_graph *g, sb_value_id id, const char *name)
 {
     SB_TRY(sb_graph_put_name(g, name, id));
     g->values[id].name = name;
-    return spread_name(g, id);
+    return spread_name(g, id, 0);
 }
 
 sb_status sb_graph_rename_value(sb_graph *g, sb_value_id value,
@@ -216,6 +254,7 @@ sb_status sb_graph_claim_name(sb_graph *g, sb_value_id value, const char *name)
         if (!other)
             return SB_NO_MEMORY;
         SB_TRY(rename_free(g, holder, other));
+        take_origin(g, holder, value);
     }
     return sb_graph_rename_value(g, value, name);
 }
@@ -307,6 +346,7 @@ static sb_status take_output(sb_graph *g, sb_value_id from, sb_value_id to)
     replace_output(g, from, to);
     merge_type(&g->values[to].type, &g->values[from].type);
     g->values[to].extra = g->values[from].extra;
+    take_origin(g, from, to);
     return SB_OK;
 }
 
@@ -324,10 +364,12 @@ sb_status sb_graph_replace_value(sb_graph *g, sb_value_id from, sb_value_id to,
     if (from == to)
         return SB_OK;
     SB_TRY(sb_graph_reserve_uses(g, to, a->n_uses));
+    /* With a new name for all that read it, else for those that now do. */
+    uint32_t first = a->is_output ? 0 : b->n_uses;
     if (a->is_output)
         SB_TRY(take_output(g, from, to));
     move_uses(g, from, to);
-    return spread_name(g, to);
+    return spread_name(g, to, first);
 }
 
 void sb_graph_remove_node(sb_graph *g, sb_node_id node)

@@ -144,6 +144,7 @@ static sb_status clone_value(cloner *c, sb_value_id id)
     sb_value *v = sb_graph_value(c->to, copy);
     c->value_of[id] = copy;
     v->type = from->type;
+    v->origin = from->origin;
     if (from->is_constant) {
         v->constant = sb_tensor_share(&from->constant);
         v->is_constant = true;
@@ -196,6 +197,7 @@ static sb_status clone_node(cloner *c, const sb_node *from)
     };
     SB_TRY(sb_graph_add_node(c->to, &spec, &id));
     sb_node *node = sb_graph_node(c->to, id);
+    node->origin = from->origin;
     SB_TRY(copy_text(c->to, from->overload, &node->overload));
     return copy_extra(c->to, &from->extra, &node->extra);
 }
@@ -310,13 +312,16 @@ static sb_status clone_model_facts(const sb_graph *from, sb_graph *to)
     return SB_OK;
 }
 
-static sb_status clone_root(const sb_graph *graph, bool sorted, sb_graph **out)
+/* `value_of`: NULL, or gets the ID of each value in the copy, SB_NONE if it was
+ * left out. */
+static sb_status clone_root(sb_ctx *ctx, const sb_graph *graph, bool sorted,
+                            sb_graph **out, sb_value_id **value_of)
 {
     cloner c = {.from = graph};
     sb_graph *to = NULL;
 
     assert(!graph->parent);
-    SB_TRY(sb_graph_create(graph->ctx, graph->name, &to));
+    SB_TRY(sb_graph_create(ctx, graph->name, &to));
     c.to = to;
     sb_status status = clone_model_facts(graph, to);
     if (status == SB_OK && !sorted)
@@ -324,7 +329,10 @@ static sb_status clone_root(const sb_graph *graph, bool sorted, sb_graph **out)
     if (status == SB_OK && sorted) {
         c.value_of = sb_alloc(to->ctx, graph->n_values, sizeof *c.value_of);
         status = c.value_of ? clone_sorted(&c) : SB_NO_MEMORY;
-        sb_free(to->ctx, c.value_of);
+        if (status == SB_OK && value_of)
+            *value_of = c.value_of;
+        else
+            sb_free(to->ctx, c.value_of);
     }
     if (status != SB_OK) {
         sb_graph_free(to);
@@ -336,10 +344,22 @@ static sb_status clone_root(const sb_graph *graph, bool sorted, sb_graph **out)
 
 sb_status sb_graph_clone(const sb_graph *graph, sb_graph **out)
 {
-    return clone_root(graph, false, out);
+    return clone_root(graph->ctx, graph, false, out, NULL);
+}
+
+sb_status sb_graph_clone_into(sb_ctx *ctx, const sb_graph *graph,
+                              sb_graph **out)
+{
+    return clone_root(ctx, graph, false, out, NULL);
 }
 
 sb_status sb_graph_clone_sorted(const sb_graph *graph, sb_graph **out)
 {
-    return clone_root(graph, true, out);
+    return clone_root(graph->ctx, graph, true, out, NULL);
+}
+
+sb_status sb_graph_clone_sorted_ids(const sb_graph *graph, sb_graph **out,
+                                    sb_value_id **value_of)
+{
+    return clone_root(graph->ctx, graph, true, out, value_of);
 }

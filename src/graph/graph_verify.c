@@ -129,10 +129,10 @@ static sb_status verify_value(const verifier *v, sb_value_id id)
             return sb_fail(v->ctx, SB_BAD_MODEL,
                            "graph '%s': output '%s' is made by no node",
                            g->name, value->name);
-        const sb_node *reader = sb_graph_node(g, value->uses[0].node);
+        const sb_node *consumer = sb_graph_node(g, value->uses[0].node);
         return sb_fail(v->ctx, SB_BAD_MODEL,
                        "node '%s' (%s): its input '%s' is made by no node",
-                       sb_node_label(g, reader), reader->op, value->name);
+                       sb_node_label(g, consumer), consumer->op, value->name);
     }
     if (value->producer >= g->n_nodes || g->nodes[value->producer].dead ||
         value->output >= g->nodes[value->producer].n_out ||

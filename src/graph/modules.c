@@ -2,9 +2,11 @@
  * modules.h. */
 #include "graph/modules.h"
 
+#include "base/glob.h"
+
 #include <string.h>
 
-static const char *prop(const sb_node *node, const char *key)
+static const char *modules_prop(const sb_node *node, const char *key)
 {
     for (size_t i = 0; i < node->extra.n_props; i++)
         if (strcmp(node->extra.props[i].key, key) == 0)
@@ -41,7 +43,7 @@ static bool last_but_one(const char *text, const char **out, size_t *len)
     return before != NULL;
 }
 
-static bool contains(const char *text, size_t len, const char *part)
+static bool name_contains(const char *text, size_t len, const char *part)
 {
     size_t n = strlen(part);
 
@@ -55,18 +57,18 @@ static bool contains(const char *text, size_t len, const char *part)
  * the scope of the batch norm, which is no longer there. */
 static bool scope_is_folded_norm(const sb_node *node)
 {
-    const char *classes = prop(node, "pkg.torch.onnx.class_hierarchy");
+    const char *classes = modules_prop(node, "pkg.torch.onnx.class_hierarchy");
     const char *name = NULL;
     size_t len = 0;
 
     return classes && !sb_node_is(node, "BatchNormalization") &&
            last_but_one(classes, &name, &len) &&
-           contains(name, len, ".batchnorm.");
+           name_contains(name, len, ".batchnorm.");
 }
 
 static bool path_from_scopes(const sb_node *node, sb_str *out)
 {
-    const char *scopes = prop(node, "pkg.torch.onnx.name_scopes");
+    const char *scopes = modules_prop(node, "pkg.torch.onnx.name_scopes");
     const char *path = NULL;
     size_t len = 0;
 
@@ -198,7 +200,7 @@ static sb_status find_path(const sb_graph *g, const sb_node *node, sb_str *out)
     return sb_str_status(out);
 }
 
-static sb_status assign(sb_graph *g, sb_str *path)
+static sb_status modules_assign(sb_graph *g, sb_str *path)
 {
     for (size_t i = 0; i < g->n_nodes; i++) {
         sb_node *node = &g->nodes[i];
@@ -215,7 +217,7 @@ static sb_status assign(sb_graph *g, sb_str *path)
             }
         }
         for (size_t k = 0; (body = sb_node_body(node, k)) != NULL; k++)
-            SB_TRY(assign(body, path));
+            SB_TRY(modules_assign(body, path));
     }
     return SB_OK;
 }
@@ -225,7 +227,15 @@ sb_status sb_graph_assign_modules(sb_graph *g)
     sb_str path;
 
     sb_str_init(&path, g->ctx);
-    sb_status status = assign(g, &path);
+    sb_status status = modules_assign(g, &path);
     sb_str_free(&path);
     return status;
+}
+
+bool sb_node_matches(const sb_node *node, const char *pattern)
+{
+    if (node->name[0] && sb_glob_match_dot(pattern, node->name, '.'))
+        return true;
+    return node->module[0] && (sb_glob_match_dot(pattern, node->module, '.') ||
+                               sb_glob_match_dot(pattern, node->module, '_'));
 }

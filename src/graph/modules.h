@@ -15,10 +15,6 @@
  *   4. node names like `model/block1/conv/Conv2D` (TensorFlow). */
 SB_MUST_USE sb_status sb_graph_assign_modules(sb_graph *g);
 
-/* Does the text match the whole pattern?  `*` is any text, `?` any character,
- * `[a-z]` one of a set, `[!a-z]` one outside; as Python's fnmatch. */
-bool sb_glob_match(const char *pattern, const char *text);
-
 /* Does the pattern match the node's module path, the same path with `_` for
  * `.`, or the node's name? */
 bool sb_node_matches(const sb_node *node, const char *pattern);

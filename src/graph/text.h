@@ -21,6 +21,8 @@
 
 /* Appends the text.  Nodes come in sb_graph_order(). */
 SB_MUST_USE sb_status sb_graph_print(const sb_graph *g, sb_str *out);
+/* The text to the log, line by line, since lines of the log are short. */
+SB_MUST_USE sb_status sb_graph_log(const sb_graph *g);
 /* Parses; errors name the line. */
 SB_MUST_USE sb_status sb_graph_parse(sb_ctx *ctx, const char *text,
                                      sb_graph **out);

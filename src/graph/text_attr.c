@@ -189,7 +189,7 @@ static sb_status read_graph_attr(sb_lex *lex, sb_graph *g, sb_attr *attr)
 }
 
 /* Words that a value may start with, and what they announce. */
-static sb_attr_type announced(sb_lex *lex)
+static sb_attr_type attr_announced(sb_lex *lex)
 {
     static const struct {
         const char *word;
@@ -214,7 +214,7 @@ static sb_attr_type announced(sb_lex *lex)
 
 static sb_status read_value(sb_lex *lex, sb_graph *g, sb_attr *attr)
 {
-    attr->type = announced(lex);
+    attr->type = attr_announced(lex);
     switch (attr->type) {
     case SB_ATTR_TENSOR:
         return read_tensor_attr(lex, g, attr);

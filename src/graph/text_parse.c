@@ -28,7 +28,7 @@ static sb_status ids_push(sb_ctx *ctx, ids *list, sb_value_id id)
 /* ---- names to values ---------------------------------------------------- */
 
 /* The value `name`, if need be as a capture from the enclosing graphs; SB_NONE
- * if nobody has it. */
+ * if no value has it. */
 static sb_status find_or_capture(sb_graph *g, const char *name,
                                  sb_value_id *out)
 {
@@ -45,7 +45,8 @@ static sb_status find_or_capture(sb_graph *g, const char *name,
     return sb_graph_add_capture(g, *out);
 }
 
-/* What a node reads.  A name that nobody has yet may be made further down. */
+/* What a node reads.  A name that is not defined yet may be defined further
+ * down. */
 static sb_status input_value(sb_graph *g, const char *name, sb_value_id *out)
 {
     SB_TRY(find_or_capture(g, name, out));

@@ -24,16 +24,18 @@ static sb_status print_graph(const sb_graph *g, sb_str *out, int indent);
 static void add_escaped(sb_str *out, const char *text, size_t len, char quote)
 {
     sb_str_addn(out, &quote, 1);
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i < len;) {
         unsigned char c = (unsigned char)text[i];
+        size_t n = sb_printable_size(text + i, len - i);
         if (c == (unsigned char)quote || c == '\\')
             sb_str_addf(out, "\\%c", c);
         else if (c == '\n')
             sb_str_add(out, "\\n");
-        else if (c < 0x20 || c == 0x7f)
+        else if (n == 0)
             sb_str_addf(out, "\\x%02x", (unsigned)c);
         else
-            sb_str_addn(out, text + i, 1);
+            sb_str_addn(out, text + i, n);
+        i += n ? n : 1;
     }
     sb_str_addn(out, &quote, 1);
 }
@@ -352,4 +354,27 @@ sb_status sb_graph_print(const sb_graph *g, sb_str *out)
     SB_TRY(print_graph(g, out, INDENT));
     sb_str_add(out, "\n");
     return sb_str_status(out);
+}
+
+sb_status sb_graph_log(const sb_graph *g)
+{
+    sb_str text;
+
+    if (!sb_log_wanted(g->ctx))
+        return SB_OK;
+    sb_str_init(&text, g->ctx);
+    sb_status status = sb_graph_print(g, &text);
+    if (status == SB_OK)
+        status = sb_str_status(&text);
+    if (status == SB_OK && text.data) {
+        for (char *p = text.data; *p;) {
+            size_t n = strcspn(p, "\n");
+            bool last = p[n] == '\0';
+            p[n] = '\0';
+            sb_log(g->ctx, SB_LOG_LEVEL_INFO, p);
+            p += last ? n : n + 1;
+        }
+    }
+    sb_str_free(&text);
+    return status;
 }

@@ -173,7 +173,7 @@ static sb_status read_elements(sb_lex *lex, sb_tensor *t)
         return sb_lex_expect(lex, ")");
     if (sb_lex_accept(lex, "random(")) {
         SB_TRY(sb_lex_number_read(lex, &seed));
-        sb_tensor_fill_random(t, (uint64_t)seed.i);
+        sb_tensor_randomize(t, (uint64_t)seed.i);
         return sb_lex_expect(lex, ")");
     }
     return sb_lex_peek(lex) == '[' ? read_numbers(lex, t) : fill_number(lex, t);

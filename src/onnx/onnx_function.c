@@ -22,6 +22,10 @@ sb_status sb_onnx_list_functions(sb_onnx_loader *loader)
 {
     const Pb__Model *m = loader->model;
 
+    loader->expanded = sb_arena_alloc(&loader->scratch, m->n_functions,
+                                      sizeof *loader->expanded);
+    if (!loader->expanded)
+        return SB_NO_MEMORY;
     for (size_t i = 0; i < m->n_functions; i++) {
         const Pb__Function *f = m->functions[i];
         char *key = function_key(loader, f->domain, f->name, f->overload);
@@ -36,21 +40,83 @@ sb_status sb_onnx_list_functions(sb_onnx_loader *loader)
     return SB_OK;
 }
 
-sb_status sb_onnx_find_function(sb_onnx_loader *loader, const Pb__Node *node,
-                                const Pb__Function **out)
+/* The number of the function that a node calls, or SB_MAP_NONE. */
+static sb_status function_called(sb_onnx_loader *loader, const Pb__Node *node,
+                                 uint32_t *out)
 {
-    *out = NULL;
+    *out = SB_MAP_NONE;
     if (loader->model->n_functions == 0)
         return SB_OK;
     char *key =
         function_key(loader, node->domain, node->op_type, node->overload);
     if (!key)
         return SB_NO_MEMORY;
-    uint32_t i = sb_map_get(&loader->functions, key);
-    if (i != SB_MAP_NONE)
-        *out = loader->model->functions[i];
+    *out = sb_map_get(&loader->functions, key);
     return SB_OK;
 }
+
+sb_status sb_onnx_find_function(sb_onnx_loader *loader, const Pb__Node *node,
+                                const Pb__Function **out)
+{
+    uint32_t i = SB_MAP_NONE;
+
+    SB_TRY(function_called(loader, node, &i));
+    *out = i == SB_MAP_NONE ? NULL : loader->model->functions[i];
+    return SB_OK;
+}
+
+/* ---- how much a call becomes -------------------------------------------- */
+
+static sb_status count_function(sb_onnx_loader *loader, uint32_t i, int depth,
+                                size_t *total);
+
+static sb_status too_many(const sb_onnx_loader *loader)
+{
+    return sb_fail(loader->ctx, SB_UNSUPPORTED,
+                   "%s: calls of functions expand to more than %d nodes or %d "
+                   "levels",
+                   loader->source.what, SB_ONNX_MAX_INLINED, SB_ONNX_MAX_CALLS);
+}
+
+static sb_status count_node(sb_onnx_loader *loader, const Pb__Node *node,
+                            int depth, size_t *total)
+{
+    uint32_t callee = SB_MAP_NONE;
+
+    SB_TRY(function_called(loader, node, &callee));
+    if (callee != SB_MAP_NONE)
+        SB_TRY(count_function(loader, callee, depth + 1, total));
+    for (size_t i = 0; i < node->n_attribute; i++) {
+        const Pb__Graph *g = node->attribute[i]->g;
+        for (size_t k = 0; g && k < g->n_node; k++)
+            SB_TRY(count_node(loader, g->node[k], depth + 1, total));
+    }
+    return ++*total > SB_ONNX_MAX_INLINED ? too_many(loader) : SB_OK;
+}
+
+/* Adds the nodes that a call of a function becomes.  Each function is counted
+ * once, so that a small file that would become a large graph is refused before
+ * the first node is made.  One that calls itself is found when it is inlined.
+ */
+static sb_status count_function(sb_onnx_loader *loader, uint32_t i, int depth,
+                                size_t *total)
+{
+    const Pb__Function *f = loader->model->functions[i];
+    size_t own = 0;
+
+    if (depth > SB_ONNX_MAX_CALLS)
+        return too_many(loader);
+    if (loader->expanded[i] == 0) {
+        loader->expanded[i] = 1;
+        for (size_t k = 0; k < f->n_node; k++)
+            SB_TRY(count_node(loader, f->node[k], depth, &own));
+        loader->expanded[i] = own + 1;
+    }
+    *total += loader->expanded[i] - 1;
+    return *total > SB_ONNX_MAX_INLINED ? too_many(loader) : SB_OK;
+}
+
+/* ---- inlining ----------------------------------------------------------- */
 
 static sb_status check_call(const sb_onnx_scope *scope, const Pb__Node *node,
                             const Pb__Function *f, const sb_draft *call)
@@ -69,15 +135,13 @@ static sb_status check_call(const sb_onnx_scope *scope, const Pb__Node *node,
                        "function has %zu and %zu",
                        loader->source.what, label, node->op_type, call->n_in,
                        call->n_out, f->n_input, f->n_output);
-    loader->n_inlined += f->n_node;
-    if (loader->n_inlined > SB_ONNX_MAX_INLINED ||
-        scope->n_calls >= SB_ONNX_MAX_CALLS)
-        return sb_fail(loader->ctx, SB_UNSUPPORTED,
-                       "%s: calls of functions expand to more than %d nodes "
-                       "or %d levels",
-                       loader->source.what, SB_ONNX_MAX_INLINED,
-                       SB_ONNX_MAX_CALLS);
-    return SB_OK;
+    if (scope->n_calls >= SB_ONNX_MAX_CALLS)
+        return too_many(loader);
+    if (scope->function)
+        return SB_OK; /* counted with the call outside of it */
+    uint32_t i = SB_MAP_NONE;
+    SB_TRY(function_called(loader, node, &i));
+    return count_function(loader, i, 0, &loader->n_inlined);
 }
 
 static sb_status bind_inputs(sb_onnx_scope *body, const Pb__Function *f,

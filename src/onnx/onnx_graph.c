@@ -83,8 +83,8 @@ sb_status sb_onnx_declare(sb_onnx_scope *scope, const char *name,
     return sb_map_put(&scope->names, name, *out);
 }
 
-static sb_status capture(sb_onnx_scope *scope, const char *name,
-                         sb_value_id outer, sb_value_id *out)
+static sb_status graph_capture(sb_onnx_scope *scope, const char *name,
+                               sb_value_id outer, sb_value_id *out)
 {
     const sb_value *from = sb_graph_value(scope->parent->graph, outer);
     sb_graph *g = scope->graph;
@@ -109,7 +109,7 @@ sb_status sb_onnx_resolve(sb_onnx_scope *scope, const char *name,
     SB_TRY(sb_onnx_resolve(scope->parent, name, out));
     if (*out == SB_NONE || *out == SB_ONNX_ABSENT)
         return SB_OK;
-    return capture(scope, name, *out, out);
+    return graph_capture(scope, name, *out, out);
 }
 
 /* ---- what only has to survive ------------------------------------------- */
@@ -183,6 +183,9 @@ static bool has_denotation(const Pb__Type *type)
     return false;
 }
 
+/* Of TypeProto: field numbers that we do not read. */
+enum { TAG_SEQUENCE_TYPE = 4 };
+
 /* Sets the type of a value; one that is not a tensor is kept as bytes. */
 static sb_status read_type(sb_onnx_scope *scope, const char *name,
                            const Pb__Type *type, sb_value *value)
@@ -190,6 +193,9 @@ static sb_status read_type(sb_onnx_scope *scope, const char *name,
     const Pb__TensorType *tensor = type->tensor_type;
     sb_type read = {.shape.rank = -1};
 
+    for (unsigned i = 0; i < type->base.n_unknown_fields; i++)
+        if (type->base.unknown_fields[i].tag == TAG_SEQUENCE_TYPE)
+            value->type.dtype = SB_DTYPE_SEQUENCE;
     if (!tensor || !sb_dtype_valid(tensor->elem_type))
         return sb_wire_pack(scope->graph->arena, &type->base,
                             &value->opaque_type);
@@ -234,10 +240,15 @@ static const char *text_or_empty(const char *text)
 /* ---- the parts of a graph, in order ------------------------------------- */
 
 /* Below IR version 4 every initializer had to be listed as an input too, and
- * was a constant all the same; later the listing makes it a default value. */
+ * was a constant all the same.  Since then the listing makes it the default of
+ * an input; but exporters wrote it out of habit, and runtimes fold nothing that
+ * a caller might override, so it is a constant unless the caller wants it
+ * otherwise.  Inputs of a body are told apart by their place and all stay. */
 static sb_status read_inputs(sb_onnx_scope *scope, const Pb__Graph *g,
                              const sb_map *constants)
 {
+    size_t dropped = 0;
+
     for (size_t i = 0; i < g->n_input; i++) {
         const char *name = text_or_empty(g->input[i]->name);
         sb_value_id id = SB_NONE;
@@ -249,18 +260,33 @@ static sb_status read_inputs(sb_onnx_scope *scope, const Pb__Graph *g,
         SB_TRY(read_info(scope, g->input[i], id));
         if (sb_map_get(constants, name) == SB_MAP_NONE)
             SB_TRY(sb_graph_add_input(scope->graph, id));
+        else
+            dropped++;
     }
+    if (dropped > 0 && scope->loader->model->ir_version >= 4)
+        sb_warn(scope->loader->ctx,
+                "%s: %zu of %zu inputs have an initializer and are taken as "
+                "constants (keep-inputs keeps them)",
+                scope->loader->source.what, dropped, g->n_input);
     return SB_OK;
 }
 
-static sb_status old_constants(sb_onnx_scope *scope, const Pb__Graph *g,
-                               sb_map *out)
+/* The names that are no inputs of this graph though it may list them. */
+static sb_status constant_names(sb_onnx_scope *scope, const Pb__Graph *g,
+                                sb_map *out)
 {
-    if (scope->loader->model->ir_version >= 4)
+    const sb_onnx_loader *l = scope->loader;
+
+    if (l->model->ir_version >= 4 && (l->keep_inputs || scope->graph->parent))
         return SB_OK;
     for (size_t i = 0; i < g->n_initializer; i++)
         if (g->initializer[i]->name)
             SB_TRY(sb_map_put(out, g->initializer[i]->name, 0));
+    for (size_t i = 0; i < g->n_sparse_initializer; i++) {
+        const Pb__Tensor *values = g->sparse_initializer[i]->values;
+        if (values && values->name)
+            SB_TRY(sb_map_put(out, values->name, 0));
+    }
     return SB_OK;
 }
 
@@ -372,7 +398,7 @@ sb_status sb_onnx_read_graph(sb_onnx_scope *scope, const Pb__Graph *g)
     sb_map constants;
 
     sb_map_init(&constants, scope->loader->ctx);
-    sb_status status = old_constants(scope, g, &constants);
+    sb_status status = constant_names(scope, g, &constants);
     if (status == SB_OK)
         status = read_inputs(scope, g, &constants);
     sb_map_free(&constants);

@@ -172,19 +172,36 @@ static sb_status load_source(sb_onnx_loader *l, sb_graph **out)
     return status;
 }
 
-sb_status sb_onnx_load(sb_ctx *ctx, const char *path, sb_graph **out)
+sb_status sb_onnx_load_with(sb_ctx *ctx, const char *path,
+                            const sb_onnx_load_options *opt, sb_graph **out)
 {
-    sb_onnx_loader l = {.ctx = ctx};
+    sb_onnx_loader l = {.ctx = ctx, .keep_inputs = opt->keep_inputs};
 
     SB_TRY(sb_source_open(&l.source, ctx, path));
     return load_source(&l, out);
 }
 
-sb_status sb_onnx_load_memory(sb_ctx *ctx, const char *what, const void *data,
-                              size_t size, sb_graph **out)
+sb_status sb_onnx_load(sb_ctx *ctx, const char *path, sb_graph **out)
+{
+    return sb_onnx_load_with(ctx, path, &(sb_onnx_load_options){0}, out);
+}
+
+sb_status sb_onnx_load_memory(sb_ctx *ctx, const char *what, const char *folder,
+                              const void *data, size_t size, sb_graph **out)
 {
     sb_onnx_loader l = {.ctx = ctx};
+    sb_str path;
 
-    SB_TRY(sb_source_copy(&l.source, ctx, what, data, size));
-    return load_source(&l, out);
+    sb_str_init(&path, ctx);
+    if (folder)
+        sb_str_addf(&path, "%s/model", folder);
+    sb_status status = sb_str_status(&path);
+    if (status == SB_OK)
+        status = sb_source_copy(&l.source, ctx, what, data, size);
+    if (status == SB_OK) {
+        l.source.path = folder ? sb_str_text(&path) : NULL;
+        status = load_source(&l, out);
+    }
+    sb_str_free(&path);
+    return status;
 }

@@ -5,8 +5,8 @@
  * onnx_node.c     nodes, Constant nodes
  * onnx_attr.c     attributes
  * onnx_function.c calls of functions that the model brings along */
-#ifndef SB_ONNX_LOAD_H
-#define SB_ONNX_LOAD_H
+#ifndef SB_ONNX_ONNX_LOAD_H
+#define SB_ONNX_ONNX_LOAD_H
 
 #include "graph/graph.h"
 #include "onnx/onnx_source.h"
@@ -15,18 +15,20 @@
 
 enum {
     /* Nested calls of functions multiply; no honest model comes near. */
-    SB_ONNX_MAX_INLINED = 2000000,
+    SB_ONNX_MAX_INLINED = 250000,
     SB_ONNX_MAX_CALLS = 64,
     SB_ONNX_MAX_NAMES = 1 << 26 /* bytes */
 };
 
 typedef struct sb_onnx_loader {
     sb_ctx *ctx;
+    bool keep_inputs; /* see sb_onnx_load_options */
     sb_onnx_source source;
     sb_arena scratch; /* the unpacked message and names made on the way */
     const Pb__Model *model;
     sb_graph *root;
     sb_map functions; /* "domain name overload" -> index in the model */
+    size_t *expanded; /* by function: nodes that a call becomes, plus 1 */
     size_t n_inlined; /* nodes that came out of functions so far */
     size_t n_names;   /* bytes of the names that were made for them */
 } sb_onnx_loader;

@@ -35,7 +35,7 @@ static int64_t ir_of_opset(int64_t opset)
     return LEAST_IR;
 }
 
-static int64_t choose_opset(const sb_graph *g, const sb_onnx_save_options *opt)
+int64_t sb_onnx_save_opset(const sb_graph *g, const sb_onnx_save_options *opt)
 {
     int64_t opset = opt && opt->min_opset ? opt->min_opset : SB_CANONICAL_OPSET;
     int64_t least = g->file_opset ? g->file_opset : LEAST_OPSET;
@@ -97,7 +97,7 @@ static sb_status write_model(sb_onnx_saver *s, const sb_onnx_save_options *opt,
                              Pb__Model *m)
 {
     const sb_graph *g = s->root;
-    int64_t opset = choose_opset(g, opt);
+    int64_t opset = sb_onnx_save_opset(g, opt);
     int64_t ir = ir_of_opset(opset);
 
     pb__model__init(m);
@@ -134,8 +134,8 @@ static void buffer_append(ProtobufCBuffer *base, size_t len,
     sb_writer_put(((save_buffer *)base)->writer, data, len);
 }
 
-static sb_status pack(sb_onnx_saver *s, const char *path, const Pb__Model *m,
-                      sb_writer **out)
+static sb_status save_pack(sb_onnx_saver *s, const char *path,
+                           const Pb__Model *m, sb_writer **out)
 {
     size_t size = protobuf_c_message_get_packed_size(&m->base);
 
@@ -161,45 +161,54 @@ static uint64_t weight_bytes(const sb_graph *g)
     return sum;
 }
 
-/* Opens `<path>.data`, which the tensors call by its last part. */
-static sb_status open_data(sb_onnx_saver *s, const char *path)
+static bool save_needs_data(const sb_onnx_saver *s,
+                            const sb_onnx_save_options *opt)
 {
-    char *data_path = sb_arena_printf(&s->arena, "%s.data", path);
+    return weight_bytes(s->root) >
+           (opt && opt->external_above ? opt->external_above : default_limit);
+}
 
-    if (!data_path)
-        return SB_NO_MEMORY;
-    const char *slash = strrchr(data_path, '/');
-    s->data_name = slash ? slash + 1 : data_path;
-    return sb_writer_open(s->ctx, data_path, &s->data);
+/* The data first, under a name that no file refers to yet; then the model,
+ * which refers to it.  Whatever ends the program between, there is a whole
+ * pair. */
+static sb_status save_commit(sb_onnx_saver *s, sb_writer *model)
+{
+    sb_status status = SB_OK;
+
+    if (s->data) {
+        status = sb_writer_commit(s->data);
+        s->data = NULL;
+    }
+    if (status == SB_OK)
+        return sb_writer_commit(model);
+    sb_writer_abort(model);
+    return status;
 }
 
 static sb_status save(sb_onnx_saver *s, const char *path,
                       const sb_onnx_save_options *opt)
 {
-    uint64_t limit =
-        opt && opt->external_above ? opt->external_above : default_limit;
     sb_writer *writer = NULL;
+    sb_str old;
     Pb__Model m;
 
-    if (weight_bytes(s->root) > limit)
-        SB_TRY(open_data(s, path));
+    if (save_needs_data(s, opt))
+        SB_TRY(sb_onnx_data_open(s, path));
     SB_TRY(write_model(s, opt, &m));
     if (s->data)
-        SB_TRY(sb_writer_finish(s->data));
-    sb_status status = pack(s, path, &m, &writer);
-    if (status != SB_OK) {
+        SB_TRY(sb_onnx_data_finish(s));
+    sb_str_init(&old, s->ctx);
+    sb_status status = save_pack(s, path, &m, &writer);
+    if (status == SB_OK)
+        status = sb_onnx_data_old(s, path, &old);
+    if (status == SB_OK)
+        status = save_commit(s, writer);
+    else
         sb_writer_abort(writer);
-        return status;
-    }
-    if (s->data) {
-        status = sb_writer_commit(s->data);
-        s->data = NULL;
-    }
-    if (status != SB_OK) {
-        sb_writer_abort(writer);
-        return status;
-    }
-    return sb_writer_commit(writer);
+    if (status == SB_OK)
+        sb_onnx_data_remove(s, path, &old);
+    sb_str_free(&old);
+    return status;
 }
 
 sb_status sb_onnx_save(const sb_graph *graph, const char *path,
@@ -210,6 +219,40 @@ sb_status sb_onnx_save(const sb_graph *graph, const char *path,
     sb_arena_init(&s.arena, s.ctx);
     sb_status status = save(&s, path, opt);
     sb_writer_abort(s.data);
+    sb_arena_free(&s.arena);
+    return status;
+}
+
+static sb_status save_to_memory(sb_onnx_saver *s,
+                                const sb_onnx_save_options *opt, void **out,
+                                size_t *size)
+{
+    unsigned char *bytes = NULL;
+    Pb__Model m;
+
+    if (save_needs_data(s, opt))
+        return sb_fail(s->ctx, SB_UNSUPPORTED,
+                       "weights of more than 2 GB cannot be saved to memory");
+    SB_TRY(write_model(s, opt, &m));
+    size_t n = protobuf_c_message_get_packed_size(&m.base);
+    if (n > INT32_MAX)
+        return sb_fail(s->ctx, SB_UNSUPPORTED,
+                       "%zu bytes besides the weights, at most 2 GB", n);
+    SB_TRY(sb_memory_create(s->ctx, NULL, n, &bytes));
+    (void)protobuf_c_message_pack(&m.base, bytes);
+    *out = bytes;
+    *size = n;
+    return SB_OK;
+}
+
+sb_status sb_onnx_save_memory(const sb_graph *graph,
+                              const sb_onnx_save_options *opt, void **out,
+                              size_t *size)
+{
+    sb_onnx_saver s = {.ctx = graph->ctx, .root = graph};
+
+    sb_arena_init(&s.arena, s.ctx);
+    sb_status status = save_to_memory(&s, opt, out, size);
     sb_arena_free(&s.arena);
     return status;
 }

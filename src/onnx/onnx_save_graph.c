@@ -159,7 +159,7 @@ static sb_status write_type(save_scope *scope, const sb_value *v,
         *out = type;
         return SB_OK;
     }
-    if (v->type.dtype == SB_DTYPE_NONE)
+    if (!sb_dtype_valid((int)v->type.dtype))
         return SB_OK;
     SB_TRY(NEW(s, Pb__Type, pb__type__init, type));
     SB_TRY(NEW(s, Pb__TensorType, pb__tensor_type__init, type->tensor_type));
@@ -208,7 +208,8 @@ static sb_status write_value_infos(save_scope *scope, Pb__Graph *out)
         return SB_NO_MEMORY;
     for (size_t i = 0; i < g->n_values; i++) {
         const sb_value *v = &g->values[i];
-        bool known = v->type.dtype != SB_DTYPE_NONE || v->opaque_type.len > 0;
+        bool known =
+            sb_dtype_valid((int)v->type.dtype) || v->opaque_type.len > 0;
         if (v->producer != SB_NONE && !v->is_output && known)
             SB_TRY(write_info(scope, (sb_value_id)i,
                               &out->value_info[out->n_value_info++]));

@@ -41,15 +41,15 @@ static sb_status put_external(sb_onnx_saver *s, const sb_tensor *from,
     size_t align = bytes >= PAGE ? PAGE : SB_ALIGN;
     size_t past = (size_t)(sb_writer_size(s->data) % align);
 
-    sb_writer_put(s->data, zeros, past ? align - past : 0);
+    sb_onnx_data_put(s, zeros, past ? align - past : 0);
     uint64_t offset = sb_writer_size(s->data);
-    sb_writer_put(s->data, from->data, bytes);
+    sb_onnx_data_put(s, from->data, bytes);
     to->external_data = sb_arena_alloc(&s->arena, 3, sizeof(Pb__Prop *));
     if (!to->external_data)
         return SB_NO_MEMORY;
     to->has_data_location = 1;
     to->data_location = LOCATION_EXTERNAL;
-    SB_TRY(put_prop(s, to, "location", s->data_name));
+    SB_TRY(put_prop(s, to, "location", sb_onnx_data_name(s)));
     SB_TRY(put_prop(
         s, to, "offset",
         sb_arena_printf(&s->arena, "%llu", (unsigned long long)offset)));

@@ -8,41 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct source_mapping {
-    sb_ctx *ctx;
-    sb_mapping map;
-} source_mapping;
-
-static void mapping_release(void *user)
-{
-    source_mapping *m = user;
-
-    sb_file_unmap(&m->map);
-    sb_free(m->ctx, m);
-}
-
-static sb_status map_file(sb_ctx *ctx, const char *path, sb_buf **out)
-{
-    source_mapping *m = sb_alloc(ctx, 1, sizeof *m);
-
-    if (!m)
-        return SB_NO_MEMORY;
-    m->ctx = ctx;
-    sb_status status = sb_file_map(ctx, path, &m->map);
-    if (status == SB_OK)
-        status =
-            sb_buf_wrap(ctx, m->map.data, m->map.size, mapping_release, m, out);
-    if (status != SB_OK)
-        mapping_release(m);
-    else if (m->map.is_file)
-        sb_buf_set_mapped(*out);
-    return status;
-}
+#include "tensor/mapped.h"
 
 sb_status sb_source_open(sb_onnx_source *src, sb_ctx *ctx, const char *path)
 {
     *src = (sb_onnx_source){.ctx = ctx, .what = path, .path = path};
-    return map_file(ctx, path, &src->buf);
+    return sb_buf_map_file(ctx, path, true, &src->buf);
 }
 
 sb_status sb_source_copy(sb_onnx_source *src, sb_ctx *ctx, const char *what,
@@ -71,7 +42,7 @@ void sb_source_close(sb_onnx_source *src)
 }
 
 /* True if the path climbs above the folder that it starts in. */
-static bool climbs(const char *path)
+static bool source_climbs(const char *path)
 {
     int depth = 0;
 
@@ -90,7 +61,7 @@ static bool climbs(const char *path)
 }
 
 /* realpath() into memory of the context. */
-static sb_status resolve(sb_ctx *ctx, const char *path, char **out)
+static sb_status source_resolve(sb_ctx *ctx, const char *path, char **out)
 {
     char real[PATH_MAX];
 
@@ -112,7 +83,7 @@ static sb_status resolve_beside(sb_onnx_source *src, const char *name,
 
     if (!path)
         return SB_NO_MEMORY;
-    sb_status status = resolve(src->ctx, path, out);
+    sb_status status = source_resolve(src->ctx, path, out);
     sb_free(src->ctx, path);
     return status;
 }
@@ -133,7 +104,7 @@ static sb_status add_file(sb_onnx_source *src, char *path, sb_buf **out)
                                src->n_files + 1, sizeof *src->files);
 
     if (status == SB_OK)
-        status = map_file(src->ctx, path, out);
+        status = sb_buf_map_file(src->ctx, path, false, out);
     if (status != SB_OK) {
         sb_free(src->ctx, path);
         return status;
@@ -148,11 +119,11 @@ sb_status sb_source_external(sb_onnx_source *src, const char *tensor,
     char *path = NULL;
 
     if (!src->path)
-        return sb_fail(src->ctx, SB_BAD_MODEL,
-                       "%s: tensor '%s' lies in the file '%s', but the model "
-                       "does not come from a file",
+        return sb_fail(src->ctx, SB_BAD_ARG,
+                       "%s: tensor '%s' lies in the file '%s': say in which "
+                       "folder that is",
                        src->what, tensor, location);
-    if (location[0] == '\0' || location[0] == '/' || climbs(location))
+    if (location[0] == '\0' || location[0] == '/' || source_climbs(location))
         return sb_fail(src->ctx, SB_BAD_MODEL,
                        "%s: tensor '%s': the path '%s' leaves the folder of "
                        "the model",

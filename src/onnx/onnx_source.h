@@ -1,7 +1,7 @@
 /* onnx_source.h - where the bytes of a model lie: its own file, and the files
  * of external tensor data beside it, each mapped once and shared. */
-#ifndef SB_ONNX_SOURCE_H
-#define SB_ONNX_SOURCE_H
+#ifndef SB_ONNX_ONNX_SOURCE_H
+#define SB_ONNX_ONNX_SOURCE_H
 
 #include "base/file.h"
 #include "tensor/tensor.h"

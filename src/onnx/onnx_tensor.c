@@ -5,13 +5,14 @@
  * typed field, which int32_data shares between all types of 32 bits and less.
  * Each is checked against the product of the dimensions. */
 #include "onnx/onnx_tensor.h"
+#include "tensor/sequence.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "onnx/onnx.h"
-#include "tensor/align.h"
+#include "tensor/mapped.h"
 
 enum {
     LOCATION_EXTERNAL = 1,
@@ -349,7 +350,39 @@ sb_status sb_onnx_sparse(sb_onnx_source *src, const Pb__SparseTensor *t,
 
 /* ---- .pb files ---------------------------------------------------------- */
 
-sb_status sb_onnx_load_tensor(sb_ctx *ctx, const char *path, sb_tensor *out)
+static sb_status read_sequence(sb_onnx_source *src, const Pb__Sequence *seq,
+                               sb_tensor *out)
+{
+    size_t n = seq->n_tensor_values, bytes = 0;
+    sb_tensor *items = sb_alloc(src->ctx, n + 1, sizeof *items);
+    sb_status status = items ? SB_OK : SB_NO_MEMORY;
+    sb_dtype dtype = SB_DTYPE_F32; /* of an empty one that says nothing */
+
+    for (size_t i = 0; i < n && status == SB_OK; i++) {
+        status = sb_onnx_tensor(src, seq->tensor_values[i], &items[i]);
+        dtype = items[i].dtype;
+        if (status == SB_OK && items[i].dtype != items[0].dtype)
+            status = sb_fail(src->ctx, SB_BAD_DATA,
+                             "%s: tensors of several types", src->what);
+    }
+    if (status == SB_OK && !sb_sequence_size(dtype, items, n, &bytes))
+        status = sb_fail(src->ctx, SB_UNSUPPORTED, "%s: tensors of type %s",
+                         src->what, sb_dtype_name(dtype));
+    if (status == SB_OK) {
+        *out = sb_tensor_make(SB_DTYPE_SEQUENCE, 1, &(int64_t){(int64_t)bytes});
+        status = sb_tensor_alloc_raw(src->ctx, out);
+    }
+    if (status == SB_OK)
+        sb_sequence_fill(dtype, items, n, out->data);
+    for (size_t i = 0; items && i < n; i++)
+        sb_tensor_drop(&items[i]);
+    sb_free(src->ctx, items);
+    return status;
+}
+
+static sb_status load_pb(sb_ctx *ctx, const char *path,
+                         const ProtobufCMessageDescriptor *descriptor,
+                         sb_tensor *out)
 {
     const ProtobufCMessage *msg = NULL;
     sb_onnx_source src;
@@ -358,12 +391,23 @@ sb_status sb_onnx_load_tensor(sb_ctx *ctx, const char *path, sb_tensor *out)
     sb_arena_init(&arena, ctx);
     sb_status status = sb_source_open(&src, ctx, path);
     if (status == SB_OK)
-        status =
-            sb_wire_unpack(&arena, path, &pb__tensor__descriptor,
-                           sb_buf_data(src.buf), sb_buf_size(src.buf), &msg);
-    if (status == SB_OK)
+        status = sb_wire_unpack(&arena, path, descriptor, sb_buf_data(src.buf),
+                                sb_buf_size(src.buf), &msg);
+    if (status == SB_OK && descriptor == &pb__sequence__descriptor)
+        status = read_sequence(&src, (const Pb__Sequence *)msg, out);
+    else if (status == SB_OK)
         status = sb_onnx_tensor(&src, (const Pb__Tensor *)msg, out);
     sb_source_close(&src);
     sb_arena_free(&arena);
     return status;
+}
+
+sb_status sb_onnx_load_tensor(sb_ctx *ctx, const char *path, sb_tensor *out)
+{
+    return load_pb(ctx, path, &pb__tensor__descriptor, out);
+}
+
+sb_status sb_onnx_load_sequence(sb_ctx *ctx, const char *path, sb_tensor *out)
+{
+    return load_pb(ctx, path, &pb__sequence__descriptor, out);
 }

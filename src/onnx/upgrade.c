@@ -60,6 +60,7 @@ static const sb_upgrade_row rows[] = {
     {"Resize",             13, sb_up_resize_13},
     {"Resize",             19, sb_up_resize_13},
     {"RoiAlign",           16, sb_up_roi_align_16},
+    {"Scan",                9, sb_up_scan_9},
     {"Scatter",            11, sb_up_scatter_11},
     {"Selu",                6, sb_up_selu_6},
     {"Slice",              10, sb_up_slice_10},

@@ -129,14 +129,14 @@ sb_status sb_up_batch_norm_9(sb_draft *d)
     if (d->n_in != 5)
         return sb_draft_fail(d, SB_BAD_MODEL, "%zu inputs, want 5", d->n_in);
     const sb_value_id x[2] = {d->in[0], d->in[3]};
-    sb_value_id centred = SB_NONE;
-    SB_TRY(sb_draft_before(d, "Sub", x, 2, NULL, &centred));
+    sb_value_id centered = SB_NONE;
+    SB_TRY(sb_draft_before(d, "Sub", x, 2, NULL, &centered));
     t[0] = d->in[4];
     SB_TRY(sb_draft_scalar(d, "epsilon", sb_draft_dtype(d, d->in[4]), epsilon,
                            &t[1]));
     SB_TRY(sb_draft_before(d, "Add", t, 2, NULL, &t[0]));
     SB_TRY(sb_draft_before(d, "Sqrt", t, 1, NULL, &t[1]));
-    t[0] = centred;
+    t[0] = centered;
     SB_TRY(sb_draft_before(d, "Div", t, 2, NULL, &t[0]));
     t[1] = d->in[1];
     SB_TRY(sb_draft_before(d, "Mul", t, 2, NULL, &t[0]));
@@ -157,7 +157,7 @@ sb_status sb_up_batch_norm_14(sb_draft *d)
     return SB_OK;
 }
 
-/* [1, C / G] as a value, to expand one scale a group to one a channel. */
+/* [1, C / G] as a value, to expand per-group scales to per-channel ones. */
 static sb_status group_shape(sb_draft *d, int64_t n_groups, sb_value_id *out)
 {
     const sb_shape *s = &sb_graph_value(d->graph, d->in[0])->type.shape;

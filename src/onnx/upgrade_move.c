@@ -137,6 +137,14 @@ sb_status sb_up_top_k_10(sb_draft *d)
     return sb_draft_ints_to_in(d, 1, "k", &k, 1);
 }
 
+/* Opset 8 had lengths of sequences as the first input, and a batch axis. */
+sb_status sb_up_scan_9(sb_draft *d)
+{
+    return sb_draft_fail(d, SB_UNSUPPORTED,
+                         "Scan of opset 8 is not known; export the model with "
+                         "opset 9 or later");
+}
+
 sb_status sb_up_scatter_11(sb_draft *d)
 {
     d->op = "ScatterElements";
@@ -197,7 +205,7 @@ sb_status sb_up_upsample_10(sb_draft *d)
     return SB_OK;
 }
 
-static bool shrinks(const sb_draft *d, sb_value_id scales)
+static bool move_shrinks(const sb_draft *d, sb_value_id scales)
 {
     const sb_tensor *t = sb_draft_constant(d, scales);
 
@@ -218,7 +226,7 @@ sb_status sb_up_resize_11(sb_draft *d)
     SB_TRY(sb_draft_set_in(d, 1, SB_NONE));
     SB_TRY(sb_draft_set_in(d, 2, scales));
     SB_TRY(sb_draft_set_text(d, "nearest_mode",
-                             shrinks(d, scales) ? "ceil" : "floor"));
+                             move_shrinks(d, scales) ? "ceil" : "floor"));
     return sb_draft_set_text(d, "coordinate_transformation_mode", "asymmetric");
 }
 

@@ -69,6 +69,7 @@ sb_dtype sb_draft_dtype(const sb_draft *d, sb_value_id value);
 sb_status sb_up_broadcast(sb_draft *d);
 sb_status sb_up_gemm_7(sb_draft *d);
 sb_status sb_up_prelu_7(sb_draft *d);
+sb_status sb_up_scan_9(sb_draft *d);
 sb_status sb_up_softmax_13(sb_draft *d);
 sb_status sb_up_batch_norm_9(sb_draft *d);
 sb_status sb_up_batch_norm_14(sb_draft *d);

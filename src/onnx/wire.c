@@ -104,7 +104,7 @@ static bool next_field(const uint8_t **p, const uint8_t *end, wire_field *f)
     return true;
 }
 
-static sb_status put(wire_walk *w, const void *data, size_t len)
+static sb_status wire_put(wire_walk *w, const void *data, size_t len)
 {
     /* protobuf-c itself works with 31-bit lengths. */
     if (len > (size_t)INT32_MAX - w->n_out)
@@ -123,7 +123,7 @@ static sb_status put_number(wire_walk *w, uint32_t field, uint64_t value)
     size_t n = write_varint(bytes, (uint64_t)field << 3 | WIRE_VARINT);
 
     n += write_varint(bytes + n, value);
-    return put(w, bytes, n);
+    return wire_put(w, bytes, n);
 }
 
 static void patch_length(uint8_t *out, size_t len)
@@ -133,7 +133,7 @@ static void patch_length(uint8_t *out, size_t len)
                            (i + 1 < LENGTH_BYTES ? 0x80 : 0));
 }
 
-static sb_status broken(const wire_walk *w, const uint8_t *at)
+static sb_status wire_broken(const wire_walk *w, const uint8_t *at)
 {
     return sb_fail(w->ctx, SB_BAD_MODEL,
                    "%s: not a valid ONNX file: broken field at byte %zu",
@@ -167,11 +167,12 @@ typedef struct wire_frame {
     uint64_t seen;    /* single sub-messages, by index in `desc` */
     size_t length_at; /* where the length goes when the message is done */
     bool whole;       /* inside a sparse tensor: everything is copied */
+    bool metadata;    /* for people: a text may hold anything */
 } wire_frame;
 
-static sb_status enter(wire_walk *w, wire_frame *stack, int depth,
-                       const ProtobufCMessageDescriptor *desc,
-                       const wire_field *f)
+static sb_status wire_enter(wire_walk *w, wire_frame *stack, int depth,
+                            const ProtobufCMessageDescriptor *desc,
+                            const wire_field *f)
 {
     static const uint8_t zero[LENGTH_BYTES] = {0};
     wire_frame *frame = &stack[depth];
@@ -179,15 +180,18 @@ static sb_status enter(wire_walk *w, wire_frame *stack, int depth,
     *frame = (wire_frame){.desc = desc, .p = f->value, .end = f->end};
     frame->whole = desc == &pb__sparse_tensor__descriptor ||
                    (depth > 0 && stack[depth - 1].whole);
+    frame->metadata =
+        desc == &pb__prop__descriptor &&
+        (depth == 0 || stack[depth - 1].desc != &pb__tensor__descriptor);
     if (desc == &pb__tensor__descriptor && !frame->whole)
         frame->mapped = mapped_field(f->value, f->end);
     if (depth == 0)
         return SB_OK;
     uint8_t tag[10];
-    SB_TRY(
-        put(w, tag, write_varint(tag, (uint64_t)f->number << 3 | WIRE_BYTES)));
+    SB_TRY(wire_put(w, tag,
+                    write_varint(tag, (uint64_t)f->number << 3 | WIRE_BYTES)));
     frame->length_at = w->n_out;
-    return put(w, zero, sizeof zero);
+    return wire_put(w, zero, sizeof zero);
 }
 
 /* Copies one field; a sub-message that must be looked into comes back in
@@ -202,7 +206,7 @@ static sb_status copy_field(wire_walk *w, wire_frame *frame,
     if (fd && fd->type == PROTOBUF_C_TYPE_MESSAGE) {
         uint64_t bit = UINT64_C(1) << (fd - frame->desc->fields);
         if (f->type != WIRE_BYTES)
-            return broken(w, f->begin);
+            return wire_broken(w, f->begin);
         if (fd->label != PROTOBUF_C_LABEL_REPEATED) {
             if (frame->seen & bit)
                 return sb_fail(w->ctx, SB_BAD_MODEL,
@@ -213,9 +217,15 @@ static sb_status copy_field(wire_walk *w, wire_frame *frame,
         *inner = fd->descriptor;
         return SB_OK;
     }
+    if (fd && fd->type == PROTOBUF_C_TYPE_STRING && !frame->metadata &&
+        strcmp(fd->name, "doc_string") != 0 && f->type == WIRE_BYTES &&
+        f->end > f->value && memchr(f->value, 0, (size_t)(f->end - f->value)))
+        return sb_fail(w->ctx, SB_BAD_MODEL,
+                       "%s: field '%s' has a zero byte in its text at byte %zu",
+                       w->what, fd->name, (size_t)(f->begin - w->base));
     if (frame->desc == &pb__tensor__descriptor) {
         if (f->number >= FIELD_MAPPED_OFFSET && f->number <= FIELD_MAPPED_FIELD)
-            return broken(w, f->begin);
+            return wire_broken(w, f->begin);
         if (f->number == frame->mapped) {
             SB_TRY(put_number(w, FIELD_MAPPED_OFFSET,
                               (uint64_t)(f->value - w->base)));
@@ -224,17 +234,17 @@ static sb_status copy_field(wire_walk *w, wire_frame *frame,
             return put_number(w, FIELD_MAPPED_FIELD, f->number);
         }
     }
-    return put(w, f->begin, (size_t)(f->end - f->begin));
+    return wire_put(w, f->begin, (size_t)(f->end - f->begin));
 }
 
-static sb_status walk(wire_walk *w, const ProtobufCMessageDescriptor *desc,
-                      size_t size)
+static sb_status
+wire_walk_one(wire_walk *w, const ProtobufCMessageDescriptor *desc, size_t size)
 {
     wire_frame stack[SB_WIRE_MAX_DEPTH];
     const wire_field all = {.value = w->base, .end = w->base + size};
     int depth = 0;
 
-    SB_TRY(enter(w, stack, 0, desc, &all));
+    SB_TRY(wire_enter(w, stack, 0, desc, &all));
     for (;;) {
         wire_frame *top = &stack[depth];
         if (top->p == top->end) {
@@ -248,7 +258,7 @@ static sb_status walk(wire_walk *w, const ProtobufCMessageDescriptor *desc,
         wire_field f;
         const uint8_t *at = top->p;
         if (!next_field(&top->p, top->end, &f))
-            return broken(w, at);
+            return wire_broken(w, at);
         const ProtobufCMessageDescriptor *inner = NULL;
         SB_TRY(copy_field(w, top, &f, &inner));
         if (!inner)
@@ -261,7 +271,7 @@ static sb_status walk(wire_walk *w, const ProtobufCMessageDescriptor *desc,
             return sb_fail(w->ctx, SB_BAD_MODEL,
                            "%s: messages are nested deeper than %d", w->what,
                            SB_WIRE_MAX_DEPTH);
-        SB_TRY(enter(w, stack, depth, inner, &f));
+        SB_TRY(wire_enter(w, stack, depth, inner, &f));
     }
 }
 
@@ -298,7 +308,7 @@ sb_status sb_wire_unpack(sb_arena *arena, const char *what,
 
     if (!w.base)
         w.base = &empty;
-    sb_status status = walk(&w, desc, size);
+    sb_status status = wire_walk_one(&w, desc, size);
     if (status == SB_OK) {
         *out = protobuf_c_message_unpack(desc, &alloc, w.n_out,
                                          w.out ? w.out : &empty);

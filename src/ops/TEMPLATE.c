@@ -2,12 +2,12 @@
  *
  * Three files make an operator:
  *
- *   1. src/ops/<name>.c, a copy of this one, named after the ONNX operator in
- *      snake_case.  First line: what it computes, as a formula if possible;
- *      then what is not obvious.
+ *   1. src/ops/<family>/<name>.c, a copy of this one, named after the ONNX
+ *      operator in snake_case.  First line: what it computes, as a formula if
+ *      possible; then what is not obvious.
  *   2. one line `SB_OP(<name>)` in src/ops/ops.def (tools/sort-defs sorts it).
- *   3. tests/ops/test_<name>.c; values from NumPy, ONNX or by hand, never from
- *      our own code.  The ONNX conformance suite tests it as well.
+ *   3. tests/ops/test_<family>.c; values from NumPy, ONNX or by hand, never
+ *      from our own code.  The ONNX conformance suite tests it as well.
  *
  * Is it one expression of its elements?  Then do not start here but add two
  * lines to unary_math.c, activations.c, arithmetic.c or compare.c: the engine
@@ -17,6 +17,7 @@
  *
  * Only the newest form of the operator is implemented (SB_CANONICAL_OPSET); the
  * importer upgrades older nodes in src/onnx/upgrade_*.c. */
+#include "ops/grad/grad.h"
 #include "ops/infer_util.h"
 
 /* Attributes: a struct, and a table that tells the framework how to fill it.
@@ -77,6 +78,15 @@ static sb_status template_forward(sb_kernel *k)
     return SB_OK;
 }
 
+/* (optional) The gradient, as nodes: see ops/grad/grad.h, and grad_rules.h for
+ * rules that are there already.  Without it nothing in front of the operator
+ * can be learned; results that change in steps say SB_OP_FLAT instead. */
+static sb_status template_grad(sb_grad *g)
+{
+    g->dx[0] = sb_emit1(g, "Identity", g->dy[0]);
+    return SB_OK;
+}
+
 /* The row: all that the rest of the program knows of the operator.  The flags
  * are in graph/op.h; the usual ones are SB_OP_F32 (the executor converts half
  * and double tensors, so the kernel sees float32 only) and SB_OP_INPLACE (y
@@ -95,4 +105,5 @@ const sb_op_def sb_op_template = {
     .infer = template_infer,
     .prepare = template_prepare,
     .forward = template_forward,
+    .grad = template_grad,
 };

@@ -66,14 +66,22 @@ static sb_status check_arity(sb_ctx *ctx, const sb_graph *graph,
     return SB_OK;
 }
 
-sb_status sb_op_infer(sb_ctx *ctx, const sb_graph *graph, const sb_node *node,
-                      const sb_fact *const *in, sb_fact *out)
+static void forget_facts(const sb_node *node, sb_fact *out)
+{
+    for (uint32_t i = 0; i < node->n_out; i++)
+        out[i] = sb_fact_unknown();
+}
+
+/* *misfits, if not NULL: the node is as it should be, but its inputs do not fit
+ * it. */
+static sb_status op_infer(sb_ctx *ctx, const sb_graph *graph,
+                          const sb_node *node, const sb_fact *const *in,
+                          sb_fact *out, bool *misfits)
 {
     const sb_op_def *op = sb_op_of(node);
     alignas(max_align_t) unsigned char attrs[SB_ATTRS_MAX];
 
-    for (uint32_t i = 0; i < node->n_out; i++)
-        out[i] = sb_fact_unknown();
+    forget_facts(node, out);
     if (!op)
         return SB_OK;
     SB_TRY(check_arity(ctx, graph, node, op));
@@ -86,7 +94,16 @@ sb_status sb_op_infer(sb_ctx *ctx, const sb_graph *graph, const sb_node *node,
                      .n_out = node->n_out,
                      .in = in,
                      .out = out};
-    return op->infer(&args);
+    sb_status status = op->infer(&args);
+    if (misfits)
+        *misfits = status == SB_BAD_MODEL || status == SB_UNSUPPORTED;
+    return status;
+}
+
+sb_status sb_op_infer(sb_ctx *ctx, const sb_graph *graph, const sb_node *node,
+                      const sb_fact *const *in, sb_fact *out)
+{
+    return op_infer(ctx, graph, node, in, out, NULL);
 }
 
 /* ---- the whole graph ---------------------------------------------------- */
@@ -101,7 +118,7 @@ static sb_fact declared_fact(const sb_value *value)
     return f;
 }
 
-static bool nameless(sb_dim d)
+static bool graph_infer_nameless(sb_dim d)
 {
     return sb_dim_symbol_index(d) >= SB_SYMBOL_NAMELESS;
 }
@@ -134,14 +151,27 @@ static void merge_declared(sb_graph *graph, const sb_value *value,
         sb_dim want = d->shape.dim[i];
         if (!sb_dim_known(s->dim[i])) {
             if (sb_dim_known(want) || s->dim[i] == SB_DIM_UNKNOWN ||
-                (nameless(s->dim[i]) && want != SB_DIM_UNKNOWN &&
-                 !nameless(want)))
+                (graph_infer_nameless(s->dim[i]) && want != SB_DIM_UNKNOWN &&
+                 !graph_infer_nameless(want)))
                 s->dim[i] = want;
         } else if (sb_dim_known(want) && want != s->dim[i]) {
             sb_warn(graph->ctx,
                     "value '%s': dimension %d declared as %lld, is %lld",
                     value->name, i, (long long)want, (long long)s->dim[i]);
         }
+    }
+}
+
+/* Input i of a body has the elements of input i of the node (Loop, Scan); but
+ * its shape may be that of a slice, or change from run to run. */
+static void tell_inputs(const sb_node *node, const sb_fact *facts,
+                        sb_graph *body)
+{
+    for (size_t i = 0; i < body->n_inputs && i < node->n_in; i++) {
+        sb_value *inner = sb_graph_value(body, body->inputs[i]);
+        if (inner->type.dtype == SB_DTYPE_NONE && node->inputs[i] != SB_NONE &&
+            sb_dtype_valid((int)facts[node->inputs[i]].type.dtype))
+            inner->type.dtype = facts[node->inputs[i]].type.dtype;
     }
 }
 
@@ -162,6 +192,7 @@ static sb_status infer_bodies(sb_graph *graph, const sb_node *node,
                 sb_value *inner = sb_graph_value(body, body->captures[c]);
                 inner->type = facts[node->inputs[k++]].type;
             }
+            tell_inputs(node, facts, body);
             SB_TRY(sb_graph_infer(body));
         }
     }
@@ -171,7 +202,7 @@ static sb_status infer_bodies(sb_graph *graph, const sb_node *node,
 
 typedef struct infer_walk {
     sb_graph *graph;
-    sb_fact *facts;      /* one a value */
+    sb_fact *facts;      /* one per value */
     const sb_fact **ins; /* of one node */
     sb_fact *outs;       /* of one node */
     bool bodies;         /* descend into sub-graphs? */
@@ -186,7 +217,13 @@ static sb_status infer_node(infer_walk *w, const sb_node *node)
             node->inputs[i] == SB_NONE ? NULL : &w->facts[node->inputs[i]];
     if (w->bodies && node->n_attrs)
         SB_TRY(infer_bodies(g, node, w->facts));
-    SB_TRY(sb_op_infer(g->ctx, g, node, w->ins, w->outs));
+    bool misfits = false;
+    sb_status status = op_infer(g->ctx, g, node, w->ins, w->outs, &misfits);
+    /* A branch need not fit inputs for which it is not taken. */
+    if (misfits && g->parent)
+        forget_facts(node, w->outs);
+    else
+        SB_TRY(status);
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (node->outputs[i] == SB_NONE)
             continue;

@@ -53,6 +53,35 @@ void sb_infer_set(sb_infer *in, uint32_t i, sb_dtype dtype,
     in->out[i].type.shape = *shape;
 }
 
+sb_status sb_infer_want_ints(const sb_infer *in, uint32_t i)
+{
+    const sb_fact *fact = sb_infer_in(in, i);
+    sb_dtype t = fact ? fact->type.dtype : SB_DTYPE_NONE;
+
+    if (t == SB_DTYPE_NONE || t == SB_DTYPE_I64 || t == SB_DTYPE_I32)
+        return SB_OK;
+    return sb_infer_fail(in, "input %u has elements of type %s, want int64", i,
+                         sb_dtype_name(t));
+}
+
+sb_status sb_infer_want_one(const sb_infer *in, uint32_t i, sb_dtype dtype)
+{
+    const sb_fact *fact = sb_infer_in(in, i);
+    bool other = false;
+
+    if (!fact)
+        return SB_OK;
+    const sb_type *t = &fact->type;
+    if (dtype != SB_DTYPE_NONE && t->dtype != SB_DTYPE_NONE)
+        other = t->dtype != dtype;
+    for (int d = 0; d < t->shape.rank; d++)
+        other =
+            other || (sb_dim_known(t->shape.dim[d]) && t->shape.dim[d] != 1);
+    return other ? sb_infer_fail(in, "input %u is not one element of type %s",
+                                 i, sb_dtype_name(dtype))
+                 : SB_OK;
+}
+
 sb_status sb_infer_same(sb_infer *in)
 {
     in->out[0].type = in->in[0]->type;

@@ -19,6 +19,11 @@ sb_tensor *sb_kernel_out(const sb_kernel *k, uint32_t i);
 /* Output i gets a dtype and shape; ignored if the node has no such output. */
 void sb_infer_set(sb_infer *in, uint32_t i, sb_dtype dtype,
                   const sb_shape *shape);
+/* Input i, if it is there, must have integers: axes, shapes, sizes. */
+SB_MUST_USE sb_status sb_infer_want_ints(const sb_infer *in, uint32_t i);
+/* Input i, if it is there, must be one element of that type (NONE: any). */
+SB_MUST_USE sb_status sb_infer_want_one(const sb_infer *in, uint32_t i,
+                                        sb_dtype dtype);
 /* Output 0 is like input 0; the infer function of unary operators. */
 sb_status sb_infer_same(sb_infer *in);
 /* NumPy broadcasting of all inputs to output 0, dtype of input 0. */
@@ -36,7 +41,7 @@ sb_shape sb_shape_of(const sb_tensor *t); /* all known */
 sb_dim sb_dim_mul(sb_dim a, sb_dim b);
 sb_dim sb_dim_add(sb_dim a, sb_dim b);
 
-/* Normalises an axis to [0, rank); SB_BAD_MODEL if outside. */
+/* Normalizes an axis to [0, rank); SB_BAD_MODEL if outside. */
 SB_MUST_USE sb_status sb_infer_axis(const sb_infer *in, int64_t axis, int rank,
                                     int *out);
 /* The elements of integer input i as int64, if they are known: returns the

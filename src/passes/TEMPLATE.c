@@ -5,8 +5,8 @@
  *
  * Why it is right, and where it must not be applied.
  *
- * To make a pass of this: copy it to src/passes/<name>.c, replace NAME and
- * `name`, add SB_PASS(name) to passes.def, name it in a pipeline of
+ * To make a pass of this: copy it to src/passes/<folder>/<name>.c, replace NAME
+ * and `name`, add SB_PASS(name) to passes.def, name it in a pipeline of
  * pass_manager.c if it shall run by default, and write
  * tests/passes/test_<name>.c: text graph in, text graph out. */
 #include "passes/matcher.h"

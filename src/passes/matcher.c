@@ -91,7 +91,7 @@ static bool compile_entry(sb_matcher *m, const char *text, entry *out)
 }
 
 /* Rows first get their slots, so that an entry knows whether it names one. */
-static bool compile(sb_matcher *m)
+static bool matcher_compile(sb_matcher *m)
 {
     const sb_pat *pat = m->rule->rows;
 
@@ -124,7 +124,7 @@ sb_status sb_matcher_create(sb_ctx *ctx, const sb_rule *rule, sb_matcher **out)
     if (!m)
         return SB_NO_MEMORY;
     m->rule = rule;
-    if (!compile(m)) {
+    if (!matcher_compile(m)) {
         sb_free(ctx, m);
         return sb_fail(ctx, SB_BAD_ARG,
                        "the pattern of '%s' is not well formed",
@@ -162,7 +162,7 @@ typedef struct attempt {
     uint32_t n_in; /* without absent ones at the end */
 } attempt;
 
-static bool solve(search *s, const goal *goals);
+static bool matcher_solve(search *s, const goal *goals);
 
 static bool op_listed(const char *ops, const char *op)
 {
@@ -188,7 +188,8 @@ static bool row_takes(const search *s, const row *r, const sb_node *node)
 }
 
 /* What can be said about an entry without going further up. */
-static bool plausible(const search *s, const entry *want, sb_value_id value)
+static bool matcher_plausible(const search *s, const entry *want,
+                              sb_value_id value)
 {
     if (want->kind == ENTRY_ABSENT)
         return value == SB_NONE;
@@ -222,7 +223,7 @@ static bool used_inside(const search *s, sb_node_id node)
 
 /* No result of a matched node is wanted elsewhere, the root's first one
  * excepted. */
-static bool closed(const search *s)
+static bool matcher_closed(const search *s)
 {
     for (size_t i = 0; i < s->out->n_nodes; i++) {
         const sb_node *node = sb_graph_node(s->g, s->out->nodes[i]);
@@ -243,22 +244,23 @@ static bool closed(const search *s)
 }
 
 /* Assigns entry i and those after it to inputs; entries below i are goals. */
-static bool assign(search *s, const attempt *a, uint32_t i, uint64_t taken,
-                   const goal *goals)
+static bool matcher_assign(search *s, const attempt *a, uint32_t i,
+                           uint64_t taken, const goal *goals)
 {
     if (++s->steps > STEP_BUDGET)
         return false;
     if (i == a->row->n_in)
-        return solve(s, goals);
+        return matcher_solve(s, goals);
     bool exact = a->row->pat->order == SB_PAT_EXACT;
     uint32_t end = exact ? i + 1 : a->n_in;
 
     for (uint32_t k = exact ? i : 0; k < end && k < MAX_ORDERED_INPUTS; k++) {
         sb_value_id value = k < a->n_in ? a->node->inputs[k] : SB_NONE;
         const goal next = {&a->row->in[i], value, goals};
-        if ((taken & (UINT64_C(1) << k)) || !plausible(s, next.want, value))
+        if ((taken & (UINT64_C(1) << k)) ||
+            !matcher_plausible(s, next.want, value))
             continue;
-        if (assign(s, a, i + 1, taken | (UINT64_C(1) << k), &next))
+        if (matcher_assign(s, a, i + 1, taken | (UINT64_C(1) << k), &next))
             return true;
     }
     return false;
@@ -279,7 +281,7 @@ static bool match_row(search *s, const row *r, sb_node_id id, const goal *goals)
     if (r->pat->shared)
         s->shared |= UINT64_C(1) << at;
     s->out->values[r->slot] = a.node->outputs[0];
-    if (assign(s, &a, 0, 0, goals))
+    if (matcher_assign(s, &a, 0, 0, goals))
         return true;
     s->out->n_nodes = at;
     s->shared &= (UINT64_C(1) << at) - 1;
@@ -302,31 +304,32 @@ static bool solve_row(search *s, const goal *want)
     return false;
 }
 
-static bool solve(search *s, const goal *goals)
+static bool matcher_solve(search *s, const goal *goals)
 {
     if (!goals)
-        return closed(s) && (!s->m->rule->check || s->m->rule->check(s->out));
+        return matcher_closed(s) &&
+               (!s->m->rule->check || s->m->rule->check(s->out));
     const entry *want = goals->want;
-    if (!plausible(s, want, goals->value))
+    if (!matcher_plausible(s, want, goals->value))
         return false;
     if (want->kind == ENTRY_NUMBER) {
         int before = s->out->number_rank;
         int rank = sb_graph_value(s->g, goals->value)->constant.rank;
         if (rank > before)
             s->out->number_rank = rank;
-        if (solve(s, goals->next))
+        if (matcher_solve(s, goals->next))
             return true;
         s->out->number_rank = before;
         return false;
     }
     if (want->kind != ENTRY_NAME && want->kind != ENTRY_CONSTANT)
-        return solve(s, goals->next);
+        return matcher_solve(s, goals->next);
     if (s->out->values[want->slot] != SB_NONE)
-        return solve(s, goals->next);
+        return matcher_solve(s, goals->next);
     if (want->kind == ENTRY_NAME && s->m->first_row[want->slot] >= 0)
         return solve_row(s, goals);
     s->out->values[want->slot] = goals->value;
-    if (solve(s, goals->next))
+    if (matcher_solve(s, goals->next))
         return true;
     s->out->values[want->slot] = SB_NONE;
     return false;

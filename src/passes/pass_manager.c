@@ -29,7 +29,7 @@ static const sb_pass_def *const table[] = {
 #undef SB_PASS
 };
 
-/* Cheap and enabling passes first; what is collapsed has by then lost its
+/* Cheap and enabling passes first; what is recognized has by then lost its
  * casts and identities, and equal parts are one. */
 static const char *const simplify_passes[] = {
     "remove_identity",
@@ -41,38 +41,44 @@ static const char *const simplify_passes[] = {
     "merge_reshape",
     "merge_transpose",
     "cse",
-    "collapse_layernorm",
-    "collapse_rmsnorm",
-    "collapse_gelu",
-    "collapse_silu",
-    "collapse_mish",
-    "collapse_hardsigmoid",
-    "collapse_hardswish",
-    "collapse_softmax",
+    "recognize_layernorm",
+    "recognize_rmsnorm",
+    "recognize_gelu",
+    "recognize_silu",
+    "recognize_mish",
+    "recognize_hardsigmoid",
+    "recognize_hardswish",
+    "recognize_softmax",
+    "recognize_global_pool",
+    "fold_pad",
     "remove_dead",
+    "flush_subnormals",
     NULL,
 };
 
-/* What makes a graph faster to run but unreadable for other programs. */
+/* What makes a graph faster to run but unreadable for other programs.  The
+ * executor's threads take subnormals for zero in any case. */
 static const char *const lower_passes[] = {
-    "simplify",         "focus_to_conv",
-    "chain_pools",      "fuse_bn",
-    "fuse_attention",   "pad_pointwise",
-    "fuse_conv",        "fuse_linear",
-    "fuse_groupnorm",   "fuse_shuffle",
-    "channels_last",    "remove_dead",
-    "fuse_elementwise", NULL,
+    "simplify",       "-flush_subnormals", "focus_to_conv",
+    "chain_pools",    "fuse_bn",           "fuse_attention",
+    "pad_pointwise",  "fuse_conv",         "fuse_linear",
+    "fuse_groupnorm", "fuse_shuffle",      "channels_last",
+    "remove_dead",    "fuse_elementwise",  NULL,
 };
 
-/* The same, but what ONNX Runtime computes with integers is so computed; first
- * of all, since its groups must be seen as the file has them. */
-static const char *const integer_passes[] = {"qdq_to_integer", "lower", NULL};
+/* The same for a graph with gradients, after those were added.  Weights that
+ * are learned are no constants, so that only frozen ones are folded. */
+static const char *const learn_passes[] = {
+    "simplify",    "-flush_subnormals", "fuse_bn",
+    "fuse_conv",   "fuse_linear",       "channels_last",
+    "remove_dead", "fuse_elementwise",  NULL,
+};
 
 static const char *const no_passes[] = {NULL};
 
 static const sb_pipeline pipelines[] = {
-    {"integer", "what the executor runs in place of ONNX Runtime's kernels",
-     integer_passes},
+    {"learn", "what the executor runs to learn: gradients included",
+     learn_passes},
     {"lower", "what the executor runs: simplified and fused", lower_passes},
     {"none", "leave the graph as it is", no_passes},
     {"simplify", "fewer nodes, same function", simplify_passes},
@@ -84,11 +90,16 @@ const sb_pass_def *const *sb_pass_all(size_t *n)
     return table;
 }
 
-const sb_pass_def *sb_pass_find(const char *name)
+const sb_pass_def *sb_pass_find(const sb_ctx *ctx, const char *name)
 {
+    const sb_pass_def *row;
+
     for (size_t i = 0; i < SB_COUNT(table); i++)
         if (strcmp(table[i]->name, name) == 0)
             return table[i];
+    for (size_t i = 0; ctx && (row = sb_ctx_row(ctx, SB_ROW_PASS, i)); i++)
+        if (strcmp(row->name, name) == 0)
+            return row;
     return NULL;
 }
 
@@ -119,10 +130,21 @@ static sb_status list_add_pass(sb_ctx *ctx, pass_list *list,
     return SB_OK;
 }
 
+static void list_remove_pass(pass_list *list, const sb_pass_def *pass)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < list->n; i++)
+        if (list->pass[i] != pass)
+            list->pass[n++] = list->pass[i];
+    list->n = n;
+}
+
 static sb_status list_add(sb_ctx *ctx, pass_list *list, const char *name)
 {
+    bool out = name[0] == '-';
     const sb_pipeline *pipeline = sb_pipeline_find(name);
-    const sb_pass_def *pass = sb_pass_find(name);
+    const sb_pass_def *pass = sb_pass_find(ctx, name + out);
 
     if (pipeline) {
         for (const char *const *p = pipeline->passes; *p; p++)
@@ -134,6 +156,10 @@ static sb_status list_add(sb_ctx *ctx, pass_list *list, const char *name)
                        "there is no pass or pipeline '%s'; see `sparsebit list "
                        "passes`",
                        name);
+    if (out) {
+        list_remove_pass(list, pass);
+        return SB_OK;
+    }
     return list_add_pass(ctx, list, pass);
 }
 
@@ -200,7 +226,7 @@ static void change_dims(sb_graph *g, dim_fn change, uint32_t *count)
 
 /* Infers; if that leaves unknown dimensions, names them and infers what
  * follows from the names. */
-static sb_status infer(sb_graph *g, uint32_t *count)
+static sb_status pass_manager_infer(sb_graph *g, uint32_t *count)
 {
     uint32_t before = *count;
 
@@ -216,7 +242,8 @@ static sb_status run_everywhere(sb_graph *g, const sb_pass_def *pass,
                                 size_t *changes)
 {
     SB_TRY(sb_ctx_poll(g->ctx));
-    SB_TRY(pass->run(g, changes));
+    SB_TRY(pass->run ? pass->run(g, changes)
+                     : pass->run_added(pass, g, changes));
     for (size_t i = 0; i < g->n_nodes; i++) {
         const sb_node *node = sb_graph_node(g, (sb_node_id)i);
         if (node->dead)
@@ -226,30 +253,6 @@ static sb_status run_everywhere(sb_graph *g, const sb_pass_def *pass,
                 SB_TRY(run_everywhere(node->attrs[a].graphs[k], pass, changes));
     }
     return SB_OK;
-}
-
-/* Hands the text to the log line by line, since a line there is short. */
-static sb_status dump(const sb_graph *g)
-{
-    sb_str text;
-
-    if (!g->ctx->log)
-        return SB_OK;
-    sb_str_init(&text, g->ctx);
-    sb_status status = sb_graph_print(g, &text);
-    if (status == SB_OK)
-        status = sb_str_status(&text);
-    if (status == SB_OK && text.data) {
-        for (char *p = text.data; *p;) {
-            size_t n = strcspn(p, "\n");
-            bool last = p[n] == '\0';
-            p[n] = '\0';
-            g->ctx->log(g->ctx->log_user, p);
-            p += last ? n : n + 1;
-        }
-    }
-    sb_str_free(&text);
-    return status;
 }
 
 static double seconds_now(void)
@@ -280,7 +283,7 @@ static sb_status run_pass(pass_run *run, const sb_pass_def *pass,
         status = sb_graph_verify(g);
 #endif
         if (status == SB_OK)
-            status = infer(g, &run->n_symbols);
+            status = pass_manager_infer(g, &run->n_symbols);
     }
     if (status != SB_OK)
         return sb_note(g->ctx, status, "while running the pass '%s'",
@@ -288,17 +291,19 @@ static sb_status run_pass(pass_run *run, const sb_pass_def *pass,
     result->changes += changes;
     result->seconds += seconds_now() - start;
     bool wanted = run->dump_after && strcmp(run->dump_after, pass->name) == 0;
-    return changes > 0 && wanted ? dump(g) : SB_OK;
+    return changes > 0 && wanted ? sb_graph_log(g) : SB_OK;
 }
 
 static sb_status run_list(pass_run *run, const pass_list *list,
                           sb_pass_result *results)
 {
-    SB_TRY(infer(run->g, &run->n_symbols));
+    SB_TRY(pass_manager_infer(run->g, &run->n_symbols));
     for (int round = 0; round < MAX_ROUNDS; round++) {
         bool changed = false;
         for (size_t i = 0; i < list->n; i++) {
             size_t before = results[i].changes;
+
+            SB_TRY(sb_progress(run->g->ctx, "passes", i, list->n));
             if ((round > 0 && list->pass[i]->once) || list->pass[i]->last)
                 continue;
             SB_TRY(run_pass(run, list->pass[i], &results[i]));
@@ -321,7 +326,7 @@ sb_status sb_passes_run(sb_graph *graph, const char *spec,
     pass_list list = {.n = 0};
 
     SB_TRY(list_parse(ctx, &list, spec));
-    if (dump_after && !sb_pass_find(dump_after))
+    if (dump_after && !sb_pass_find(ctx, dump_after))
         return sb_fail(ctx, SB_BAD_ARG, "there is no pass '%s'", dump_after);
     sb_pass_result *rows = sb_alloc(ctx, list.n, sizeof *rows);
     if (!rows)
@@ -331,7 +336,7 @@ sb_status sb_passes_run(sb_graph *graph, const char *spec,
     pass_run run = {.g = graph, .dump_after = dump_after};
     sb_status status = list.n ? run_list(&run, &list, rows) : SB_OK;
     change_dims(graph, take_symbol, &run.n_symbols);
-    if (status != SB_OK) {
+    if (status != SB_OK || !results) {
         sb_free(ctx, rows);
         return status;
     }

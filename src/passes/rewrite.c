@@ -11,14 +11,6 @@
 
 /* ---- constants ---------------------------------------------------------- */
 
-bool sb_is_const(const sb_graph *g, sb_value_id value)
-{
-    if (value == SB_NONE)
-        return false;
-    const sb_value *v = sb_graph_value(g, value);
-    return v->is_constant && !v->is_input && v->constant.data;
-}
-
 /* The constant, if it is numeric. */
 static const sb_tensor *const_tensor(const sb_graph *g, sb_value_id value)
 {
@@ -26,16 +18,6 @@ static const sb_tensor *const_tensor(const sb_graph *g, sb_value_id value)
         return NULL;
     const sb_tensor *t = &sb_graph_value(g, value)->constant;
     return sb_dtype_get(t->dtype)->cls != SB_CLASS_OTHER ? t : NULL;
-}
-
-bool sb_const_scalar(const sb_graph *g, sb_value_id value, double *out)
-{
-    const sb_tensor *t = const_tensor(g, value);
-
-    if (!t || sb_tensor_count(t) != 1)
-        return false;
-    *out = sb_tensor_get_f64(t, 0);
-    return true;
 }
 
 bool sb_const_close(const sb_graph *g, sb_value_id value, double want)
@@ -119,30 +101,6 @@ sb_status sb_rewrite_fill(sb_graph *g, const char *stem, sb_dtype dtype,
 
 /* ---- attributes --------------------------------------------------------- */
 
-int64_t sb_node_int(const sb_node *node, const char *name, int64_t absent)
-{
-    const sb_attr *a = sb_node_attr(node, name);
-
-    return a && a->type == SB_ATTR_INT ? a->i : absent;
-}
-
-float sb_node_float(const sb_node *node, const char *name, float absent)
-{
-    const sb_attr *a = sb_node_attr(node, name);
-
-    return a && a->type == SB_ATTR_FLOAT ? a->f : absent;
-}
-
-bool sb_node_string_is(const sb_node *node, const char *name, const char *text,
-                       bool absent)
-{
-    const sb_attr *a = sb_node_attr(node, name);
-
-    if (!a || a->type != SB_ATTR_STRING)
-        return absent;
-    return a->s.len == strlen(text) && memcmp(a->s.data, text, a->s.len) == 0;
-}
-
 sb_status sb_rewrite_set_float(sb_graph *g, sb_node_id node, const char *name,
                                float v)
 {
@@ -175,11 +133,6 @@ bool sb_node_has_graphs(const sb_node *node)
 }
 
 /* ---- shapes ------------------------------------------------------------- */
-
-sb_value_id sb_node_in(const sb_node *node, uint32_t i)
-{
-    return i < node->n_in ? node->inputs[i] : SB_NONE;
-}
 
 bool sb_value_same_shape(const sb_graph *g, sb_value_id a, sb_value_id b)
 {
@@ -254,6 +207,7 @@ sb_status sb_rewrite_output(sb_graph *g, sb_node_id node, uint32_t k,
     sb_graph_remove_node(g, node);
     SB_TRY(sb_graph_add_node(g, &spec, out));
     sb_graph_node(g, *out)->extra = old.extra;
+    sb_graph_node(g, *out)->origin = old.origin;
     return SB_OK;
 }
 

@@ -8,11 +8,6 @@
 /* ---- constants -----------------------------------------------------------
  * A value may be SB_NONE everywhere: the answer is then "no". */
 
-/* Has elements that no caller can override: the default of a graph input is
- * not a constant. */
-bool sb_is_const(const sb_graph *g, sb_value_id value);
-/* The element of a numeric constant of one element. */
-bool sb_const_scalar(const sb_graph *g, sb_value_id value, double *out);
 /* One element, and close to `want` for its type: exporters write sqrt(2) with
  * different numbers of digits, and half precision rounds it. */
 bool sb_const_close(const sb_graph *g, sb_value_id value, double want);
@@ -31,11 +26,6 @@ SB_MUST_USE sb_status sb_rewrite_fill(sb_graph *g, const char *stem,
                                       double number, sb_value_id *out);
 
 /* ---- attributes --------------------------------------------------------- */
-int64_t sb_node_int(const sb_node *node, const char *name, int64_t absent);
-float sb_node_float(const sb_node *node, const char *name, float absent);
-/* Is the string attribute equal to `text`?  `absent` if it is not there. */
-bool sb_node_string_is(const sb_node *node, const char *name, const char *text,
-                       bool absent);
 SB_MUST_USE sb_status sb_rewrite_set_float(sb_graph *g, sb_node_id node,
                                            const char *name, float v);
 /* `text` must be a literal or live in the arena. */
@@ -46,8 +36,6 @@ size_t sb_attr_graphs(const sb_attr *attr);
 bool sb_node_has_graphs(const sb_node *node);
 
 /* ---- shapes ------------------------------------------------------------- */
-/* Input `i` of a node, or SB_NONE. */
-sb_value_id sb_node_in(const sb_node *node, uint32_t i);
 /* Rank and every dimension agree, symbols included. */
 bool sb_value_same_shape(const sb_graph *g, sb_value_id a, sb_value_id b);
 /* The permutation of a Transpose, the default one (reversal) included; the
@@ -81,7 +69,7 @@ SB_MUST_USE sb_status sb_rewrite_add(sb_graph *g, sb_node_id like,
  * the name of a graph output stands against it. */
 SB_MUST_USE sb_status sb_rewrite_forward(sb_graph *g, sb_node_id node,
                                          sb_value_id value, bool *done);
-/* Removes the node if nobody needs it, and then what only it needed. */
+/* Removes the node if nothing needs it, and then what only it needed. */
 SB_MUST_USE sb_status sb_rewrite_prune(sb_graph *g, sb_node_id node);
 /* The node's only result becomes a constant; the node goes away, or turns into
  * an Identity if the result is an output of the graph.  Shares `t`. */

@@ -51,7 +51,7 @@ static sb_status work_push_users(work *w, sb_value_id value, int depth)
     return SB_OK;
 }
 
-/* Nodes of the match that nobody needs any more go away. */
+/* Nodes of the match that have no consumer any more go away. */
 static sb_status drop_matched(sb_graph *g, const sb_match *m)
 {
     for (size_t i = 0; i < m->n_nodes; i++)

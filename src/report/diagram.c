@@ -8,7 +8,7 @@
 
 #include "graph/op.h"
 #include "passes/rewrite.h"
-#include "quant/quant_view.h"
+#include "quant/model/quant_view.h"
 
 typedef struct {
     const char *begin, *end;
@@ -232,7 +232,8 @@ static sb_status add_nodes(const language *lang, const sb_graph *g,
     return status;
 }
 
-static sb_status walk(const language *lang, const sb_graph *g, sb_str *out)
+static sb_status diagram_walk(const language *lang, const sb_graph *g,
+                              sb_str *out)
 {
     sb_node_id *order = NULL;
     size_t n = 0;
@@ -274,10 +275,10 @@ static sb_status walk(const language *lang, const sb_graph *g, sb_str *out)
 
 sb_status sb_report_dot(const sb_graph *g, sb_str *out)
 {
-    return walk(&dot, g, out);
+    return diagram_walk(&dot, g, out);
 }
 
 sb_status sb_report_mermaid(const sb_graph *g, sb_str *out)
 {
-    return walk(&mermaid, g, out);
+    return diagram_walk(&mermaid, g, out);
 }

@@ -1,10 +1,10 @@
-/* diagram.h - the graph as a picture: Graphviz and Mermaid sources. */
+/* diagram.h - the graph as a diagram: Graphviz and Mermaid sources. */
 #ifndef SB_REPORT_DIAGRAM_H
 #define SB_REPORT_DIAGRAM_H
 
 #include "graph/graph.h"
 
-/* Nodes as boxes inside a frame for each top-level module, edges labelled with
+/* Nodes as boxes inside a frame for each top-level module, edges labeled with
  * shapes; weights are left out, sub-graphs are named only.  Of the view of a
  * quantized model (quant_view.h), quantizers are hexagons with their width and
  * scheme, dashed where they are fused away. */

@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "report/page.h"
 
-/* Colours by number: --c0 ... --c7, told apart by people who do not see red or
+/* Colors by number: --c0 ... --c7, told apart by people who do not see red or
  * green, too. */
 static const char style[] =
     ":root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#5b6470;"
@@ -26,43 +27,50 @@ static const char style[] =
     ".facts div{background:var(--soft);border-radius:8px;padding:10px 16px;"
     "min-width:110px}.facts b{display:block;font-size:20px;font-weight:600}"
     ".facts span{color:var(--dim);font-size:13px}\n"
-    "svg{display:block;width:100%;height:auto;margin:8px 0}"
+    "svg{display:block;width:100%;min-width:800px;height:auto;margin:8px 0}"
     "svg text{fill:var(--fg);font:13px system-ui,sans-serif}"
-    "svg text.d{fill:var(--dim)}svg .g{stroke:var(--line);fill:none}\n"
+    "@media(max-width:800px){body{padding:12px}svg text{font-size:14px}}\n"
+    "svg text.d{fill:var(--dim)}svg .g{stroke:var(--line);fill:none}"
+    "svg .o{fill:var(--fg)}\n"
     ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;"
     "font-size:13px;font-variant-numeric:tabular-nums}"
     "th,td{padding:4px 10px;text-align:left;white-space:nowrap;"
     "border-bottom:1px solid var(--line)}th{color:var(--dim);"
     "font-weight:600;vertical-align:bottom}.r{text-align:right}"
-    "td.l{white-space:normal;overflow-wrap:anywhere;min-width:90px}\n"
+    "td.l{white-space:normal;overflow-wrap:break-word;"
+    "min-width:min(240px,40vw);max-width:300px}\n"
     ".legend{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px}"
     ".legend i{display:inline-block;width:11px;height:11px;"
     "border-radius:3px;margin-right:6px}\n";
 
+static void html_char(sb_str *out, char c)
+{
+    switch (c) {
+    case '&':
+        sb_str_add(out, "&amp;");
+        break;
+    case '<':
+        sb_str_add(out, "&lt;");
+        break;
+    case '>':
+        sb_str_add(out, "&gt;");
+        break;
+    case '"':
+        sb_str_add(out, "&quot;");
+        break;
+    case '\'':
+        sb_str_add(out, "&#39;");
+        break;
+    default:
+        if ((unsigned char)c >= 0x20 && c != 0x7f)
+            sb_str_addn(out, &c, 1);
+    }
+}
+
 void sb_html_text(sb_str *out, const char *text)
 {
-    for (const char *p = text; *p; p++) {
-        switch (*p) {
-        case '&':
-            sb_str_add(out, "&amp;");
-            break;
-        case '<':
-            sb_str_add(out, "&lt;");
-            break;
-        case '>':
-            sb_str_add(out, "&gt;");
-            break;
-        case '"':
-            sb_str_add(out, "&quot;");
-            break;
-        case '\'':
-            sb_str_add(out, "&#39;");
-            break;
-        default:
-            if ((unsigned char)*p >= 0x20 && *p != 0x7f)
-                sb_str_addn(out, p, 1);
-        }
-    }
+    for (; *text; text++)
+        html_char(out, *text);
 }
 
 void sb_html_num(sb_str *out, double value, int decimals)
@@ -90,6 +98,19 @@ void sb_html_short(sb_str *out, double value)
                              : 0);
 }
 
+void sb_html_general(sb_str *out, double value)
+{
+    char text[64];
+
+    if (!isfinite(value)) {
+        sb_str_add(out, "–");
+        return;
+    }
+    (void)snprintf(text, sizeof text, "%.3g", value);
+    sb_number_point(text);
+    sb_str_add(out, text);
+}
+
 void sb_html_begin(sb_str *out, const char *title, const char *subtitle)
 {
     sb_str_add(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n"
@@ -99,11 +120,19 @@ void sb_html_begin(sb_str *out, const char *title, const char *subtitle)
     sb_html_text(out, title);
     sb_str_add(out, "</title>\n<style>\n");
     sb_str_add(out, style);
+    sb_str_add(out, sb_page_css);
     sb_str_add(out, "</style>\n</head>\n<body>\n<h1>");
     sb_html_text(out, title);
     sb_str_add(out, "</h1>\n<p>");
     sb_html_text(out, subtitle);
     sb_str_add(out, "</p>\n");
+}
+
+void sb_html_script(sb_str *out)
+{
+    sb_str_add(out, "<script>\n");
+    sb_str_add(out, sb_page_js);
+    sb_str_add(out, "</script>\n");
 }
 
 void sb_html_end(sb_str *out)
@@ -165,16 +194,33 @@ static void cell_begin(sb_html_table *t)
 {
     size_t n = strlen(t->align), column = t->cell % n;
 
-    if (column == 0)
-        sb_str_add(t->out, t->cell ? "</tr>\n<tr>" : "<tr>");
+    if (column == 0) {
+        sb_str_add(t->out, t->cell ? "</tr>\n<tr" : "<tr");
+        if (t->node > 0)
+            sb_str_addf(t->out, " data-node=\"%zu\"", t->node - 1);
+        sb_str_add(t->out, ">");
+    }
     sb_str_addf(t->out, "<td class=\"%c\">", t->align[column]);
     t->cell++;
+}
+
+/* Names may break behind what separates their words, and only there. */
+static void html_breakable(sb_str *out, const char *text)
+{
+    for (; *text; text++) {
+        html_char(out, *text);
+        if (strchr("/._:", *text) && text[1])
+            sb_str_add(out, "<wbr>");
+    }
 }
 
 void sb_html_cell(sb_html_table *t, const char *text)
 {
     cell_begin(t);
-    sb_html_text(t->out, text);
+    if (t->align[(t->cell - 1) % strlen(t->align)] == 'l')
+        html_breakable(t->out, text);
+    else
+        sb_html_text(t->out, text);
     sb_str_add(t->out, "</td>");
 }
 

@@ -2,50 +2,48 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/html.h"
+#include "report/svg.h"
 
-/* The coordinates of all charts; the page scales them to its width. */
 enum {
-    WIDTH = 1000,
+    WIDTH = SB_SVG_WIDTH,
     BAR_ROW = 24,
     BAR_LABEL = 250, /* room left of bars */
     BAR_NOTE = 210,  /* room right of them */
     LABEL_MOST = 34, /* characters of a label */
-    PLOT_LEFT = 62,
-    PLOT_RIGHT = 24,
-    PLOT_TOP = 16,
-    PLOT_BOTTOM = 48,
+    PLOT_LEFT = SB_SVG_LEFT,
+    PLOT_RIGHT = SB_SVG_RIGHT,
+    PLOT_TOP = SB_SVG_TOP,
+    PLOT_BOTTOM = SB_SVG_BOTTOM,
     SKY_HEIGHT = 200,
-    TICKS = 6,
+    TICKS = SB_SVG_TICKS,
     TICKS_MOST = 40,
 };
 
-static void svg_begin(sb_str *out, int height, const char *title)
+void sb_svg_begin(sb_str *out, int height, const char *title)
 {
     sb_str_addf(out,
-                "<svg viewBox=\"0 0 %d %d\" role=\"img\" "
+                "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" role=\"img\" "
                 "aria-label=\"",
                 WIDTH, height);
     sb_html_text(out, title);
     sb_str_add(out, "\">\n");
 }
 
-/* ` name="value"` */
-static void attr(sb_str *out, const char *name, double value)
+void sb_svg_attr(sb_str *out, const char *name, double value)
 {
     sb_str_addf(out, " %s=\"", name);
     sb_html_num(out, value, 1);
     sb_str_add(out, "\"");
 }
 
-static void rect(sb_str *out, double x, double y, double w, double h,
-                 unsigned color, double opacity, const char *tip)
+static void html_chart_rect(sb_str *out, double x, double y, double w, double h,
+                            unsigned color, double opacity, const char *tip)
 {
     sb_str_add(out, "<rect");
-    attr(out, "x", x);
-    attr(out, "y", y);
-    attr(out, "width", w);
-    attr(out, "height", h);
+    sb_svg_attr(out, "x", x);
+    sb_svg_attr(out, "y", y);
+    sb_svg_attr(out, "width", w);
+    sb_svg_attr(out, "height", h);
     sb_str_addf(out, " style=\"fill:var(--c%u)\"", color % SB_HTML_COLORS);
     if (opacity < 1) {
         sb_str_add(out, " opacity=\"");
@@ -82,20 +80,19 @@ static void add_label(sb_str *out, const char *text)
     sb_html_text(out, text);
 }
 
-static void text_at(sb_str *out, double x, double y, const char *anchor,
-                    bool dim, const char *text)
+void sb_svg_text(sb_str *out, double x, double y, const char *anchor, bool dim,
+                 const char *text)
 {
     sb_str_add(out, "<text");
-    attr(out, "x", x);
-    attr(out, "y", y);
+    sb_svg_attr(out, "x", x);
+    sb_svg_attr(out, "y", y);
     sb_str_addf(out, " text-anchor=\"%s\"%s>", anchor,
                 dim ? " class=\"d\"" : "");
     add_label(out, text);
     sb_str_add(out, "</text>");
 }
 
-/* The number on an axis: as many decimals as it needs. */
-static void num_at(sb_str *out, double x, double y, const char *anchor,
+void sb_svg_number(sb_str *out, double x, double y, const char *anchor,
                    double value)
 {
     int decimals = 0;
@@ -104,20 +101,20 @@ static void num_at(sb_str *out, double x, double y, const char *anchor,
     for (; decimals < 6 && fabs(scaled - round(scaled)) > 1e-6; decimals++)
         scaled *= 10;
     sb_str_add(out, "<text class=\"d\"");
-    attr(out, "x", x);
-    attr(out, "y", y);
+    sb_svg_attr(out, "x", x);
+    sb_svg_attr(out, "y", y);
     sb_str_addf(out, " text-anchor=\"%s\">", anchor);
     sb_html_num(out, value, decimals);
     sb_str_add(out, "</text>");
 }
 
-static void rule(sb_str *out, double x1, double y1, double x2, double y2)
+void sb_svg_rule(sb_str *out, double x1, double y1, double x2, double y2)
 {
     sb_str_add(out, "<line class=\"g\"");
-    attr(out, "x1", x1);
-    attr(out, "y1", y1);
-    attr(out, "x2", x2);
-    attr(out, "y2", y2);
+    sb_svg_attr(out, "x1", x1);
+    sb_svg_attr(out, "y1", y1);
+    sb_svg_attr(out, "x2", x2);
+    sb_svg_attr(out, "y2", y2);
     sb_str_add(out, "/>");
 }
 
@@ -132,21 +129,21 @@ void sb_html_bars(sb_str *out, const char *title, const sb_html_bar *bars,
     for (size_t i = 0; i < n; i++)
         if (isfinite(bars[i].value) && bars[i].value > most)
             most = bars[i].value;
-    svg_begin(out, (int)n * BAR_ROW + 8, title);
+    sb_svg_begin(out, (int)n * BAR_ROW + 8, title);
     for (size_t i = 0; i < n; i++) {
         double y = 4 + (double)i * BAR_ROW, w = 0;
 
         if (most > 0 && isfinite(bars[i].value) && bars[i].value > 0)
             w = room * bars[i].value / most;
-        text_at(out, BAR_LABEL - 10, y + 16, "end", false, bars[i].label);
-        rect(out, BAR_LABEL, y + 3, w < 1 ? 1 : w, BAR_ROW - 6, bars[i].color,
-             1, bars[i].tip);
+        sb_svg_text(out, BAR_LABEL - 10, y + 16, "end", false, bars[i].label);
+        html_chart_rect(out, BAR_LABEL, y + 3, w < 1 ? 1 : w, BAR_ROW - 6,
+                        bars[i].color, 1, bars[i].tip);
         if (bars[i].note)
-            text_at(out, BAR_LABEL + w + 8, y + 16, "start", true,
-                    bars[i].note);
+            sb_svg_text(out, BAR_LABEL + w + 8, y + 16, "start", true,
+                        bars[i].note);
         sb_str_add(out, "\n");
     }
-    sb_str_add(out, "</svg>\n");
+    sb_str_add(out, "</svg></div>\n");
 }
 
 /* ---- scales ------------------------------------------------------------- */
@@ -158,12 +155,12 @@ typedef struct scale {
     size_t n_ticks;
 } scale;
 
-static double place(const scale *s, double v)
+static double html_chart_place(const scale *s, double v)
 {
     return s->a + (s->b - s->a) * v / s->hi;
 }
 
-static double round_step(double range, int parts)
+double sb_svg_step(double range, int parts)
 {
     double raw = range / parts, unit = pow(10, floor(log10(raw)));
     double m = raw / unit;
@@ -174,7 +171,7 @@ static double round_step(double range, int parts)
 static scale scale_make(double hi, double a, double b)
 {
     scale s = {.hi = hi, .a = a, .b = b};
-    double step = round_step(hi, TICKS);
+    double step = sb_svg_step(hi, TICKS);
 
     while (s.n_ticks < TICKS_MOST && (double)s.n_ticks * step <= hi) {
         s.tick[s.n_ticks] = (double)s.n_ticks * step;
@@ -185,6 +182,17 @@ static scale scale_make(double hi, double a, double b)
 
 /* ---- skyline ------------------------------------------------------------ */
 
+/* On top of a block that is higher than the chart. */
+static void html_chart_cap(sb_str *out, double x, double w)
+{
+    sb_str_add(out, "<rect class=\"o\"");
+    sb_svg_attr(out, "x", x);
+    sb_svg_attr(out, "y", PLOT_TOP - 5);
+    sb_svg_attr(out, "width", w);
+    sb_svg_attr(out, "height", 4);
+    sb_str_add(out, "/>");
+}
+
 void sb_html_skyline(sb_str *out, const char *title, const char *x_unit,
                      const char *y_label, const sb_html_block *blocks, size_t n)
 {
@@ -194,37 +202,42 @@ void sb_html_skyline(sb_str *out, const char *title, const char *x_unit,
     for (size_t i = 0; i < n; i++)
         total += blocks[i].width > 0 ? blocks[i].width : 0;
     scale x = scale_make(total > 0 ? total : 1, PLOT_LEFT, WIDTH - PLOT_RIGHT);
-    svg_begin(out, SKY_HEIGHT + PLOT_TOP + PLOT_BOTTOM, title);
+    sb_svg_begin(out, SKY_HEIGHT + PLOT_TOP + PLOT_BOTTOM, title);
     for (int i = 0; i <= 4; i++) {
         double y = bottom - SKY_HEIGHT * i / 4.0;
         char text[] = "100 %";
-        rule(out, PLOT_LEFT, y, WIDTH - PLOT_RIGHT, y);
+        sb_svg_rule(out, PLOT_LEFT, y, WIDTH - PLOT_RIGHT, y);
         if (i < 4) {
             static const char *const share[] = {"0 %", "25 %", "50 %", "75 %"};
             memcpy(text, share[i], strlen(share[i]) + 1);
         }
-        text_at(out, PLOT_LEFT - 8, y + 4, "end", true, text);
+        sb_svg_text(out, PLOT_LEFT - 8, y + 4, "end", true, text);
     }
     sb_str_add(out, "\n");
     for (size_t i = 0; i < n; i++) {
         double w = blocks[i].width > 0 ? blocks[i].width : 0;
-        double left = place(&x, at), right = place(&x, at + w);
+        double left = html_chart_place(&x, at),
+               right = html_chart_place(&x, at + w);
         double level = blocks[i].level > 1 ? 1 : blocks[i].level;
         double gap = right - left > 3 ? 1 : 0;
 
-        rect(out, left, PLOT_TOP, right - left - gap, SKY_HEIGHT,
-             blocks[i].color, 0.18, blocks[i].tip);
+        html_chart_rect(out, left, PLOT_TOP, right - left - gap, SKY_HEIGHT,
+                        blocks[i].color, 0.18, blocks[i].tip);
         if (level > 0)
-            rect(out, left, bottom - SKY_HEIGHT * level, right - left - gap,
-                 SKY_HEIGHT * level, blocks[i].color, 1, blocks[i].tip);
+            html_chart_rect(out, left, bottom - SKY_HEIGHT * level,
+                            right - left - gap, SKY_HEIGHT * level,
+                            blocks[i].color, 1, blocks[i].tip);
+        if (blocks[i].level > 1)
+            html_chart_cap(out, left, right - left - gap);
         sb_str_add(out, "\n");
         at += w;
     }
     for (size_t i = 0; i < x.n_ticks; i++)
-        num_at(out, place(&x, x.tick[i]), bottom + 18, "middle", x.tick[i]);
-    text_at(out, WIDTH - PLOT_RIGHT, bottom + 38, "end", true, x_unit);
-    text_at(out, PLOT_LEFT, bottom + 38, "start", true, y_label);
-    sb_str_add(out, "\n</svg>\n");
+        sb_svg_number(out, html_chart_place(&x, x.tick[i]), bottom + 18,
+                      "middle", x.tick[i]);
+    sb_svg_text(out, WIDTH - PLOT_RIGHT, bottom + 38, "end", true, x_unit);
+    sb_svg_text(out, PLOT_LEFT, bottom + 38, "start", true, y_label);
+    sb_str_add(out, "\n</svg></div>\n");
 }
 
 /* ---- legend ------------------------------------------------------------- */

@@ -5,18 +5,21 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { SORTED_MOST = 50 };
 
 static double total_of(const sb_profile *p)
 {
     double sum = 0;
 
     for (size_t i = 0; i < p->n_types; i++)
-        sum += p->types[i].median_ms;
+        sum += p->types[i]->median_ms;
     return sum > 0 ? sum : 1;
 }
 
-static double gflops(const sb_profile_row *r)
+static double profile_page_gflops(const sb_profile_row *r)
 {
     return r->macs > 0 && r->median_ms > 0 ? 2e-6 * r->macs / r->median_ms
                                            : (double)NAN;
@@ -28,11 +31,11 @@ static double gb_per_s(const sb_profile_row *r)
                                             : (double)NAN;
 }
 
-/* Colours go to the dearest types; the rest shares the last one. */
+/* Colors go to the most expensive types; the rest shares the last one. */
 static unsigned color_of(const sb_profile *p, const char *op)
 {
     for (unsigned i = 0; i + 1 < SB_HTML_COLORS && i < p->n_types; i++)
-        if (strcmp(p->types[i].op, op) == 0)
+        if (strcmp(p->types[i]->op, op) == 0)
             return i;
     return SB_HTML_COLORS - 1;
 }
@@ -43,7 +46,7 @@ static void add_facts(const sb_profile *p, double peak, sb_str *out)
     double macs = 0;
 
     for (size_t i = 0; i < p->n_types; i++)
-        macs += p->types[i].macs;
+        macs += p->types[i]->macs;
     sb_str_init(&text, out->ctx);
     sb_html_facts_begin(out);
     sb_html_short(&text, p->median_ms);
@@ -73,7 +76,8 @@ static void add_facts(const sb_profile *p, double peak, sb_str *out)
 }
 
 /* What stands behind a bar or under the pointer. */
-static void describe(const sb_profile_row *r, double total, sb_str *text)
+static void profile_page_describe(const sb_profile_row *r, double total,
+                                  sb_str *text)
 {
     sb_html_short(text, r->median_ms);
     sb_str_add(text, " ms, ");
@@ -81,7 +85,7 @@ static void describe(const sb_profile_row *r, double total, sb_str *text)
     sb_str_add(text, " %");
     if (r->macs > 0) {
         sb_str_add(text, ", ");
-        sb_html_short(text, gflops(r));
+        sb_html_short(text, profile_page_gflops(r));
         sb_str_add(text, " GFLOPS");
     }
 }
@@ -95,17 +99,17 @@ static void add_types(const sb_profile *p, double total, sb_str *out)
     sb_str_init(&notes, out->ctx);
     for (size_t i = 0; bars && at && i < p->n_types; i++) {
         at[i] = notes.len;
-        describe(&p->types[i], total, &notes);
+        profile_page_describe(p->types[i], total, &notes);
         sb_str_addn(&notes, "", 1); /* its end */
     }
     if (!bars || !at || notes.failed) {
         out->failed = true;
     } else {
         for (size_t i = 0; i < p->n_types; i++)
-            bars[i] = (sb_html_bar){.label = p->types[i].op,
+            bars[i] = (sb_html_bar){.label = p->types[i]->op,
                                     .note = notes.data + at[i],
-                                    .value = p->types[i].median_ms,
-                                    .color = color_of(p, p->types[i].op)};
+                                    .value = p->types[i]->median_ms,
+                                    .color = color_of(p, p->types[i]->op)};
         sb_html_bars(out, "time by operator type", bars, p->n_types);
     }
     sb_str_free(&notes);
@@ -122,22 +126,22 @@ static void add_skyline(const sb_profile *p, double total, double peak,
 
     sb_str_init(&tips, out->ctx);
     for (size_t i = 0; blocks && at && i < p->n_nodes; i++) {
-        const sb_profile_row *r = &p->nodes[i];
+        const sb_profile_row *r = p->nodes[i];
         at[i] = tips.len;
         sb_str_addf(&tips, "%s '%s' %s: ", r->op, r->name, r->shape);
-        describe(r, total, &tips);
+        profile_page_describe(r, total, &tips);
         sb_str_addn(&tips, "", 1);
     }
     if (!blocks || !at || tips.failed) {
         out->failed = true;
     } else {
         for (size_t i = 0; i < p->n_nodes; i++) {
-            const sb_profile_row *r = &p->nodes[i];
+            const sb_profile_row *r = p->nodes[i];
             blocks[i] = (sb_html_block){.width = r->median_ms,
                                         .tip = tips.data + at[i],
                                         .color = color_of(p, r->op)};
             if (peak > 0 && r->macs > 0)
-                blocks[i].level = gflops(r) / peak;
+                blocks[i].level = profile_page_gflops(r) / peak;
         }
         sb_html_skyline(out, "time by step", "ms since the start",
                         peak > 0 ? "share of the peak" : "", blocks,
@@ -155,7 +159,7 @@ static void add_legend(const sb_profile *p, sb_str *out)
     size_t n = 0;
 
     for (; n < p->n_types && n + 1 < SB_HTML_COLORS; n++) {
-        names[n] = p->types[n].op;
+        names[n] = p->types[n]->op;
         colors[n] = (unsigned)n;
     }
     if (p->n_types > n) {
@@ -165,7 +169,7 @@ static void add_legend(const sb_profile *p, sb_str *out)
     sb_html_legend(out, names, colors, n);
 }
 
-static void add_rows(const sb_profile_row *rows, size_t n, bool by_node,
+static void add_rows(const sb_profile_row *const *rows, size_t n, bool by_node,
                      double total, double peak, sb_str *out)
 {
     const char *const heads[] = {by_node ? "step" : "nodes",
@@ -178,10 +182,11 @@ static void add_rows(const sb_profile_row *rows, size_t n, bool by_node,
                                  peak > 0 ? "of peak %" : "",
                                  "MB moved",
                                  "GB/s"};
-    sb_html_table t = sb_html_table_begin(out, "lnnrrrrrrr", heads);
+    sb_html_table t =
+        sb_html_table_begin(out, by_node ? "lnnrrrrrrr" : "rnnrrrrrrr", heads);
 
     for (size_t i = 0; i < n; i++) {
-        const sb_profile_row *r = &rows[i];
+        const sb_profile_row *r = rows[i];
         if (by_node)
             sb_html_cell(&t, r->name);
         else
@@ -191,13 +196,43 @@ static void add_rows(const sb_profile_row *rows, size_t n, bool by_node,
         sb_html_cell_num(&t, r->median_ms, 3);
         sb_html_cell_num(&t, r->best_ms, 3);
         sb_html_cell_num(&t, 100 * r->median_ms / total, 1);
-        sb_html_cell_num(&t, gflops(r), -1);
-        sb_html_cell_num(&t, peak > 0 ? 100 * gflops(r) / peak : (double)NAN,
-                         0);
+        sb_html_cell_num(&t, profile_page_gflops(r), -1);
+        sb_html_cell_num(
+            &t, peak > 0 ? 100 * profile_page_gflops(r) / peak : (double)NAN,
+            0);
         sb_html_cell_num(&t, r->bytes > 0 ? 1e-6 * r->bytes : (double)NAN, -1);
         sb_html_cell_num(&t, gb_per_s(r), -1);
     }
     sb_html_table_end(&t);
+}
+
+static int profile_page_by_time(const void *a, const void *b)
+{
+    const sb_profile_row *x = *(const sb_profile_row *const *)a;
+    const sb_profile_row *y = *(const sb_profile_row *const *)b;
+
+    if (x->median_ms != y->median_ms)
+        return x->median_ms < y->median_ms ? 1 : -1;
+    return (x > y) - (x < y);
+}
+
+/* The table of steps once more, most expensive first. */
+static void add_sorted(const sb_profile *p, double total, double peak,
+                       sb_str *out)
+{
+    const sb_profile_row **rows =
+        sb_alloc(out->ctx, p->n_nodes + 1, sizeof *rows);
+
+    if (!rows) {
+        out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < p->n_nodes; i++)
+        rows[i] = p->nodes[i];
+    qsort(rows, p->n_nodes, sizeof *rows, profile_page_by_time);
+    add_rows(rows, p->n_nodes < SORTED_MOST ? p->n_nodes : SORTED_MOST, true,
+             total, peak, out);
+    sb_free(out->ctx, rows);
 }
 
 void sb_report_profile(const sb_profile *p, const char *title,
@@ -216,11 +251,14 @@ void sb_report_profile(const sb_profile *p, const char *title,
     sb_html_section(out, "By step, in order of execution",
                     "As wide as the time it took, filled up to its share of "
                     "the machine's measured peak; Winograd's convolutions "
-                    "count as many operations as plain ones. Point at a step "
-                    "to see its name.");
+                    "count as many operations as plain ones, and can be above "
+                    "100 %, which a cap on the block shows. Point at a step to "
+                    "see its name.");
     add_skyline(p, total, peak_gflops, out);
     add_legend(p, out);
-    sb_html_section(out, "All steps", NULL);
+    sb_html_section(out, "Most expensive steps", NULL);
+    add_sorted(p, total, peak_gflops, out);
+    sb_html_section(out, "All steps, in order of execution", NULL);
     add_rows(p->nodes, p->n_nodes, true, total, peak_gflops, out);
     sb_html_end(out);
 }

@@ -2,6 +2,8 @@
 #ifndef SB_REPORT_PROFILE_PAGE_H
 #define SB_REPORT_PROFILE_PAGE_H
 
+#include <sparsebit/run.h>
+
 #include "report/html.h"
 
 /* Without shares of the peak if `peak_gflops` is 0. */

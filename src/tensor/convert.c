@@ -115,8 +115,8 @@ static void load_floats(sb_dtype from, const void *src, size_t first, size_t n,
     }
 }
 
-static void load(sb_dtype from, const void *src, size_t first, size_t n,
-                 block *b)
+static void convert_load(sb_dtype from, const void *src, size_t first, size_t n,
+                         block *b)
 {
     b->is_float = sb_dtype_is_float(from);
     b->is_u64 = from == SB_DTYPE_U64;
@@ -130,7 +130,7 @@ static void load(sb_dtype from, const void *src, size_t first, size_t n,
 
 /* Truncates toward zero into [lo, hi]; NaN is 0.  `hi` is compared as a
  * double that may round up to one more, hence the >=. */
-static int64_t truncated(double x, int64_t lo, int64_t hi)
+static int64_t convert_truncated(double x, int64_t lo, int64_t hi)
 {
     if (isnan(x))
         return 0;
@@ -162,7 +162,7 @@ static void floats_to_ints(block *b, sb_dtype to, size_t n)
         else if (to == SB_DTYPE_U64)
             b->i[k] = (int64_t)truncated_u64(b->f[k]);
         else
-            b->i[k] = truncated(b->f[k], lo, hi);
+            b->i[k] = convert_truncated(b->f[k], lo, hi);
     }
 }
 
@@ -317,7 +317,7 @@ static bool convert_direct(sb_dtype from, const void *src, sb_dtype to,
     }
 }
 
-static bool numeric(sb_dtype dtype)
+static bool convert_numeric(sb_dtype dtype)
 {
     return sb_dtype_is_float(dtype) || sb_dtype_is_integral(dtype);
 }
@@ -328,8 +328,8 @@ void sb_convert(sb_dtype from, const void *src, sb_dtype to, void *dst,
     block b;
     size_t bytes = 0;
 
-    assert(numeric(from) && numeric(to));
-    (void)numeric; /* without assertions nobody calls it */
+    assert(convert_numeric(from) && convert_numeric(to));
+    (void)convert_numeric; /* without assertions it is not called */
     if (n == 0)
         return;
     if (from == to) {
@@ -342,7 +342,7 @@ void sb_convert(sb_dtype from, const void *src, sb_dtype to, void *dst,
         return;
     for (size_t first = 0; first < n; first += BLOCK) {
         size_t len = n - first < BLOCK ? n - first : BLOCK;
-        load(from, src, first, len, &b);
+        convert_load(from, src, first, len, &b);
         if (sb_dtype_is_float(to))
             store_floats(&b, to, dst, first, len);
         else

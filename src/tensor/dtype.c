@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/simd.h"
 
 /* clang-format off */
 static const sb_dtype_info rows[SB_DTYPE_COUNT] = {
@@ -37,8 +38,14 @@ static const sb_dtype_info rows[SB_DTYPE_COUNT] = {
 };
 /* clang-format on */
 
+/* Its bytes are read by tensor/sequence.h only. */
+static const sb_dtype_info sequence_row = {"seq", "sequence", 8,
+                                           SB_CLASS_OTHER};
+
 const sb_dtype_info *sb_dtype_get(sb_dtype dtype)
 {
+    if (dtype == SB_DTYPE_SEQUENCE)
+        return &sequence_row;
     return &rows[(unsigned)dtype < SB_DTYPE_COUNT ? dtype : SB_DTYPE_NONE];
 }
 
@@ -100,4 +107,33 @@ const char *sb_dtype_name(sb_dtype dtype)
 int sb_dtype_bits(sb_dtype dtype)
 {
     return (int)sb_dtype_get(dtype)->bits;
+}
+
+/* ---- subnormal floats --------------------------------------------------- */
+
+static bool f32_is_subnormal(uint32_t bits)
+{
+    return (bits & 0x7f800000u) == 0 && (bits & 0x007fffffu) != 0;
+}
+
+SB_HOT size_t sb_f32_subnormals(const void *x, size_t n)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, (const char *)x + i * sizeof bits, sizeof bits);
+        count += f32_is_subnormal(bits);
+    }
+    return count;
+}
+
+SB_HOT void sb_f32_flush(void *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, (char *)x + i * sizeof bits, sizeof bits);
+        bits = f32_is_subnormal(bits) ? bits & 0x80000000u : bits;
+        memcpy((char *)x + i * sizeof bits, &bits, sizeof bits);
+    }
 }

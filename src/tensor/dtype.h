@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include <sparsebit/tensor.h>
+
 #include "base/ctx.h"
 
 typedef enum sb_dtype_class {
@@ -63,6 +65,11 @@ static inline uint16_t sb_f32_to_bf16(float f)
     u += 0x7fffu + ((u >> 16) & 1u);
     return (uint16_t)(u >> 16);
 }
+
+/* How many of `n` floats are subnormal, too small for full precision; makes
+ * them zero.  They may lie at any byte. */
+size_t sb_f32_subnormals(const void *x, size_t n);
+void sb_f32_flush(void *x, size_t n);
 
 /* Small floats; `dtype` is one of the float8/float4 types. `saturate` as
  * ONNX Cast defines it. */

@@ -46,7 +46,7 @@ static void skip_space(header *h)
         h->at++;
 }
 
-static bool accept(header *h, char c)
+static bool npy_accept(header *h, char c)
 {
     skip_space(h);
     if (h->at == h->end || *h->at != c)
@@ -55,7 +55,7 @@ static bool accept(header *h, char c)
     return true;
 }
 
-static sb_status bad(const header *h, const char *why)
+static sb_status npy_bad(const header *h, const char *why)
 {
     return sb_fail(h->ctx, SB_BAD_DATA, "%s: %s in the .npy header", h->what,
                    why);
@@ -77,7 +77,7 @@ static bool read_string(header *h, const char **text, size_t *len)
     return true;
 }
 
-static bool same(const char *text, size_t len, const char *want)
+static bool npy_same(const char *text, size_t len, const char *want)
 {
     return len == strlen(want) && memcmp(text, want, len) == 0;
 }
@@ -109,7 +109,7 @@ static sb_status read_descr(header *h)
     h->swapped = (order == '<' && !host_is_little()) ||
                  (order == '>' && host_is_little());
     for (size_t i = 0; i < SB_COUNT(rows); i++)
-        if (same(text, len, rows[i].code))
+        if (npy_same(text, len, rows[i].code))
             h->dtype = rows[i].dtype;
     if (h->dtype == SB_DTYPE_NONE)
         return sb_fail(h->ctx, SB_UNSUPPORTED,
@@ -129,7 +129,7 @@ static sb_status read_order(header *h)
     } else if (left >= 5 && memcmp(h->at, "False", 5) == 0) {
         h->at += 5;
     } else {
-        return bad(h, "fortran_order is neither True nor False");
+        return npy_bad(h, "fortran_order is neither True nor False");
     }
     h->has_order = true;
     return SB_OK;
@@ -141,28 +141,28 @@ static sb_status read_dim(header *h, int64_t *out)
 
     skip_space(h);
     if (h->at == h->end || *h->at < '0' || *h->at > '9')
-        return bad(h, "a dimension that is not a number");
+        return npy_bad(h, "a dimension that is not a number");
     for (; h->at < h->end && *h->at >= '0' && *h->at <= '9'; h->at++)
         if (!sb_mul_i64(d, 10, &d) || !sb_add_i64(d, *h->at - '0', &d))
-            return bad(h, "a dimension beyond 64 bits");
-    (void)accept(h, 'L'); /* Python 2 wrote longs so */
+            return npy_bad(h, "a dimension beyond 64 bits");
+    (void)npy_accept(h, 'L'); /* Python 2 wrote longs so */
     *out = d;
     return SB_OK;
 }
 
 static sb_status read_shape(header *h)
 {
-    if (!accept(h, '('))
-        return bad(h, "a shape that is not a tuple");
+    if (!npy_accept(h, '('))
+        return npy_bad(h, "a shape that is not a tuple");
     h->rank = 0;
-    while (!accept(h, ')')) {
+    while (!npy_accept(h, ')')) {
         if (h->rank == SB_MAX_RANK)
             return sb_fail(h->ctx, SB_UNSUPPORTED,
                            "%s: more than %d dimensions", h->what, SB_MAX_RANK);
         SB_TRY(read_dim(h, &h->dims[h->rank++]));
-        if (!accept(h, ',')) {
-            if (!accept(h, ')'))
-                return bad(h, "a shape without end");
+        if (!npy_accept(h, ',')) {
+            if (!npy_accept(h, ')'))
+                return npy_bad(h, "a shape without end");
             break;
         }
     }
@@ -172,29 +172,29 @@ static sb_status read_shape(header *h)
 
 static sb_status read_dict(header *h)
 {
-    if (!accept(h, '{'))
-        return bad(h, "no dict");
-    while (!accept(h, '}')) {
+    if (!npy_accept(h, '{'))
+        return npy_bad(h, "no dict");
+    while (!npy_accept(h, '}')) {
         const char *key = NULL;
         size_t len = 0;
-        if (!read_string(h, &key, &len) || !accept(h, ':'))
-            return bad(h, "a key that is not a string");
-        if (same(key, len, "descr"))
+        if (!read_string(h, &key, &len) || !npy_accept(h, ':'))
+            return npy_bad(h, "a key that is not a string");
+        if (npy_same(key, len, "descr"))
             SB_TRY(read_descr(h));
-        else if (same(key, len, "fortran_order"))
+        else if (npy_same(key, len, "fortran_order"))
             SB_TRY(read_order(h));
-        else if (same(key, len, "shape"))
+        else if (npy_same(key, len, "shape"))
             SB_TRY(read_shape(h));
         else
-            return bad(h, "an unknown key");
-        if (!accept(h, ',')) {
-            if (!accept(h, '}'))
-                return bad(h, "a dict without end");
+            return npy_bad(h, "an unknown key");
+        if (!npy_accept(h, ',')) {
+            if (!npy_accept(h, '}'))
+                return npy_bad(h, "a dict without end");
             break;
         }
     }
     if (!h->has_descr || !h->has_order || !h->has_shape)
-        return bad(h, "descr, fortran_order or shape missing");
+        return npy_bad(h, "descr, fortran_order or shape missing");
     return SB_OK;
 }
 
@@ -242,8 +242,8 @@ static void swap_bytes(unsigned char *p, size_t count, size_t size)
 
 /* Column-major to row-major: walk the result in order, the source by strides.
  */
-static void reorder(const sb_tensor *t, const unsigned char *src,
-                    unsigned char *dst)
+static void npy_reorder(const sb_tensor *t, const unsigned char *src,
+                        unsigned char *dst)
 {
     size_t size = sb_dtype_size(t->dtype);
     int64_t index[SB_MAX_RANK] = {0};
@@ -278,7 +278,7 @@ static sb_status copy_elements(const header *h, const unsigned char *src,
         return SB_OK;
     unsigned char *dst = t->data;
     if (h->fortran && t->rank > 1)
-        reorder(t, src, dst);
+        npy_reorder(t, src, dst);
     else
         memcpy(dst, src, bytes);
     if (t->dtype == SB_DTYPE_C64 || t->dtype == SB_DTYPE_C128)
@@ -298,7 +298,7 @@ static sb_status read_array(header *h, const unsigned char *data, size_t size,
     SB_TRY(read_header(h, data, size, offset));
     *t = sb_tensor_make(h->dtype, h->rank, h->dims);
     if (!sb_tensor_size_ok(t))
-        return bad(h, "a shape that is too large");
+        return npy_bad(h, "a shape that is too large");
     if (sb_tensor_bytes(t) > size - *offset)
         return sb_fail(h->ctx, SB_BAD_DATA,
                        "%s: truncated, %zu bytes of elements, want %zu",
@@ -351,15 +351,16 @@ static sb_status use_mapping(sb_ctx *ctx, const sb_mapping *map, size_t offset,
     return status;
 }
 
-static sb_status load(sb_ctx *ctx, const char *path, bool read_only,
-                      sb_tensor *out)
+static sb_status npy_load(sb_ctx *ctx, const char *path, bool read_only,
+                          sb_tensor *out)
 {
     header h = {.ctx = ctx, .what = path};
     sb_mapping map = {0};
     size_t offset = 0;
     sb_tensor t;
 
-    SB_TRY(sb_file_map(ctx, path, &map));
+    SB_TRY(read_only ? sb_file_map(ctx, path, &map)
+                     : sb_file_map_input(ctx, path, &map));
     sb_status status = read_array(&h, map.data, map.size, &t, &offset);
     if (status == SB_OK) {
         size_t size = sb_dtype_size(t.dtype);
@@ -386,18 +387,18 @@ static sb_status load(sb_ctx *ctx, const char *path, bool read_only,
 
 sb_status sb_npy_load(sb_ctx *ctx, const char *path, sb_tensor *out)
 {
-    return load(ctx, path, false, out);
+    return npy_load(ctx, path, false, out);
 }
 
 sb_status sb_npy_load_const(sb_ctx *ctx, const char *path, sb_tensor *out)
 {
-    return load(ctx, path, true, out);
+    return npy_load(ctx, path, true, out);
 }
 
 /* ---- writing ------------------------------------------------------------ */
 
 /* What NumPy has instead of a type that it lacks. */
-static sb_dtype widened(sb_dtype dtype)
+static sb_dtype npy_widened(sb_dtype dtype)
 {
     const sb_dtype_info *info = sb_dtype_get(dtype);
 
@@ -421,13 +422,13 @@ static const char *code_of(sb_dtype dtype)
         [SB_DTYPE_C64] = "c8",  [SB_DTYPE_C128] = "c16",
     };
 
-    return codes[dtype];
+    return (unsigned)dtype < SB_DTYPE_COUNT ? codes[dtype] : NULL;
 }
 
 sb_status sb_npy_encode(sb_ctx *ctx, const char *what, const sb_tensor *t,
                         sb_npy_image *out)
 {
-    sb_tensor wide = sb_tensor_make(widened(t->dtype), t->rank, t->dims);
+    sb_tensor wide = sb_tensor_make(npy_widened(t->dtype), t->rank, t->dims);
     const char *code = code_of(wide.dtype);
     size_t used = 10;
     char *text = (char *)out->header;

@@ -30,7 +30,7 @@ enum {
 
 /* ---- little-endian numbers ---------------------------------------------- */
 
-static uint64_t get(const unsigned char *p, int bytes)
+static uint64_t npz_get(const unsigned char *p, int bytes)
 {
     uint64_t v = 0;
 
@@ -60,13 +60,13 @@ typedef struct {
     uint64_t packed, unpacked, local;
 } member;
 
-static sb_status bad(const archive *a, const char *why)
+static sb_status npz_bad(const archive *a, const char *why)
 {
     return sb_fail(a->ctx, SB_BAD_DATA, "%s: bad archive: %s", a->path, why);
 }
 
 /* Are there `len` bytes at `offset`? */
-static bool inside(const archive *a, uint64_t offset, uint64_t len)
+static bool npz_inside(const archive *a, uint64_t offset, uint64_t len)
 {
     return offset <= a->size && len <= a->size - offset;
 }
@@ -79,8 +79,8 @@ static bool find_end(const archive *a, size_t *out)
     size_t at = a->size - END_SIZE;
     size_t stop = at > 0xffff ? at - 0xffff : 0;
     for (;; at--) {
-        if (get(a->data + at, 4) == SIG_END &&
-            get(a->data + at + 20, 2) == a->size - at - END_SIZE) {
+        if (npz_get(a->data + at, 4) == SIG_END &&
+            npz_get(a->data + at + 20, 2) == a->size - at - END_SIZE) {
             *out = at;
             return true;
         }
@@ -94,26 +94,28 @@ static sb_status open_directory(archive *a)
     size_t end = 0;
 
     if (!find_end(a, &end))
-        return bad(a, "no end record");
+        return npz_bad(a, "no end record");
     const unsigned char *p = a->data + end;
-    uint64_t size = get(p + 12, 4);
-    a->members = get(p + 10, 2);
-    a->at = get(p + 16, 4);
-    if (end >= LOCATOR64_SIZE && get(p - LOCATOR64_SIZE, 4) == SIG_LOCATOR64) {
-        uint64_t at = get(p - LOCATOR64_SIZE + 8, 8);
-        if (!inside(a, at, END64_SIZE) || get(a->data + at, 4) != SIG_END64)
-            return bad(a, "the zip64 end record is missing");
+    uint64_t size = npz_get(p + 12, 4);
+    a->members = npz_get(p + 10, 2);
+    a->at = npz_get(p + 16, 4);
+    if (end >= LOCATOR64_SIZE &&
+        npz_get(p - LOCATOR64_SIZE, 4) == SIG_LOCATOR64) {
+        uint64_t at = npz_get(p - LOCATOR64_SIZE + 8, 8);
+        if (!npz_inside(a, at, END64_SIZE) ||
+            npz_get(a->data + at, 4) != SIG_END64)
+            return npz_bad(a, "the zip64 end record is missing");
         p = a->data + at;
-        a->members = get(p + 32, 8);
-        size = get(p + 40, 8);
-        a->at = get(p + 48, 8);
+        a->members = npz_get(p + 32, 8);
+        size = npz_get(p + 40, 8);
+        a->at = npz_get(p + 48, 8);
     }
-    if (!inside(a, a->at, size))
-        return bad(a, "the directory lies outside the file");
+    if (!npz_inside(a, a->at, size))
+        return npz_bad(a, "the directory lies outside the file");
     a->end = a->at + size;
     /* Each entry takes room, so this bounds what we allocate. */
     if (a->members > size / CENTRAL_SIZE)
-        return bad(a, "fewer entries than announced");
+        return npz_bad(a, "fewer entries than announced");
     return SB_OK;
 }
 
@@ -127,17 +129,17 @@ static sb_status read_zip64(const archive *a, const unsigned char *p,
         m->local != UINT32_MAX)
         return SB_OK;
     while (len >= 4) {
-        size_t field = (size_t)get(p + 2, 2);
+        size_t field = (size_t)npz_get(p + 2, 2);
         if (field > len - 4)
             break;
-        if (get(p, 2) == 1) {
+        if (npz_get(p, 2) == 1) {
             const unsigned char *q = p + 4, *end = q + field;
             for (size_t i = 0; i < SB_COUNT(wide); i++) {
                 if (*wide[i] != UINT32_MAX)
                     continue;
                 if (end - q < 8)
-                    return bad(a, "a short zip64 field");
-                *wide[i] = get(q, 8);
+                    return npz_bad(a, "a short zip64 field");
+                *wide[i] = npz_get(q, 8);
                 q += 8;
             }
             return SB_OK;
@@ -153,21 +155,22 @@ static sb_status next_member(archive *a, member *m)
     const unsigned char *p = a->data + a->at;
     uint64_t left = a->end - a->at;
 
-    if (left < CENTRAL_SIZE || get(p, 4) != SIG_CENTRAL)
-        return bad(a, "a directory entry is missing");
-    size_t name = (size_t)get(p + 28, 2), extra = (size_t)get(p + 30, 2);
-    size_t total = CENTRAL_SIZE + name + extra + (size_t)get(p + 32, 2);
+    if (left < CENTRAL_SIZE || npz_get(p, 4) != SIG_CENTRAL)
+        return npz_bad(a, "a directory entry is missing");
+    size_t name = (size_t)npz_get(p + 28, 2),
+           extra = (size_t)npz_get(p + 30, 2);
+    size_t total = CENTRAL_SIZE + name + extra + (size_t)npz_get(p + 32, 2);
     if (total > left)
-        return bad(a, "a directory entry is cut off");
+        return npz_bad(a, "a directory entry is cut off");
     *m = (member){
         .name = p + CENTRAL_SIZE,
         .name_len = name,
-        .flags = (unsigned)get(p + 8, 2),
-        .method = (unsigned)get(p + 10, 2),
-        .crc = (uint32_t)get(p + 16, 4),
-        .packed = get(p + 20, 4),
-        .unpacked = get(p + 24, 4),
-        .local = get(p + 42, 4),
+        .flags = (unsigned)npz_get(p + 8, 2),
+        .method = (unsigned)npz_get(p + 10, 2),
+        .crc = (uint32_t)npz_get(p + 16, 4),
+        .packed = npz_get(p + 20, 4),
+        .unpacked = npz_get(p + 24, 4),
+        .local = npz_get(p + 42, 4),
     };
     SB_TRY(read_zip64(a, p + CENTRAL_SIZE + name, extra, m));
     if (name > 4 && memcmp(m->name + name - 4, ".npy", 4) == 0) {
@@ -175,7 +178,7 @@ static sb_status next_member(archive *a, member *m)
         m->name_len -= 4;
     }
     if (m->packed > a->size - a->packed)
-        return bad(a, "members that overlap");
+        return npz_bad(a, "members that overlap");
     a->packed += m->packed;
     a->at += total;
     a->members--;
@@ -187,13 +190,14 @@ static sb_status next_member(archive *a, member *m)
 static sb_status find_bytes(const archive *a, const member *m,
                             const unsigned char **out)
 {
-    if (!inside(a, m->local, LOCAL_SIZE) ||
-        get(a->data + m->local, 4) != SIG_LOCAL)
-        return bad(a, "a member is not where the directory says");
+    if (!npz_inside(a, m->local, LOCAL_SIZE) ||
+        npz_get(a->data + m->local, 4) != SIG_LOCAL)
+        return npz_bad(a, "a member is not where the directory says");
     const unsigned char *p = a->data + m->local;
-    uint64_t start = m->local + LOCAL_SIZE + get(p + 26, 2) + get(p + 28, 2);
-    if (!inside(a, start, m->packed))
-        return bad(a, "a member reaches beyond the file");
+    uint64_t start =
+        m->local + LOCAL_SIZE + npz_get(p + 26, 2) + npz_get(p + 28, 2);
+    if (!npz_inside(a, start, m->packed))
+        return npz_bad(a, "a member reaches beyond the file");
     *out = a->data + start;
     return SB_OK;
 }
@@ -218,7 +222,7 @@ static sb_status inflate_all(const archive *a, const member *m,
     int rc = inflateInit2(&z, -MAX_WBITS);
 
     if (rc != Z_OK)
-        return rc == Z_MEM_ERROR ? SB_NO_MEMORY : bad(a, "zlib fails");
+        return rc == Z_MEM_ERROR ? SB_NO_MEMORY : npz_bad(a, "zlib fails");
     /* zlib's field is not const, but it only reads. */
     memcpy(&z.next_in, &src, sizeof src);
     z.next_out = dst;
@@ -237,7 +241,7 @@ static sb_status inflate_all(const archive *a, const member *m,
     if (rc == Z_MEM_ERROR)
         return SB_NO_MEMORY;
     if (rc != Z_STREAM_END || out != 0)
-        return bad(a, "a member cannot be unpacked");
+        return npz_bad(a, "a member cannot be unpacked");
     return SB_OK;
 }
 
@@ -247,7 +251,7 @@ static sb_status check_crc(const archive *a, const member *m,
     uLong crc = crc32_z(0, NULL, 0);
 
     crc = crc32_z(crc, data, (size_t)m->unpacked);
-    return (uint32_t)crc == m->crc ? SB_OK : bad(a, "a checksum is wrong");
+    return (uint32_t)crc == m->crc ? SB_OK : npz_bad(a, "a checksum is wrong");
 }
 
 static sb_status read_member(const archive *a, const member *m,
@@ -261,7 +265,7 @@ static sb_status read_member(const archive *a, const member *m,
                        a->path);
     if (m->method == METHOD_STORED) {
         if (m->packed != m->unpacked)
-            return bad(a, "a stored member of two sizes");
+            return npz_bad(a, "a stored member of two sizes");
         SB_TRY(check_crc(a, m, src));
         return sb_npy_parse(a->ctx, what, src, (size_t)m->packed, out);
     }
@@ -270,7 +274,7 @@ static sb_status read_member(const archive *a, const member *m,
                        "%s: compression method %u, want stored or deflated",
                        a->path, m->method);
     if (m->unpacked / DEFLATE_MOST > m->packed)
-        return bad(a, "a member grows more than deflate can make it");
+        return npz_bad(a, "a member grows more than deflate can make it");
     unsigned char *dst = sb_alloc(a->ctx, (size_t)m->unpacked, 1);
     if (!dst)
         return SB_NO_MEMORY;
@@ -294,7 +298,7 @@ static sb_status load_item(const archive *a, const member *m, const char *name,
                                 memcmp(name, m->name, m->name_len) != 0)))
         return SB_OK;
     if (memchr(m->name, '\0', m->name_len))
-        return bad(a, "a name with a zero byte");
+        return npz_bad(a, "a name with a zero byte");
     item->name = sb_alloc(a->ctx, m->name_len + 1, 1);
     if (!item->name)
         return SB_NO_MEMORY;
@@ -335,32 +339,56 @@ static sb_status load_items(archive *a, const char *name, sb_npz_item **items,
     return SB_OK;
 }
 
-static sb_status load_named(sb_ctx *ctx, const char *path, const char *name,
+static sb_status load_named(sb_ctx *ctx, const char *path,
+                            const sb_mapping *map, const char *name,
                             sb_npz_item **items, size_t *count)
 {
-    sb_mapping map = {0};
+    archive a = {.ctx = ctx, .path = path};
 
-    SB_TRY(sb_file_map(ctx, path, &map));
-    archive a = {.ctx = ctx, .path = path, .data = map.data, .size = map.size};
-    sb_status status = load_items(&a, name, items, count);
-    sb_file_unmap(&map);
+    a.data = map->data;
+    a.size = map->size;
+    return load_items(&a, name, items, count);
+}
+
+/* By the name as it is, or else as sb_npz_save() writes it. */
+static sb_status load_either(sb_ctx *ctx, const char *path,
+                             const sb_mapping *map, const char *name,
+                             sb_npz_item **items, size_t *count)
+{
+    SB_TRY(load_named(ctx, path, map, name, items, count));
+    if (*count > 0 || !name)
+        return SB_OK;
+    sb_npz_free(ctx, *items, 0);
+    char *stored = sb_npz_member_name(ctx, name);
+    if (!stored)
+        return SB_NO_MEMORY;
+    sb_status status = load_named(ctx, path, map, stored, items, count);
+    sb_free(ctx, stored);
     return status;
 }
 
 sb_status sb_npz_load(sb_ctx *ctx, const char *path, sb_npz_item **items,
                       size_t *count)
 {
-    return load_named(ctx, path, NULL, items, count);
+    sb_mapping map = {0};
+
+    SB_TRY(sb_file_map(ctx, path, &map));
+    sb_status status = load_named(ctx, path, &map, NULL, items, count);
+    sb_file_unmap(&map);
+    return status;
 }
 
 sb_status sb_npz_load_one(sb_ctx *ctx, const char *path, const char *name,
                           sb_tensor *out)
 {
     sb_npz_item *items = NULL;
+    sb_mapping map = {0};
     size_t n = 0;
 
-    SB_TRY(load_named(ctx, path, name, &items, &n));
-    sb_status status = SB_OK;
+    SB_TRY(sb_file_map_input(ctx, path, &map));
+    sb_status status = load_either(ctx, path, &map, name, &items, &n);
+    sb_file_unmap(&map);
+    SB_TRY(status);
     if (n == 1)
         *out = sb_tensor_share(&items[0].tensor);
     else if (name)

@@ -13,6 +13,7 @@ enum { NAME_MOST = 60000, DOS_DATE = 0x21 /* 1980-01-01 */, ZIP64 = 45 };
 typedef struct {
     uint64_t offset, size;
     uint32_t crc;
+    char *name;
 } entry;
 
 typedef struct {
@@ -21,13 +22,37 @@ typedef struct {
     size_t used;
 } record;
 
-static void put(record *r, uint64_t v, int bytes)
+static bool leads_outside(const char *name)
+{
+    if (*name == '/' || strpbrk(name, "\\:"))
+        return true;
+    for (const char *p = name; *p; p += strspn(p, "/")) {
+        size_t len = strcspn(p, "/");
+        if (len == 2 && p[0] == '.' && p[1] == '.')
+            return true;
+        p += len;
+    }
+    return false;
+}
+
+char *sb_npz_member_name(sb_ctx *ctx, const char *name)
+{
+    bool outside = leads_outside(name);
+    size_t len = strlen(name);
+    char *out = sb_alloc(ctx, len + 1, 1);
+
+    for (size_t i = 0; out && i < len; i++)
+        out[i] = (char)(outside && strchr("/\\:", name[i]) ? '_' : name[i]);
+    return out;
+}
+
+static void npz_save_put(record *r, uint64_t v, int bytes)
 {
     for (int i = 0; i < bytes; i++)
         r->bytes[r->used++] = (unsigned char)(v >> (8 * i));
 }
 
-static void flush(record *r)
+static void npz_save_flush(record *r)
 {
     sb_writer_put(r->w, r->bytes, r->used);
     r->used = 0;
@@ -35,59 +60,59 @@ static void flush(record *r)
 
 static void put_name(record *r, const char *name)
 {
-    flush(r);
+    npz_save_flush(r);
     sb_writer_put(r->w, name, strlen(name));
     sb_writer_put(r->w, ".npy", 4);
 }
 
 /* What local and central headers have in common. */
-static void put_facts(record *r, const entry *e, const char *name, int extra)
+static void put_facts(record *r, const entry *e, int extra)
 {
-    put(r, ZIP64, 2);
-    put(r, 0x0800, 2); /* names are UTF-8 */
-    put(r, 0, 2);      /* stored */
-    put(r, 0, 2);      /* midnight */
-    put(r, DOS_DATE, 2);
-    put(r, e->crc, 4);
-    put(r, UINT32_MAX, 4); /* see the zip64 field */
-    put(r, UINT32_MAX, 4);
-    put(r, strlen(name) + 4, 2);
-    put(r, (uint64_t)extra, 2);
+    npz_save_put(r, ZIP64, 2);
+    npz_save_put(r, 0x0800, 2); /* names are UTF-8 */
+    npz_save_put(r, 0, 2);      /* stored */
+    npz_save_put(r, 0, 2);      /* midnight */
+    npz_save_put(r, DOS_DATE, 2);
+    npz_save_put(r, e->crc, 4);
+    npz_save_put(r, UINT32_MAX, 4); /* see the zip64 field */
+    npz_save_put(r, UINT32_MAX, 4);
+    npz_save_put(r, strlen(e->name) + 4, 2);
+    npz_save_put(r, (uint64_t)extra, 2);
 }
 
-static void write_local(sb_writer *w, const entry *e, const char *name)
+static void write_local(sb_writer *w, const entry *e)
 {
     record r = {.w = w};
 
-    put(&r, 0x04034b50, 4);
-    put_facts(&r, e, name, 20);
-    put_name(&r, name);
-    put(&r, 1, 2);
-    put(&r, 16, 2);
-    put(&r, e->size, 8);
-    put(&r, e->size, 8);
-    flush(&r);
+    npz_save_put(&r, 0x04034b50, 4);
+    put_facts(&r, e, 20);
+    put_name(&r, e->name);
+    npz_save_put(&r, 1, 2);
+    npz_save_put(&r, 16, 2);
+    npz_save_put(&r, e->size, 8);
+    npz_save_put(&r, e->size, 8);
+    npz_save_flush(&r);
 }
 
-static void write_central(sb_writer *w, const entry *e, const char *name)
+static void write_central(sb_writer *w, const entry *e)
 {
     record r = {.w = w};
 
-    put(&r, 0x02014b50, 4);
-    put(&r, ZIP64, 2);
-    put_facts(&r, e, name, 28);
-    put(&r, 0, 2); /* comment */
-    put(&r, 0, 2); /* disk */
-    put(&r, 0, 2);
-    put(&r, 0, 4);
-    put(&r, UINT32_MAX, 4);
-    put_name(&r, name);
-    put(&r, 1, 2);
-    put(&r, 24, 2);
-    put(&r, e->size, 8);
-    put(&r, e->size, 8);
-    put(&r, e->offset, 8);
-    flush(&r);
+    npz_save_put(&r, 0x02014b50, 4);
+    npz_save_put(&r, ZIP64, 2);
+    put_facts(&r, e, 28);
+    npz_save_put(&r, 0, 2); /* comment */
+    npz_save_put(&r, 0, 2); /* disk */
+    npz_save_put(&r, 0, 2);
+    npz_save_put(&r, 0, 4);
+    npz_save_put(&r, UINT32_MAX, 4);
+    put_name(&r, e->name);
+    npz_save_put(&r, 1, 2);
+    npz_save_put(&r, 24, 2);
+    npz_save_put(&r, e->size, 8);
+    npz_save_put(&r, e->size, 8);
+    npz_save_put(&r, e->offset, 8);
+    npz_save_flush(&r);
 }
 
 static void write_end(sb_writer *w, uint64_t start, uint64_t count)
@@ -95,28 +120,28 @@ static void write_end(sb_writer *w, uint64_t start, uint64_t count)
     record r = {.w = w};
     uint64_t end = sb_writer_size(w);
 
-    put(&r, 0x06064b50, 4);
-    put(&r, 44, 8);
-    put(&r, ZIP64, 2);
-    put(&r, ZIP64, 2);
-    put(&r, 0, 8);
-    put(&r, count, 8);
-    put(&r, count, 8);
-    put(&r, end - start, 8);
-    put(&r, start, 8);
-    flush(&r);
-    put(&r, 0x07064b50, 4);
-    put(&r, 0, 4);
-    put(&r, end, 8);
-    put(&r, 1, 4);
-    put(&r, 0x06054b50, 4);
-    put(&r, 0, 4);
-    put(&r, count < 0xffff ? count : 0xffff, 2);
-    put(&r, count < 0xffff ? count : 0xffff, 2);
-    put(&r, UINT32_MAX, 4);
-    put(&r, UINT32_MAX, 4);
-    put(&r, 0, 2);
-    flush(&r);
+    npz_save_put(&r, 0x06064b50, 4);
+    npz_save_put(&r, 44, 8);
+    npz_save_put(&r, ZIP64, 2);
+    npz_save_put(&r, ZIP64, 2);
+    npz_save_put(&r, 0, 8);
+    npz_save_put(&r, count, 8);
+    npz_save_put(&r, count, 8);
+    npz_save_put(&r, end - start, 8);
+    npz_save_put(&r, start, 8);
+    npz_save_flush(&r);
+    npz_save_put(&r, 0x07064b50, 4);
+    npz_save_put(&r, 0, 4);
+    npz_save_put(&r, end, 8);
+    npz_save_put(&r, 1, 4);
+    npz_save_put(&r, 0x06054b50, 4);
+    npz_save_put(&r, 0, 4);
+    npz_save_put(&r, count < 0xffff ? count : 0xffff, 2);
+    npz_save_put(&r, count < 0xffff ? count : 0xffff, 2);
+    npz_save_put(&r, UINT32_MAX, 4);
+    npz_save_put(&r, UINT32_MAX, 4);
+    npz_save_put(&r, 0, 2);
+    npz_save_flush(&r);
 }
 
 static sb_status write_member(sb_ctx *ctx, sb_writer *w,
@@ -132,22 +157,41 @@ static sb_status write_member(sb_ctx *ctx, sb_writer *w,
     uLong crc = crc32_z(0, image.header, image.header_size);
     if (bytes)
         crc = crc32_z(crc, image.tensor.data, bytes);
-    *e = (entry){sb_writer_size(w), image.header_size + bytes, (uint32_t)crc};
-    write_local(w, e, item->name);
+    e->offset = sb_writer_size(w);
+    e->size = image.header_size + bytes;
+    e->crc = (uint32_t)crc;
+    write_local(w, e);
     sb_writer_put(w, image.header, image.header_size);
     sb_writer_put(w, image.tensor.data, bytes);
     sb_tensor_drop(&image.tensor);
     return SB_OK;
 }
 
+/* Names that differ may not when they are members. */
+static sb_status check_unique(sb_ctx *ctx, const char *name,
+                              const entry *entries, size_t i)
+{
+    for (size_t k = 0; k < i && strcmp(name, entries[i].name) != 0; k++)
+        if (strcmp(entries[k].name, entries[i].name) == 0)
+            return sb_fail(ctx, SB_BAD_ARG,
+                           "array '%s': the archive already has '%s'", name,
+                           entries[k].name);
+    return SB_OK;
+}
+
 static sb_status write_all(sb_ctx *ctx, sb_writer *w, const sb_npz_item *items,
                            size_t count, entry *entries)
 {
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        entries[i].name = sb_npz_member_name(ctx, items[i].name);
+        if (!entries[i].name)
+            return SB_NO_MEMORY;
+        SB_TRY(check_unique(ctx, items[i].name, entries, i));
         SB_TRY(write_member(ctx, w, &items[i], &entries[i]));
+    }
     uint64_t start = sb_writer_size(w);
     for (size_t i = 0; i < count; i++)
-        write_central(w, &entries[i], items[i].name);
+        write_central(w, &entries[i]);
     write_end(w, start, count);
     return SB_OK;
 }
@@ -167,6 +211,8 @@ sb_status sb_npz_save(sb_ctx *ctx, const char *path, const sb_npz_item *items,
         status = sb_writer_commit(w);
     else
         sb_writer_abort(w);
+    for (size_t i = 0; i < count; i++)
+        sb_free(ctx, entries[i].name);
     sb_free(ctx, entries);
     return status;
 }

@@ -3,8 +3,8 @@
  *
  * Elements of 4 bytes go through vector registers in squares of 8 x 8 or 4 x 4;
  * where a side is no multiple the last square overlaps the one before and
- * writes the same once more.  A matrix of a few rows (pictures have three
- * channels) is woven or unwoven in a plain loop, which compilers vectorise.
+ * writes the same once more.  A matrix of a few rows (images have three
+ * channels) is woven or unwoven in a plain loop, which compilers vectorize.
  * Other sizes go through square tiles in the first-level cache. */
 #include "tensor/tensor.h"
 
@@ -166,28 +166,28 @@ square_8(const uint32_t *x, size_t cols, uint32_t *y, size_t rows)
 }
 
 /* Where a square of `side` that begins at i must begin to end inside n. */
-static inline size_t inside(size_t i, size_t side, size_t n)
+static inline size_t reorder_inside(size_t i, size_t side, size_t n)
 {
     return i + side <= n ? i : n - side;
 }
 
-/* n rows of x, which become n neighbours in each row of y. */
+/* n rows of x, which become n neighbors in each row of y. */
 SB_HOT static void rows_32(const uint32_t *x, uint32_t *y, size_t rows,
                            size_t cols, size_t n)
 {
     if (n >= 8 && cols >= 8) {
         for (size_t i = 0; i < cols; i += 8) {
-            size_t c = inside(i, 8, cols);
+            size_t c = reorder_inside(i, 8, cols);
             for (size_t j = 0; j < n; j += 8) {
-                size_t r = inside(j, 8, n);
+                size_t r = reorder_inside(j, 8, n);
                 square_8(x + r * cols + c, cols, y + c * rows + r, rows);
             }
         }
     } else if (n >= 4 && cols >= 4) {
         for (size_t i = 0; i < cols; i += 4) {
-            size_t c = inside(i, 4, cols);
+            size_t c = reorder_inside(i, 4, cols);
             for (size_t j = 0; j < n; j += 4) {
-                size_t r = inside(j, 4, n);
+                size_t r = reorder_inside(j, 4, n);
                 square_4(x + r * cols + c, cols, y + c * rows + r, rows);
             }
         }

@@ -1,7 +1,7 @@
 /* Tensors set aside (spill.h).
  *
  * The file is a heap of extents: what is dropped goes to a sorted list of
- * holes, neighbours are joined, and the first hole that is large enough serves
+ * holes, neighbors are joined, and the first hole that is large enough serves
  * the next request.  Batches mostly have the same size, so holes fit. */
 #define _DEFAULT_SOURCE
 #include "tensor/spill.h"
@@ -182,7 +182,8 @@ static sb_status read_at(const sb_spill *s, uint64_t at, char *data,
 
 /* ---- tensors ------------------------------------------------------------ */
 
-static sb_status put_in_file(sb_spill *s, const sb_tensor *t, sb_kept *out)
+static sb_status put_in_file(sb_spill *s, const sb_tensor *t,
+                             sb_spilled_tensor *out)
 {
     size_t size = sb_tensor_bytes(t);
 
@@ -199,10 +200,10 @@ static sb_status put_in_file(sb_spill *s, const sb_tensor *t, sb_kept *out)
     return SB_OK;
 }
 
-sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_kept *out)
+sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
 {
     size_t size = sb_tensor_bytes(t);
-    sb_kept kept = {.t = sb_tensor_make(t->dtype, t->rank, t->dims)};
+    sb_spilled_tensor kept = {.t = sb_tensor_make(t->dtype, t->rank, t->dims)};
 
     if (t->dtype == SB_DTYPE_STRING)
         return sb_fail(s->ctx, SB_UNSUPPORTED,
@@ -220,7 +221,8 @@ sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_kept *out)
     return SB_OK;
 }
 
-sb_status sb_spill_get(sb_spill *s, const sb_kept *kept, sb_tensor *out)
+sb_status sb_spill_get(sb_spill *s, const sb_spilled_tensor *kept,
+                       sb_tensor *out)
 {
     sb_tensor t = kept->t;
 
@@ -237,7 +239,7 @@ sb_status sb_spill_get(sb_spill *s, const sb_kept *kept, sb_tensor *out)
     return status;
 }
 
-void sb_spill_drop(sb_spill *s, sb_kept *kept)
+void sb_spill_drop(sb_spill *s, sb_spilled_tensor *kept)
 {
     if (!kept->there)
         return;
@@ -248,5 +250,5 @@ void sb_spill_drop(sb_spill *s, sb_kept *kept)
         s->used -= size;
         sb_tensor_drop(&kept->t);
     }
-    *kept = (sb_kept){0};
+    *kept = (sb_spilled_tensor){0};
 }

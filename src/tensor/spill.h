@@ -20,11 +20,11 @@
 typedef struct sb_spill sb_spill;
 
 /* One tensor that was put; {0} stands for none. */
-typedef struct sb_kept {
+typedef struct sb_spilled_tensor {
     sb_tensor t; /* without data if it lies in the file */
     uint64_t offset;
     bool in_file, there;
-} sb_kept;
+} sb_spilled_tensor;
 
 /* `limit`: bytes to hold in memory at most. */
 SB_MUST_USE sb_status sb_spill_create(sb_ctx *ctx, size_t limit,
@@ -34,11 +34,11 @@ void sb_spill_free(sb_spill *s); /* NULL is allowed */
 
 /* Copies a plain tensor; texts are SB_UNSUPPORTED. */
 SB_MUST_USE sb_status sb_spill_put(sb_spill *s, const sb_tensor *t,
-                                   sb_kept *out);
+                                   sb_spilled_tensor *out);
 /* The tensor again, with a buffer of its own; sb_tensor_drop() it. */
-SB_MUST_USE sb_status sb_spill_get(sb_spill *s, const sb_kept *kept,
+SB_MUST_USE sb_status sb_spill_get(sb_spill *s, const sb_spilled_tensor *kept,
                                    sb_tensor *out);
 /* Gives back its memory or its place in the file; {0} is allowed. */
-void sb_spill_drop(sb_spill *s, sb_kept *kept);
+void sb_spill_drop(sb_spill *s, sb_spilled_tensor *kept);
 
 #endif

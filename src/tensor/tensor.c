@@ -1,4 +1,4 @@
-/* Shapes, reference-counted buffers, tensors, and the public tensor calls. */
+/* Shapes, reference-counted buffers, tensors. */
 #include "tensor/tensor.h"
 
 #include <assert.h>
@@ -127,6 +127,11 @@ void *sb_buf_data(const sb_buf *buf)
 size_t sb_buf_size(const sb_buf *buf)
 {
     return buf->size;
+}
+
+sb_ctx *sb_buf_ctx(const sb_buf *buf)
+{
+    return buf->ctx;
 }
 
 /* ---- tensors ------------------------------------------------------------ */
@@ -262,7 +267,7 @@ sb_tensor sb_tensor_share(const sb_tensor *t)
 
 /* Copies the bytes that hold element i, since mapped tensors need not be
  * aligned; returns which element it is from there. */
-static size_t fetch(const sb_tensor *t, int64_t i, void *out)
+static size_t tensor_fetch(const sb_tensor *t, int64_t i, void *out)
 {
     unsigned bits = sb_dtype_get(t->dtype)->bits;
     size_t per_byte = bits < 8 ? 8 / bits : 1;
@@ -278,7 +283,7 @@ int64_t sb_tensor_get_i64(const sb_tensor *t, int64_t i)
     int64_t v[4] = {0}, bytes[2];
     if (sb_dtype_get(t->dtype)->cls == SB_CLASS_OTHER)
         return 0;
-    size_t within = fetch(t, i, bytes);
+    size_t within = tensor_fetch(t, i, bytes);
     sb_convert(t->dtype, bytes, SB_DTYPE_I64, v, within + 1);
     return v[within];
 }
@@ -289,7 +294,7 @@ double sb_tensor_get_f64(const sb_tensor *t, int64_t i)
     int64_t bytes[2];
     if (sb_dtype_get(t->dtype)->cls == SB_CLASS_OTHER)
         return 0;
-    size_t within = fetch(t, i, bytes);
+    size_t within = tensor_fetch(t, i, bytes);
     sb_convert(t->dtype, bytes, SB_DTYPE_F64, v, within + 1);
     return v[within];
 }
@@ -312,74 +317,7 @@ const char *sb_tensor_describe(const sb_tensor *t, char *out, size_t size)
     return out;
 }
 
-/* ---- public calls ------------------------------------------------------- */
-
-sb_status sb_tensor_create(sb_ctx *ctx, sb_dtype dtype, int rank,
-                           const int64_t *dims, sb_tensor **out)
-{
-    if (!sb_dtype_valid((int)dtype))
-        return sb_fail(ctx, SB_BAD_ARG, "tensor: element type %d, want 1..%d",
-                       (int)dtype, SB_DTYPE_COUNT - 1);
-    if (rank < 0 || rank > SB_MAX_RANK)
-        return sb_fail(ctx, SB_BAD_ARG, "tensor: rank %d, want 0..%d", rank,
-                       SB_MAX_RANK);
-    for (int i = 0; i < rank; i++)
-        if (dims[i] < 0)
-            return sb_fail(ctx, SB_BAD_ARG,
-                           "tensor: dimension %d is %lld, want 0 or more", i,
-                           (long long)dims[i]);
-    sb_tensor *t = sb_alloc(ctx, 1, sizeof *t);
-    if (!t)
-        return SB_NO_MEMORY;
-    *t = sb_tensor_make(dtype, rank, dims);
-    sb_status status = sb_tensor_alloc(ctx, t);
-    if (status != SB_OK) {
-        sb_free(ctx, t);
-        return status;
-    }
-    *out = t;
-    return SB_OK;
-}
-
-void sb_tensor_free(sb_ctx *ctx, sb_tensor *tensor)
-{
-    if (tensor) {
-        sb_tensor_drop(tensor);
-        sb_free(ctx, tensor);
-    }
-}
-
-sb_dtype sb_tensor_dtype(const sb_tensor *tensor)
-{
-    return tensor->dtype;
-}
-
-int sb_tensor_rank(const sb_tensor *tensor)
-{
-    return tensor->rank;
-}
-
-const int64_t *sb_tensor_dims(const sb_tensor *tensor)
-{
-    return tensor->dims;
-}
-
-int64_t sb_tensor_elements(const sb_tensor *tensor)
-{
-    return sb_tensor_count(tensor);
-}
-
-size_t sb_tensor_size(const sb_tensor *tensor)
-{
-    return sb_tensor_bytes(tensor);
-}
-
-void *sb_tensor_data(const sb_tensor *tensor)
-{
-    return tensor->data;
-}
-
-void sb_tensor_fill_random(sb_tensor *tensor, uint64_t seed)
+void sb_tensor_randomize(sb_tensor *tensor, uint64_t seed)
 {
     enum { BLOCK = 256 }; /* a whole number of bytes in any packed type */
     float numbers[BLOCK];

@@ -8,10 +8,12 @@
 #ifndef SB_TENSOR_TENSOR_H
 #define SB_TENSOR_TENSOR_H
 
+#include <sparsebit/tensor.h>
+
 #include "base/arena.h"
 #include "tensor/dtype.h"
 
-enum { SB_MAX_RANK = 12, SB_ALIGN = 64 };
+enum { SB_MAX_RANK = SB_RANK_MAX, SB_ALIGN = 64 };
 
 /* ---- dimensions ---------------------------------------------------------
  * A dimension is a number, or unknown, or a named unknown (symbol).  All three
@@ -63,14 +65,15 @@ SB_MUST_USE sb_status sb_buf_create_raw(sb_ctx *ctx, size_t size, sb_buf **out);
 SB_MUST_USE sb_status sb_buf_wrap(sb_ctx *ctx, void *data, size_t size,
                                   void (*release)(void *user), void *user,
                                   sb_buf **out);
-/* Says that wrapped memory is a mapped file that nobody writes to, so that its
- * pages may be given back at any time. */
+/* Says that wrapped memory is a mapped file that is never written to, so that
+ * its pages may be given back at any time. */
 void sb_buf_set_mapped(sb_buf *buf);
 bool sb_buf_is_mapped(const sb_buf *buf);
 sb_buf *sb_buf_ref(sb_buf *buf);
 void sb_buf_unref(sb_buf *buf); /* NULL is allowed */
 void *sb_buf_data(const sb_buf *buf);
 size_t sb_buf_size(const sb_buf *buf);
+sb_ctx *sb_buf_ctx(const sb_buf *buf);
 
 /* ---- tensors ------------------------------------------------------------ */
 
@@ -100,9 +103,10 @@ bool sb_tensor_size_ok(const sb_tensor *t);
 int64_t sb_dims_product(const int64_t *dims, int begin, int end);
 /* A plain tensor description without data. */
 sb_tensor sb_tensor_make(sb_dtype dtype, int rank, const int64_t *dims);
-/* Elements between neighbours along each dimension, as `t` lies in memory. */
+/* Elements between neighbors along each dimension, in the memory layout of `t`.
+ */
 void sb_tensor_strides(const sb_tensor *t, int64_t stride[SB_MAX_RANK]);
-/* The dimension that comes `at`-th, from the outermost, as `t` lies. */
+/* The dimension that is `at`-th in memory, from the slowest varying. */
 int sb_tensor_dim_at(const sb_tensor *t, int at);
 /* The opposite: how many dimensions lie outside of dimension `dim`. */
 int sb_tensor_place(const sb_tensor *t, int dim);
@@ -120,12 +124,18 @@ SB_MUST_USE sb_status sb_tensor_alloc(sb_ctx *ctx, sb_tensor *t);
 SB_MUST_USE sb_status sb_tensor_alloc_raw(sb_ctx *ctx, sb_tensor *t);
 /* Drops the reference to the buffer, if any. */
 void sb_tensor_drop(sb_tensor *t);
+/* A plain copy with memory of its own; drop it. */
+SB_MUST_USE sb_status sb_tensor_clone(sb_ctx *ctx, const sb_tensor *from,
+                                      sb_tensor *out);
 /* Same elements, one more reference. */
 sb_tensor sb_tensor_share(const sb_tensor *t);
 /* Element i of an integral or float tensor as int64 / double; 0 of others,
  * since files may put them where an index belongs. */
 int64_t sb_tensor_get_i64(const sb_tensor *t, int64_t i);
 double sb_tensor_get_f64(const sb_tensor *t, int64_t i);
+/* Numbers that depend only on the seed: floats normal(0, 1), integers 0 or 1;
+ * nothing for other types. */
+void sb_tensor_randomize(sb_tensor *t, uint64_t seed);
 /* "f32[2,3,4]" into `out`, always terminated; returns out. */
 const char *sb_tensor_describe(const sb_tensor *t, char *out, size_t size);
 

@@ -11,7 +11,7 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* `ARCHIVE.npz:NAME`, `ARCHIVE.npz`, or a .npy file of any name. */
-static sb_status load(sb_ctx *ctx, const char *path, sb_tensor *out)
+static sb_status tensor_file_load(sb_ctx *ctx, const char *path, sb_tensor *out)
 {
     const char *colon = strstr(path, ".npz:");
 
@@ -35,7 +35,7 @@ sb_status sb_tensor_load(sb_ctx *ctx, const char *path, sb_tensor **out)
 
     if (!t)
         return SB_NO_MEMORY;
-    sb_status status = load(ctx, path, t);
+    sb_status status = tensor_file_load(ctx, path, t);
     if (status != SB_OK) {
         sb_free(ctx, t);
         return status;

@@ -18,3 +18,4 @@ head -n 1 page.html
 grep -c '<svg' page.html
 grep -cE '<script|https?://' page.html
 $sparsebit bench $models/cnn.onnx --seconds 0.01 --report none/page.html >/dev/null; echo "exit code $?"
+code $sparsebit bench $models/qdq.onnx --seconds 0.01 2>&1 >/dev/null

@@ -39,6 +39,10 @@ printf 'W: {QSCHEME: x\nA: 1\n' >yaml.yaml
 
 $sparsebit config check q.yaml s.yaml group.yaml dynamic.yaml
 for f in bits key yaml empty missing; do code $sparsebit config check $f.yaml; done
+for b in onnxrt tensortr '[virtual]' ''; do
+    { echo "BACKEND: $b"; sed 1d q.yaml; } >backend.yaml
+    code $sparsebit config check backend.yaml
+done
 code $sparsebit config check q.yaml bits.yaml s.yaml -q
 code $sparsebit config check s.yaml key.yaml --json
 printf '\0\0\010\003\0\0\0\003\0\0\0\002\0\0\0\002abcdefghijkl' >x.idx
@@ -50,7 +54,7 @@ $sparsebit config check default.yaml
 grep -A 3 'width in bits' default.yaml | head -n 4
 sed -n '/SPARSER/,$p' default.yaml | sed 's/^# //' >sparser.yaml
 $sparsebit config check sparser.yaml
-$sparsebit config default --json | head -n 2 | cut -c 1-40
+$sparsebit config default --json | head -n 4 | cut -c 1-40
 $sparsebit config explain W.QUANTIZER A.OBSERVER.TYPE
 $sparsebit config explain BACKEND --json
 $sparsebit config explain SCHEDULE --markdown

@@ -1,15 +1,15 @@
 # eval: accuracy, comparison, saved outputs, one line for whatever is wrong.
 # The last column is a speed, which no two runs share.
 speed='s/ *[0-9.]*$//; s/ *items\/s$/  items\/s/'
-record() { # LABEL VALUE: an image of CIFAR-10 in one grey
+record() { # LABEL VALUE: an image of CIFAR-10 in one gray
     printf "\\$1"
     head -c 3072 /dev/zero | tr '\0' "\\$2"
 }
 { record 0 100; record 1 200; record 1 300; record 1 040; } >test.bin
 { cat test.bin; printf x; } >long.bin
 printf 'SOURCE: cifar10\nPATH: test.bin\nRESIZE: [1, 3]\nCROP: [1, 3]\nCOLOR: GRAY\nSCALE: 255\nBATCH: 3\n' >image.yaml
-$sparsebit run $models/tiny.onnx --shape x=5x3 --out-dir r --dump-all --seed 4 -q
-$sparsebit run $models/tiny.onnx --shape x=5x3 --seed 4 --npz y.npz -q
+$sparsebit run $models/tiny.onnx --shape x=5x3 --out-dir r --dump-all --seed 4 -q >/dev/null
+$sparsebit run $models/tiny.onnx --shape x=5x3 --seed 4 --npz y.npz -q >/dev/null
 ls r
 printf '1\n2\n0\n3\n3\n' >labels.txt
 cat >x.yaml <<'END'
@@ -28,7 +28,7 @@ open("x.npy", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118)
 END
 code $sparsebit eval $models/tiny.onnx --data x.yaml | sed "$speed"
 code $sparsebit eval $models/tiny.onnx --data x.yaml --samples 2 --skip 1 --batch 1 --json | grep -v '_per_s\|seconds'
-$sparsebit eval $models/tiny.onnx --data x.yaml --save-outputs out.npz -q
+$sparsebit eval $models/tiny.onnx --data x.yaml --save-outputs out.npz -q >/dev/null
 code $sparsebit eval $models/tiny.onnx --data x.yaml --batch 5 --against-outputs out.npz --json | grep -v '_per_s\|seconds'
 code $sparsebit eval $models/tiny.onnx --data x.yaml --against $models/tiny.onnx | sed "$speed"
 echo --- quantized files: as integers where the target is ONNX Runtime
@@ -78,3 +78,12 @@ cp test.bin folder/b.png
 wrong 's/cifar10/image_folder/; s/test.bin/folder/' image.yaml
 sed 's/cifar10/image_folder/; s/test.bin/folder/' image.yaml >wrong.yaml
 code $sparsebit eval $models/tiny.onnx --data wrong.yaml --strict
+echo --- without a data file, and tasks
+code $sparsebit eval $models/tiny.onnx -d x.npy --set LABELS=labels.txt 2>&1 | sed "$speed"
+code $sparsebit eval $models/tiny.onnx -d x.npy --set LABELS
+code $sparsebit eval $models/tiny.onnx -d x.npy --set BATHC=3
+code $sparsebit eval $models/tiny.onnx -d folder
+code $sparsebit eval $models/tiny.onnx -d x.yaml --task detcet
+code $sparsebit eval $models/tiny.onnx -d x.yaml --against $models/tiny.onnx --task detect
+code $sparsebit eval $models/tiny.onnx -d x.yaml --against $models/tiny.onnx --task embed | sed -n '/^task/,$p'
+code $sparsebit eval $models/tiny.onnx -d x.yaml --value y=3

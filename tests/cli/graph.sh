@@ -17,3 +17,7 @@ code $sparsebit graph $models/cnn.onnx -c q.yaml --mermaid
 code $sparsebit graph $models/cnn.onnx --target onnxruntime-x86 --dot
 code $sparsebit graph $models/cnn.onnx --target nothing
 code $sparsebit graph $models/two.onnx -c q.yaml
+echo --- after stages
+code $sparsebit graph $models/two.onnx -c q.yaml --dump-after import --dump-after place 2>&1 >/dev/null
+code $sparsebit graph $models/two.onnx -c q.yaml --dump-after plase
+code $sparsebit graph $models/two.onnx --dump-after place

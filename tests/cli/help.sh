@@ -13,13 +13,13 @@ python=$(command -v python3) || python=
 $sparsebit help --json >all.json
 $sparsebit help run --json >one.json
 $sparsebit run --help --json | cmp - one.json
-grep -c '^    "name": ' all.json
-grep -E '^  "(name|summary)"' one.json
+grep -c '^      "name": ' all.json
+grep -E '^      "(name|summary)"' one.json
 if [ -n "$python" ]; then
     $python - <<'END'
 import json
-commands = json.load(open("all.json"))
-run = json.load(open("one.json"))
+commands = json.load(open("all.json"))["commands"]
+[run] = json.load(open("one.json"))["commands"]
 assert run in commands
 assert [a["name"] for a in run["arguments"]] == ["MODEL"]
 assert "json" in [o["name"] for o in run["common_options"]]

@@ -26,3 +26,7 @@ for f in w5 nbits dynamic; do
     code $sparsebit info $f.onnx --quantized | sed -n '/^quantization/,/^inputs/p' | grep '^  '
 done
 code $sparsebit info nbits.onnx --quantized --json | sed -n '/"values"/,$p'
+echo --- names, and modules of one node
+code $sparsebit info $models/names.onnx | sed -n '/^inputs/,$p'
+code $sparsebit info $models/names.onnx --shape v0=2x3 --shape mask=2x7 | sed -n '/^inputs/,/^$/p'
+code $sparsebit info $models/names.onnx --shape v1=2x3

@@ -43,7 +43,8 @@ for file in a.tflite a.pkl a.pt a.h5 x.npy x.yaml; do
     code $sparsebit info $file
 done
 code $sparsebit quantize $models/tiny.onnx -d $models/tiny.onnx -o o.onnx
-code $sparsebit quantize $models/tiny.onnx -d x.npy -o o.onnx
+cp x.npy not.yaml
+code $sparsebit quantize $models/tiny.onnx -d not.yaml -o o.onnx
 code $sparsebit quantize $models/tiny.onnx -d sub -o o.onnx
 code $sparsebit quantize $models/tiny.onnx -c x.npy -d x.yaml -o o.onnx
 printf 'W:\n\tQSCHEME: per-tensor-affine\n' >tab.yaml
@@ -67,7 +68,21 @@ echo --- what is read is not written over
 code $sparsebit quantize $models/tiny.onnx -d x.yaml -o ./x.yaml
 code $sparsebit quantize $models/tiny.onnx -d x.yaml -o o.onnx --save-calibration o.onnx
 cp $models/tiny.onnx own.onnx
-code $sparsebit quantize own.onnx -d x.yaml -q -o own.onnx --save-calibration own.onnx
-code $sparsebit quantize own.onnx -d x.yaml -q -o own.onnx
+code $sparsebit quantize own.onnx -d x.yaml -q -o own.onnx --force --save-calibration own.onnx
+code $sparsebit quantize own.onnx -d x.yaml -q -o ./own.onnx
+code $sparsebit quantize own.onnx -d x.yaml -q -o own.onnx --force
 cat x.yaml
 $sparsebit info own.onnx | grep nodes
+echo --- a file that becomes shorter while it is mapped
+{ # a description of 2 MB makes it large enough
+    cat $models/cnn.onnx
+    printf '\x32\x80\x80\x80\x01'
+    head -c 2097152 /dev/zero | tr '\0' a
+} >large.onnx
+mkfifo config
+code $sparsebit quantize large.onnx -c config -o o.onnx &
+exec 7>config # waits until the command, which has the model by then, reads it
+truncate -s 0 large.onnx
+printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: none\n' >&7
+exec 7>&-
+wait

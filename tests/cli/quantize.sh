@@ -44,17 +44,32 @@ for i in 0 1; do
 done
 quantize $models/photo.onnx -c q.yaml -d good.yaml --skip 3 -o o.onnx
 quantize $models/photo.onnx -c q.yaml -d good.yaml --asym -o asym.onnx
-quantize $models/photo.onnx -c q.yaml -d good.yaml --asym w -q
-quantize $models/photo.onnx -c q.yaml -d good.yaml --asym=a --asym-memory 1 --json | grep -v 'seconds\|load"\|calibrate"\|export"\|_mb'
+quantize $models/photo.onnx -c q.yaml -d good.yaml --asym w -q -o asym_w.onnx
+quantize $models/photo.onnx -c q.yaml -d good.yaml --asym=a --asym-memory 1 --json -v | grep -v 'seconds\|load"\|calibrate"\|export"\|_mb'
 cp $models/photo.onnx same.onnx
-quantize same.onnx -d good.yaml -o same.onnx
+quantize same.onnx -d good.yaml -o same.onnx --force
 $sparsebit info same.onnx | grep -c Linear
 quantize same.onnx -o more.onnx
 cmp same.onnx more.onnx && echo the same file
 
+quantize $models/photo.onnx -d good.yaml -o dry.onnx --save-calibration dry.json --dry-run
+ls dry*
+
+echo --- known before the work
+quantize $models/photo.onnx -d nothing.yaml -o nowhere/o.onnx
+quantize $models/photo.onnx -d nothing.yaml -o o.onnx --format qoperator -t tensorrt
+quantize $models/photo.onnx -d nothing.yaml -o o.onnx --format matmulnbits
+quantize $models/photo.onnx -d nothing.yaml -o o.onnx -t ort
+quantize $models/photo.onnx -d nothing.yaml -o o.onnx -t tensort
+
 echo --- usage
 quantize
 quantize $models/photo.onnx
+quantize $models/photo.onnx -d good.yaml
+quantize $models/photo.onnx -d good.yaml --max-memory 0
+quantize $models/photo.onnx -d good.yaml --max-memory 1X
+quantize $models/photo.onnx -d good.yaml --max-memory 99999999T
+quantize $models/photo.onnx -d good.yaml --max-memory 20kb -o o.onnx 2>&1 | sed 's/[0-9.]* MB/N MB/g'
 quantize $models/photo.onnx -d good.yaml --asym=b
 quantize $models/photo.onnx -d good.yaml --asym=w,
 quantize $models/photo.onnx -d good.yaml --asym w --asym-memory 3
@@ -103,7 +118,7 @@ load() { # WHAT: from standard input
 quantize $models/photo.onnx -c q.yaml --load-calibration nothing.json -o o.onnx
 load </dev/null
 head -c 150 seen.json | load
-echo '{"sites": []}' | load
+echo '{"points": []}' | load
 echo '[1, 2]' | load
 sed 's/calibration":1/calibration":9/' seen.json | load
 sed 's/"value":"x"/"value":"z"/' seen.json | load

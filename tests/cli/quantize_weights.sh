@@ -1,4 +1,4 @@
-# quantize without data: weights alone, activations at run time, formats.
+# quantize without data: weight-only, activations at run time, formats.
 quantize() { code $sparsebit quantize $models/cnn.onnx "$@" 2>&1 | sed "s|$models/||"; }
 config() { printf "W: {QSCHEME: $1, QUANTIZER: {BIT: $2}}\nA: $3\n"; }
 config per-channel-symmetric 8 none >w8.yaml
@@ -27,3 +27,6 @@ quantize -c dynamic.yaml -t tensorrt -o x.onnx
 quantize -c dynamic.yaml --format matmulnbits -o x.onnx
 quantize -c w8.yaml --format int4 -o x.onnx
 test -e x.onnx || echo no file
+echo --- layers inside an If are named
+printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: none\n' >w8.yaml
+code $sparsebit quantize $models/bodies.onnx -c w8.yaml -o bodies.onnx

@@ -21,7 +21,14 @@ for command in "help --manual man" "list ops" "graph $models/cnn.onnx"; do
     rc=${PIPESTATUS[0]} # 1 and a line where SIGPIPE is ignored
     [ $rc -lt 2 -o $rc = 141 ] || echo "exit code $rc"
 done
-{ sleep 0.3; $sparsebit list ops 2>err; echo "exit code $?" >rc; } | true
+{
+    until [ -e left ]; do sleep 0.05; done
+    $sparsebit list ops 2>err
+    echo "exit code $?" >rc
+} | {
+    exec 0<&-
+    touch left
+}
 cat rc err # and no word
 echo --- little memory: a result, or one line and exit code 1
 network=$models/../../../examples/fashion_mnist.onnx

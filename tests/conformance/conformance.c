@@ -26,6 +26,7 @@
 
 #include "exec/exec.h"
 #include "onnx/onnx.h"
+#include "tensor/sequence.h"
 
 enum { MAX_IO = 128, MAX_OPS = 512, TIMEOUT_S = 60, TEXT_MAX = 4096 };
 
@@ -130,6 +131,28 @@ static bool same_tensor(const sb_tensor *got, const sb_tensor *want, int index,
     return true;
 }
 
+/* The same for sequences: each element. */
+static bool same_value(const sb_tensor *got, const sb_tensor *want, int index,
+                       verdict *v)
+{
+    sb_sequence a, b;
+
+    if (!sb_sequence_open(want, &b))
+        return same_tensor(got, want, index, v);
+    if (!sb_sequence_open(got, &a) || a.n != b.n) {
+        (void)snprintf(v->message, sizeof v->message,
+                       "output %d: no sequence of %lld tensors", index,
+                       (long long)b.n);
+        return false;
+    }
+    for (int64_t i = 0; i < b.n; i++) {
+        sb_tensor x = sb_sequence_get(&a, i), y = sb_sequence_get(&b, i);
+        if (!same_tensor(&x, &y, index, v))
+            return false;
+    }
+    return true;
+}
+
 /* ---- one case, in its own process --------------------------------------- */
 
 static void note_ops(const sb_graph *g, verdict *v)
@@ -157,16 +180,21 @@ static void note_ops(const sb_graph *g, verdict *v)
 }
 
 /* Loads PREFIX_0.pb, PREFIX_1.pb ... */
-static sb_status load_tensors(sb_ctx *ctx, const char *prefix, sb_tensor *out,
-                              size_t *n)
+static sb_status load_tensors(sb_ctx *ctx, const sb_graph *g,
+                              const sb_value_id *values, size_t n_values,
+                              const char *prefix, sb_tensor *out, size_t *n)
 {
     for (*n = 0; *n < MAX_IO; (*n)++) {
+        bool sequence =
+            *n < n_values &&
+            sb_graph_value(g, values[*n])->type.dtype == SB_DTYPE_SEQUENCE;
         char path[1024];
 
         (void)snprintf(path, sizeof path, "%s_%zu.pb", prefix, *n);
         if (!is_file(path))
             break;
-        SB_TRY(sb_onnx_load_tensor(ctx, path, &out[*n]));
+        SB_TRY((sequence ? sb_onnx_load_sequence
+                         : sb_onnx_load_tensor)(ctx, path, &out[*n]));
     }
     return SB_OK;
 }
@@ -216,7 +244,7 @@ static sb_status run_set(sb_ctx *ctx, const sb_graph *g, sb_exec *exec,
     SB_TRY(sb_exec_run(exec, inputs, NULL, outputs));
     for (size_t i = 0; i < set->n_want && !v->message[0]; i++) {
         fix_bfloat16(&set->want[i], sb_graph_value(g, g->outputs[i]));
-        if (!same_tensor(outputs[i], &set->want[i], (int)i, v))
+        if (!same_value(outputs[i], &set->want[i], (int)i, v))
             break;
     }
     return SB_OK;
@@ -239,11 +267,13 @@ static sb_status run_sets(sb_ctx *ctx, const sb_graph *g, const char *dir,
             break;
         (void)snprintf(prefix, sizeof prefix, "%s/test_data_set_%d/input", dir,
                        k);
-        status = load_tensors(ctx, prefix, set.in, &set.n_in);
+        status = load_tensors(ctx, g, g->inputs, g->n_inputs, prefix, set.in,
+                              &set.n_in);
         (void)snprintf(prefix, sizeof prefix, "%s/test_data_set_%d/output", dir,
                        k);
         if (status == SB_OK)
-            status = load_tensors(ctx, prefix, set.want, &set.n_want);
+            status = load_tensors(ctx, g, g->outputs, g->n_outputs, prefix,
+                                  set.want, &set.n_want);
         if (status == SB_OK)
             status = run_set(ctx, g, exec, &set, v);
         drop_tensors(set.in, set.n_in);

@@ -2,7 +2,7 @@
  * every kind.
  *
  * What must never happen: a crash, a hang, a leak, a message of more than one
- * line, and a scale that nobody can divide by. */
+ * line, and a scale that cannot be divided by. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "graph/text.h"
 #include "ops/op_registry.h"
-#include "quant/quant_model.h"
+#include "quant/calibrate/calibrate.h"
 
 static const char net[] =
     "graph net(x: f32[N,2]) -> (y) {\nw: f32[2,2] = random(1)\n"
@@ -43,7 +43,7 @@ static sb_quant_model *make(sb_ctx *ctx)
              sb_quant_config_load_memory(ctx, "q.yaml", yaml, strlen(yaml),
                                          SB_QUANT_CONFIG_QUANT,
                                          &config) == SB_OK &&
-             sb_quant_model_build(ctx, g, config, NULL, &qm) == SB_OK,
+             sb_quant_model_build(ctx, g, config, NULL, NULL, &qm) == SB_OK,
          "the network");
     sb_graph_free(g);
     return qm;
@@ -59,14 +59,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     sb_ctx_set_threads(ctx, 1);
     sb_quant_model *qm = make(ctx);
-    sb_status status =
-        sb_calibration_load_memory(qm, "input", (const char *)data, size);
+    sb_status status = sb_calibration_load_memory(
+        qm, "input", (const char *)data, size, false);
     if (status == SB_OK)
         status = sb_quant_model_calc_qparams(qm);
     if (status != SB_OK)
         must(!strchr(sb_ctx_error(ctx), '\n'), "a message of two lines");
-    for (size_t i = 0; status == SB_OK && i < qm->n_quantizers; i++) {
-        const sb_qparams *p = &qm->quantizers[i].qparams;
+    for (size_t i = 0; status == SB_OK && i < qm->place.n_quantizers; i++) {
+        const sb_qparams *p = &qm->state.quantizers[i].qparams;
         for (int64_t k = 0; k < p->n; k++)
             must(isfinite(p->scale[k]) && p->scale[k] > 0.0F &&
                      isfinite(p->zero_point[k]),

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quant/quant_config.h"
+#include "quant/config/quant_config.h"
+#include "quant/observe/observer_def.h"
+#include "quant/quantize/quantizer.h"
 
 static void must(bool ok, const char *what)
 {
@@ -32,20 +34,31 @@ static void look_at(const sb_yaml *node)
     }
 }
 
+static void check_params(const sb_param_def *defs, const void *params)
+{
+    for (; defs && defs->name; defs++) {
+        const char *field = (const char *)params + defs->offset;
+
+        if (defs->type == SB_PARAM_FLOAT)
+            must(*(const double *)field >= defs->min &&
+                     *(const double *)field <= defs->max,
+                 defs->name);
+    }
+}
+
 static void check_spec(const sb_quant_spec *s)
 {
     if (s->disabled)
         return;
     must(s->bits >= 1 && s->bits <= 16, "a width");
-    must(s->percentile_alpha >= 0 && s->percentile_alpha <= 0.5, "alpha");
-    must(s->ema_ratio >= 0 && s->ema_ratio <= 1, "ratio");
-    must(s->pact_alpha > 0, "pact");
     must(s->group_size == -1 || s->granularity != SB_QUANT_PER_GROUP ||
              (s->group_size >= 16 && s->group_size <= 256),
          "group");
     must(s->kind == SB_QUANT_WEIGHT || s->granularity != SB_QUANT_PER_GROUP,
          "groups of activations");
-    must(s->quantizer && s->observer, "names");
+    must(s->quantizer && s->observer, "rows");
+    check_params(s->quantizer->params, s->quantizer_params);
+    check_params(s->observer->params, s->observer_params);
 }
 
 static void use(const sb_quant_config *cfg)

@@ -1,4 +1,4 @@
-/* Any bytes as a picture, an IDX file, records, arrays or a list of labels.
+/* Any bytes as a image, an IDX file, records, arrays or a list of labels.
  *
  * The first byte says what; the others are the file.  What must never happen:
  * a crash, a hang, a read outside, a leak. */
@@ -10,7 +10,7 @@
 
 #include <sparsebit/sparsebit.h>
 
-#include "data/image.h"
+#include "data/image/image.h"
 
 static const char *const texts[] = {
     "SOURCE: idx\nPATH: %s\nRESIZE: 8\n",
@@ -39,7 +39,7 @@ static void read_all(sb_ctx *ctx, const char *format, const char *path)
     sb_data_options opt = SB_DATA_OPTIONS_INIT;
     sb_data *set = NULL;
     char text[1024];
-    sb_batch b = {.count = 1};
+    const sb_batch *b = NULL;
 
     (void)snprintf(text, sizeof text, format, path, path);
     opt.samples = 20;
@@ -47,7 +47,7 @@ static void read_all(sb_ctx *ctx, const char *format, const char *path)
     opt.threads = 0;
     if (sb_data_parse(ctx, text, "fuzz.yaml", &opt, &set) != SB_OK)
         return;
-    while (b.count && sb_data_next(set, &b) == SB_OK)
+    while (sb_data_next(set, &b) == SB_OK && b->count > 0)
         continue;
     sb_data_free(set);
 }

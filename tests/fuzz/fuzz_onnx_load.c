@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (sb_ctx_create(NULL, &ctx) != SB_OK)
         return 0;
-    if (sb_onnx_load_memory(ctx, "input", data, size, &g) == SB_OK)
+    if (sb_onnx_load_memory(ctx, "input", NULL, data, size, &g) == SB_OK)
         use(g);
     sb_graph_free(g);
     sb_ctx_free(ctx);

@@ -89,37 +89,43 @@ static sb_status run_model(sb_ctx *ctx, const sb_model *model)
     sb_status status = SB_OK;
 
     for (size_t i = 0; i < n && status == SB_OK; i++) {
-        sb_value_info v = sb_model_input(model, i);
+        const sb_value_info *v = sb_model_input(model, i);
         int64_t dims[8];
 
-        for (int d = 0; d < v.rank; d++)
-            dims[d] = v.dims[d] < 0 ? 2 : v.dims[d];
-        status = sb_tensor_create(ctx, v.dtype, v.rank, dims, &in[i]);
+        for (int d = 0; d < v->rank; d++)
+            dims[d] = v->dims[d] < 0 ? 2 : v->dims[d];
+        status = sb_tensor_create(ctx, v->dtype, v->rank, dims, &in[i]);
         if (status == SB_OK)
             sb_tensor_fill_random(in[i], i + 1);
     }
     if (status == SB_OK)
-        status = sb_session_create(ctx, model, NULL, &session);
+        status = sb_session_create(model, NULL, &session);
     for (int k = 0; k < 2 && status == SB_OK; k++)
-        status = sb_session_run(session, (const sb_tensor *const *)in, out);
+        status = test_session_run(session, (const sb_tensor *const *)in, out);
     sb_session_free(session);
     for (size_t i = 0; i < n; i++)
-        sb_tensor_free(ctx, in[i]);
+        sb_tensor_free(in[i]);
     return status;
 }
 
 static sb_status print_model(sb_ctx *ctx, sb_model *model)
 {
-    static const sb_graph_format formats[] = {SB_GRAPH_TEXT, SB_GRAPH_DOT,
-                                              SB_GRAPH_MERMAID};
-    sb_model_info info;
+    (void)ctx;
+    static const sb_graph_format formats[] = {
+        SB_GRAPH_FORMAT_TEXT, SB_GRAPH_FORMAT_DOT, SB_GRAPH_FORMAT_MERMAID};
+    const sb_model_info *info = NULL;
+    const sb_node_info *const *nodes = NULL;
+    const sb_value_info *const *values = NULL;
+    size_t n = 0;
 
-    SB_TRY(sb_model_info_get(ctx, model, &info));
+    SB_TRY(sb_model_info_get(model, &info));
+    SB_TRY(sb_model_nodes(model, &nodes, &n));
+    SB_TRY(sb_model_values(model, &values, &n));
     for (size_t i = 0; i < SB_COUNT(formats); i++) {
         char *text = NULL;
 
-        SB_TRY(sb_model_print(ctx, model, formats[i], &text));
-        sb_text_free(ctx, text);
+        SB_TRY(sb_model_print(model, formats[i], &text));
+        sb_memory_free(text);
     }
     return SB_OK;
 }
@@ -145,12 +151,14 @@ static sb_status use_run(sb_ctx *ctx, sb_model *model)
 
 static sb_status use_simplify(sb_ctx *ctx, sb_model *model)
 {
-    return sb_model_simplify(ctx, model, NULL, NULL, NULL);
+    (void)ctx;
+    return sb_model_simplify(model, NULL, NULL, NULL);
 }
 
 static sb_status use_save(sb_ctx *ctx, sb_model *model)
 {
-    return sb_model_save(ctx, model, in_dir("model.onnx"));
+    (void)ctx;
+    return sb_model_save(model, in_dir("model.onnx"));
 }
 
 static sb_status print_cnn(sb_ctx *ctx)
@@ -218,15 +226,77 @@ static sb_status use_profile(sb_ctx *ctx, sb_model *model)
 
     opt.profile = 1;
     if (s == SB_OK)
-        s = sb_session_create(ctx, model, &opt, &session);
+        s = sb_session_create(model, &opt, &session);
     for (int i = 0; i < 2 && s == SB_OK; i++)
-        s = sb_session_run(session, (const sb_tensor *const[]){x}, &out);
+        s = test_session_run(session, (const sb_tensor *const[]){x}, &out);
     if (s == SB_OK)
         s = sb_session_profile_save(session, "cnn", "two runs", 100,
                                     in_dir("profile.html"));
     sb_session_free(session);
-    sb_tensor_free(ctx, x);
+    sb_tensor_free(x);
     return s;
+}
+
+/* To memory and back, cloned, looked at and changed. */
+static sb_status use_memory(sb_ctx *ctx, sb_model *model)
+{
+    sb_model *back = NULL, *clone = NULL;
+    sb_tensor *w = NULL;
+    void *bytes = NULL;
+    size_t size = 0;
+    sb_status s = sb_model_save_memory(model, &bytes, &size);
+
+    if (s == SB_OK)
+        s = sb_model_load_memory(ctx, bytes, size, "/tmp", &back);
+    if (s == SB_OK)
+        s = sb_model_clone(ctx, back, &clone);
+    if (s == SB_OK)
+        s = sb_model_set_metadata(clone, "key", "value");
+    if (s == SB_OK)
+        s = sb_tensor_copy(ctx, sb_model_weight(clone, "w"), &w);
+    if (s == SB_OK)
+        s = sb_model_set_weight(clone, "w", w);
+    sb_tensor_free(w);
+    sb_memory_free(bytes);
+    sb_model_free(clone);
+    sb_model_free(back);
+    return s;
+}
+
+/* Outputs of the caller's, by place and by name. */
+static sb_status use_outputs(sb_ctx *ctx, sb_model *model)
+{
+    static const char *const names[] = {"x"}, *const out_names[] = {"y"};
+    const int64_t dims[] = {1, 3, 8, 8};
+    float numbers[3 * 8 * 8] = {0};
+    sb_session *session = NULL;
+    sb_tensor *x = NULL, *made = NULL;
+    const sb_tensor *y = NULL;
+    sb_status s =
+        sb_tensor_wrap(ctx, SB_DTYPE_F32, 4, dims, numbers, NULL, NULL, &x);
+
+    if (s == SB_OK)
+        s = sb_session_create(model, NULL, &session);
+    if (s == SB_OK)
+        s = sb_session_run_into(session, (const sb_tensor *const *)&x, 1, &made,
+                                1);
+    if (s == SB_OK)
+        s = sb_session_run_named(session, names, (const sb_tensor *const *)&x,
+                                 1, out_names, &y, 1);
+    sb_tensor_free(made);
+    sb_tensor_free(x);
+    sb_session_free(session);
+    return s;
+}
+
+static sb_status memory_cnn(sb_ctx *ctx)
+{
+    return with_text(ctx, cnn_text, use_memory);
+}
+
+static sb_status outputs_cnn(sb_ctx *ctx)
+{
+    return with_text(ctx, cnn_text, use_outputs);
 }
 
 static sb_status profile_cnn(sb_ctx *ctx)
@@ -282,20 +352,22 @@ static sb_status build_model(sb_ctx *ctx)
     sb_status s = sb_model_create(ctx, "built", &m);
 
     if (s == SB_OK)
-        s = sb_model_add_input(ctx, m, "x", SB_DTYPE_F32, 2, dims);
+        s = sb_model_add_input(m, "x", SB_DTYPE_F32, 2, dims);
     if (s == SB_OK)
         s = sb_tensor_create(ctx, SB_DTYPE_F32, 1, dims + 1, &t);
     if (s == SB_OK)
-        s = sb_model_add_constant(ctx, m, "b", t);
+        s = sb_model_add_constant(m, "b", t);
     if (s == SB_OK)
-        s = sb_model_add_node(ctx, m, "Add", "x b", "a", NULL);
+        s = sb_model_add_node(m, "Add", (const char *[]){"x", "b"}, 2,
+                              (const char *[]){"a"}, 1, NULL);
     if (s == SB_OK)
-        s = sb_model_add_node(ctx, m, "LeakyRelu", "a", "y", "alpha=0.5");
+        s = sb_model_add_node(m, "LeakyRelu", (const char *[]){"a"}, 1,
+                              (const char *[]){"y"}, 1, "alpha=0.5");
     if (s == SB_OK)
-        s = sb_model_add_output(ctx, m, "y");
+        s = sb_model_add_output(m, "y");
     if (s == SB_OK)
-        s = sb_model_finish(ctx, m);
-    sb_tensor_free(ctx, t);
+        s = sb_model_finish(m);
+    sb_tensor_free(t);
     sb_model_free(m);
     return s;
 }
@@ -316,9 +388,9 @@ static sb_status arrays(sb_ctx *ctx)
                                 (const sb_tensor *const[]){t, back}, 2);
     if (s == SB_OK)
         s = sb_tensor_load(ctx, in_dir("a.npz:b"), &member);
-    sb_tensor_free(ctx, t);
-    sb_tensor_free(ctx, back);
-    sb_tensor_free(ctx, member);
+    sb_tensor_free(t);
+    sb_tensor_free(back);
+    sb_tensor_free(member);
     return s;
 }
 
@@ -337,8 +409,7 @@ static sb_status write_text(sb_ctx *ctx, const char *path, const char *text)
 static sb_status configs(sb_ctx *ctx)
 {
     char *text = NULL, *summary = NULL;
-    sb_config_key *keys = NULL;
-    size_t n = 0;
+    sb_key_list *keys = NULL;
     sb_status s = sb_config_default(ctx, &text);
 
     if (s == SB_OK)
@@ -346,15 +417,15 @@ static sb_status configs(sb_ctx *ctx)
     if (s == SB_OK)
         s = sb_config_check(ctx, in_dir("q.yaml"), &summary);
     if (s == SB_OK)
-        s = sb_config_keys(ctx, "A", &keys, &n);
-    sb_config_keys_free(ctx, keys);
+        s = sb_config_keys(ctx, "A", &keys);
+    sb_key_list_free(keys);
     keys = NULL;
     if (s == SB_OK) {
-        s = sb_config_keys(ctx, "BITS", &keys, &n);
+        s = sb_config_keys(ctx, "BITS", &keys);
         s = s == SB_BAD_ARG ? SB_OK : s;
     }
-    sb_text_free(ctx, text);
-    sb_text_free(ctx, summary);
+    sb_memory_free(text);
+    sb_memory_free(summary);
     return s;
 }
 
@@ -398,13 +469,13 @@ static const char qdq_text[] =
 static sb_status lint_qdq(sb_ctx *ctx)
 {
     sb_model *m = NULL;
-    sb_lint lint;
+    const sb_lint *lint = NULL;
     sb_status s = sb_model_parse(ctx, qdq_text, &m);
 
     if (s == SB_OK)
-        s = sb_model_lint(ctx, m, "onnxruntime-x86", &lint);
+        s = sb_model_lint(m, "onnxruntime-x86", &lint);
     if (s == SB_OK)
-        s = sb_model_lint(ctx, m, "tensorrt", &lint);
+        s = sb_model_lint(m, "tensorrt", &lint);
     sb_model_free(m);
     return s;
 }
@@ -419,15 +490,15 @@ static sb_status run_integer(sb_ctx *ctx)
     sb_model *m = NULL;
     sb_status s = sb_model_parse(ctx, qdq_text, &m);
 
-    opt.integer = 1;
+    opt.integer = SB_INTEGER_MODE_ON;
     if (s == SB_OK)
         s = sb_tensor_create(ctx, SB_DTYPE_F32, 4, dims, &x);
     if (s == SB_OK)
-        s = sb_session_create(ctx, m, &opt, &session);
+        s = sb_session_create(m, &opt, &session);
     if (s == SB_OK)
-        s = sb_session_run(session, (const sb_tensor *const *)&x, out);
+        s = test_session_run(session, (const sb_tensor *const *)&x, out);
     sb_session_free(session);
-    sb_tensor_free(ctx, x);
+    sb_tensor_free(x);
     sb_model_free(m);
     return s;
 }
@@ -437,6 +508,8 @@ static const struct {
     sb_status (*scenario)(sb_ctx *ctx);
 } scenarios[] = {
     {"build", build_model},
+    {"a model in memory", memory_cnn},
+    {"outputs of the caller", outputs_cnn},
     {"print a convolutional network", print_cnn},
     {"run a convolutional network", run_cnn},
     {"run shapes that depend on data", run_shapes},
@@ -457,7 +530,7 @@ static const struct {
     {"run Q/DQ with integers", run_integer},
 };
 
-static void test_scenarios(void **state)
+static void test_every_failed_allocation_is_reported(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(scenarios); i++)
@@ -484,7 +557,8 @@ static int remove_dir(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_failed_allocation_is_reported)};
 
     return cmocka_run_group_tests_name("oom", tests, make_dir, remove_dir);
 }

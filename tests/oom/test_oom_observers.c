@@ -1,7 +1,5 @@
 /* Observers: every allocation fails once, and nothing leaks. */
-#include "sbtest.h"
-
-#include "quant/observer.h"
+#include "obstest.h"
 
 /* Feeds, merges, saves, loads and asks one observer; frees all in any case. */
 static sb_status observe(sb_ctx *ctx, const sb_quant_spec *spec,
@@ -42,64 +40,54 @@ static sb_status observe(sb_ctx *ctx, const sb_quant_spec *spec,
     return status;
 }
 
-static sb_status feature(sb_ctx *ctx, const char *name, int64_t channels)
+static sb_status observe_activation(sb_ctx *ctx, const char *name,
+                                    int64_t channels)
 {
-    sb_quant_spec spec = {
-        .kind = SB_QUANT_FEATURE,
-        .bits = 4,
-        .observer = name,
-        .percentile_alpha = 0.01,
-        .aciq_laplace = true,
-        .ema_ratio = 0.9,
-    };
+    sb_quant_spec spec = obs_spec(name);
 
+    spec.bits = 4;
     return observe(ctx, &spec, channels);
 }
 
 static sb_status weight(sb_ctx *ctx, const char *name)
 {
-    sb_quant_spec spec = {
-        .kind = SB_QUANT_WEIGHT,
-        .bits = 4,
-        .observer = name,
-        .percentile_alpha = 0.01,
-    };
+    sb_quant_spec spec = obs_spec(name);
 
+    spec.kind = SB_QUANT_WEIGHT;
+    spec.bits = 4;
     return observe(ctx, &spec, 3);
 }
 
 static sb_status scenario_own(sb_ctx *ctx)
 {
-    return feature(ctx, "moving_average", 1);
+    return observe_activation(ctx, "moving_average", 1);
 }
 
-static sb_status scenario_tails(sb_ctx *ctx)
+static sb_status scenario_extremes(sb_ctx *ctx)
 {
-    return feature(ctx, "percentile", 1);
+    return observe_activation(ctx, "percentile", 1);
 }
 
 static sb_status scenario_channels(sb_ctx *ctx)
 {
-    return feature(ctx, "percentile", 3);
+    return observe_activation(ctx, "percentile", 3);
 }
 
 static sb_status scenario_histogram(sb_ctx *ctx)
 {
-    return feature(ctx, "mse", 1);
+    return observe_activation(ctx, "mse", 1);
 }
 
-enum { LARGE = 20000 };
+enum { LARGE = 40000 };
 
-/* A tensor that is sampled, shown piece by piece while it is made. */
+/* A tensor that several threads count, shown piece by piece while it is
+ * produced. */
 static sb_status scenario_large(sb_ctx *ctx)
 {
-    sb_quant_spec spec = {.kind = SB_QUANT_FEATURE,
-                          .bits = 8,
-                          .observer = "percentile",
-                          .percentile_alpha = 0.001};
+    sb_quant_spec spec = obs_spec("percentile");
     static float x[2 * LARGE];
     sb_obs_view view = {x, 2, 1, 1, LARGE};
-    sb_obs_room room = {0};
+    sb_observer_slots slots = {0};
     sb_observer *obs = NULL;
     sb_range range;
 
@@ -109,7 +97,7 @@ static sb_status scenario_large(sb_ctx *ctx)
     for (int i = 0; status == SB_OK && i < 6; i++) {
         sb_tap tap = {0};
         if (i == 0)
-            sb_observer_share(obs, &room);
+            sb_observer_share(obs, &slots);
         status = sb_observer_tap(obs, &view, &tap);
         if (status == SB_OK && tap.look) {
             tap.look(tap.arg, 0, x, LARGE + 100);
@@ -123,7 +111,7 @@ static sb_status scenario_large(sb_ctx *ctx)
     if (status == SB_OK)
         status = sb_observer_ranges(obs, &range);
     sb_observer_free(obs);
-    sb_obs_room_free(ctx, &room);
+    sb_observer_slots_free(ctx, &slots);
     return status;
 }
 
@@ -132,11 +120,11 @@ static sb_status scenario_weight(sb_ctx *ctx)
     return weight(ctx, "mse");
 }
 
-static void test_observers(void **state)
+static void test_every_failed_allocation_is_reported(void **state)
 {
     (void)state;
     test_every_allocation("moving average", scenario_own);
-    test_every_allocation("tails", scenario_tails);
+    test_every_allocation("extremes", scenario_extremes);
     test_every_allocation("channels", scenario_channels);
     test_every_allocation("histogram", scenario_histogram);
     test_every_allocation("large", scenario_large);
@@ -145,7 +133,8 @@ static void test_observers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_observers)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_failed_allocation_is_reported)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,21 +52,21 @@ static sb_status feed(sb_ctx *ctx, sb_quant_model *qm, bool asym, size_t limit)
     const sb_tensor *out[1];
     sb_tensor *x = NULL;
 
-    opt.asym_weights = opt.asym_features = asym;
+    opt.asym_weights = opt.asym_activations = asym;
     opt.memory_limit = limit;
     SB_TRY(sb_quant_model_prepare_calibration(qm, &opt));
     SB_TRY(sb_tensor_create(ctx, SB_DTYPE_F32, 4, dims, &x));
     sb_tensor_fill_random(x, 1);
     const sb_tensor *in[] = {x};
-    sb_status status = sb_quant_model_forward(qm, in, out);
+    sb_status status = test_quant_run(qm, in, out);
     if (status == SB_OK)
-        status = sb_quant_model_forward(qm, in, out);
+        status = test_quant_run(qm, in, out);
     if (status == SB_OK)
         status = sb_quant_model_calc_qparams(qm);
     sb_quant_model_set_quant(qm, 1, 1);
     if (status == SB_OK)
-        status = sb_quant_model_forward(qm, in, out);
-    sb_tensor_free(ctx, x);
+        status = test_quant_run(qm, in, out);
+    sb_tensor_free(x);
     return status;
 }
 
@@ -119,6 +119,64 @@ static sb_status folded(sb_ctx *ctx)
     return SB_OK;
 }
 
+static sb_status analyzed(sb_ctx *ctx)
+{
+    const sb_quant_errors_options opt = {sizeof opt, 1};
+    const int64_t dims[] = {2, 2, 4, 4};
+    sb_quant_model *qm = NULL;
+    sb_quant_errors *errors = NULL;
+    sb_report *report = NULL;
+    sb_tensor *x = NULL;
+
+    SB_TRY(test_quant_try(ctx, net, CONFIG, NULL, &qm));
+    sb_status status = feed(ctx, qm, false, 0);
+    if (status == SB_OK)
+        status = sb_quant_errors_create(qm, &opt, &errors);
+    if (status == SB_OK)
+        status = sb_tensor_create(ctx, SB_DTYPE_F32, 4, dims, &x);
+    if (status == SB_OK)
+        status =
+            sb_quant_errors_run(errors, (const sb_tensor *[]){x}, 1, NULL, 0);
+    if (status == SB_OK)
+        status = sb_report_create(ctx, "title", "below", &report);
+    if (status == SB_OK)
+        status = sb_report_quantization(report, errors);
+    if (status == SB_OK)
+        status = sb_report_save(report, path);
+    sb_report_free(report);
+    sb_tensor_free(x);
+    sb_quant_errors_free(errors);
+    sb_quant_model_free(qm);
+    return status;
+}
+
+static sb_status searched(sb_ctx *ctx)
+{
+    sb_search_options opt = SB_SEARCH_OPTIONS_INIT;
+    const int64_t dims[] = {2, 2, 4, 4};
+    const sb_search_result *result = NULL;
+    sb_model *model = NULL;
+    sb_search *search = NULL;
+    sb_tensor *x = NULL;
+
+    opt.config_text = TEST_W8 TEST_A8;
+    opt.limit = 6;
+    SB_TRY(sb_model_parse(ctx, net, &model));
+    sb_status status = sb_search_create(model, &opt, &search);
+    if (status == SB_OK)
+        status = sb_tensor_create(ctx, SB_DTYPE_F32, 4, dims, &x);
+    if (status == SB_OK) {
+        sb_tensor_fill_random(x, 1);
+        status = sb_search_add(search, (const sb_tensor *[]){x}, 1, NULL, 0);
+    }
+    if (status == SB_OK)
+        status = sb_search_run(search, &result);
+    sb_tensor_free(x);
+    sb_search_free(search);
+    sb_model_free(model);
+    return status;
+}
+
 static sb_status load(sb_ctx *ctx)
 {
     sb_quant_model *qm = NULL;
@@ -133,7 +191,7 @@ static sb_status load(sb_ctx *ctx)
     return status;
 }
 
-static void test_scenarios(void **state)
+static void test_every_failed_allocation_is_reported(void **state)
 {
     (void)state;
     sb_quant_model *qm = test_quant(net, CONFIG, NULL);
@@ -142,6 +200,8 @@ static void test_scenarios(void **state)
     test_every_allocation("block by block", by_blocks);
     test_every_allocation("block by block, in a file", by_blocks_in_a_file);
     test_every_allocation("weights only", weights_only);
+    test_every_allocation("analyzed", analyzed);
+    test_every_allocation("searched", searched);
     test_every_allocation("a folded convolution", folded);
     assert_ok(feed(test_ctx(), qm, false, 0));
     assert_ok(sb_quant_model_save_calibration(qm, json));
@@ -171,7 +231,8 @@ static int remove_dir(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_scenarios, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(
+            test_every_failed_allocation_is_reported, make_dir, remove_dir),
     };
 
     return cmocka_run_group_tests_name("oom_quantize", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Every allocation fails once: weights alone, activations at run time, in every
+/* Every allocation fails once: weight-only, activations at run time, in every
  * form of file. */
 #include "quanttest.h"
 
@@ -13,6 +13,11 @@ static const char conv[] =
     "w: f32[4,2,3,3] = random(5)\nb: f32[4] = random(6)\n"
     "y = Conv(x, w, b) \"conv\"\n}";
 
+static const char lstm[] =
+    "graph net(x: f32[2,1,3]) -> (y) {\n"
+    "w: f32[1,8,3] = random(7)\nr: f32[1,8,2] = random(8)\n"
+    "y = LSTM(x, w, r) {hidden_size=2} \"cell\"\n}";
+
 #define W4(mode)                                                           \
     "W: {QSCHEME: per-group-affine, QUANTIZER: {BIT: 4, GROUP_SIZE: 16}, " \
     "OBSERVER: {TYPE: hqq}}\nA: " mode "\n"
@@ -22,24 +27,40 @@ static const char conv[] =
 static sb_status blocked(sb_ctx *ctx)
 {
     return test_quant_write(ctx, products, W4("none"), "onnxruntime-x86",
-                            SB_EXPORT_QDQ);
+                            SB_EXPORT_FORMAT_QDQ);
 }
 
 static sb_status packed(sb_ctx *ctx)
 {
     return test_quant_write(ctx, products, W4("none"), NULL,
-                            SB_EXPORT_MATMULNBITS);
+                            SB_EXPORT_FORMAT_MATMULNBITS);
 }
 
 static sb_status dynamic(sb_ctx *ctx)
 {
     return test_quant_write(ctx, products, W8("dynamic"), "onnxruntime-x86",
-                            SB_EXPORT_QDQ);
+                            SB_EXPORT_FORMAT_QDQ);
 }
 
 static sb_status dynamic_conv(sb_ctx *ctx)
 {
-    return test_quant_write(ctx, conv, W8("dynamic"), NULL, SB_EXPORT_QDQ);
+    return test_quant_write(ctx, conv, W8("dynamic"), NULL,
+                            SB_EXPORT_FORMAT_QDQ);
+}
+
+static sb_status dynamic_lstm(sb_ctx *ctx)
+{
+    sb_quant_model *qm = NULL;
+    sb_model *model = NULL;
+
+    SB_TRY(test_quant_write(ctx, lstm, W8("dynamic"), "onnxruntime-x86",
+                            SB_EXPORT_FORMAT_QDQ));
+    sb_status s = sb_model_load(ctx, test_quant_file(), &model);
+    if (s == SB_OK) /* read back */
+        s = sb_quant_model_create(model, NULL, &qm);
+    sb_quant_model_free(qm);
+    sb_model_free(model);
+    return s;
 }
 
 static sb_status simulated(sb_ctx *ctx)
@@ -55,25 +76,27 @@ static sb_status simulated(sb_ctx *ctx)
         s = sb_quant_model_calc_qparams(qm);
     if (s == SB_OK) {
         sb_quant_model_set_quant(qm, 1, 1);
-        s = sb_quant_model_forward(qm, inputs, out);
+        s = test_quant_run(qm, inputs, out);
     }
     sb_quant_model_free(qm);
     return s;
 }
 
-static void test_scenarios(void **state)
+static void test_every_failed_allocation_is_reported(void **state)
 {
     (void)state;
     test_every_allocation("blocked", blocked);
     test_every_allocation("packed", packed);
     test_every_allocation("dynamic", dynamic);
     test_every_allocation("dynamic convolution", dynamic_conv);
+    test_every_allocation("dynamic LSTM", dynamic_lstm);
     test_every_allocation("simulated", simulated);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_failed_allocation_is_reported)};
 
     return cmocka_run_group_tests_name("oom_weights", tests, NULL, NULL);
 }

@@ -217,7 +217,7 @@ static void test_ms_forms(void **state)
                      1e-6);
 }
 
-static void test_rotary(void **state)
+static void test_rotary_embedding_turns_by_position(void **state)
 {
     (void)state;
     sb_tensor *y;
@@ -263,8 +263,10 @@ static void test_bad_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_heads), cmocka_unit_test(test_bool_mask),
-        cmocka_unit_test(test_ms_forms),     cmocka_unit_test(test_rotary),
+        cmocka_unit_test(test_random_heads),
+        cmocka_unit_test(test_bool_mask),
+        cmocka_unit_test(test_ms_forms),
+        cmocka_unit_test(test_rotary_embedding_turns_by_position),
         cmocka_unit_test(test_bad_models),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

@@ -122,7 +122,7 @@ static void test_against_definition(void **state)
     }
 }
 
-static void test_ellipsis(void **state)
+static void test_ellipsis_stands_for_any_axes(void **state)
 {
     (void)state;
     sb_tensor *a = test_random(SB_DTYPE_F32, "2x3x4", 1);
@@ -204,7 +204,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_definition),
-        cmocka_unit_test(test_ellipsis),
+        cmocka_unit_test(test_ellipsis_stands_for_any_axes),
         cmocka_unit_test(test_bad_equations_are_refused),
         cmocka_unit_test(test_memory_runs_out),
     };

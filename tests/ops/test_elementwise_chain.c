@@ -8,7 +8,7 @@
 
 /* (x * s + z) * sigmoid(x * s + z), of sizes below, at and above a strip, on
  * any number of threads. */
-static void test_values(void **state)
+static void test_chains_give_naive_values(void **state)
 {
     static const int sizes[] = {1, 2, 1023, 1024, 1025, 5000, 70001};
 
@@ -84,7 +84,7 @@ static void test_in_place(void **state)
 }
 
 /* Channels last and plain operands come together. */
-static void test_layouts(void **state)
+static void test_layouts_may_be_mixed(void **state)
 {
     static const char text[] =
         "graph g(x: f32[1,3,6,7], z: f32[1,2,6,7]) -> (y: f32[1,2,6,7]) {\n"
@@ -108,7 +108,7 @@ static void test_layouts(void **state)
 }
 
 /* A shape that is known only while running; an empty one too. */
-static void test_dynamic(void **state)
+static void test_shapes_may_be_known_only_while_running(void **state)
 {
     static const char text[] = "graph g(x: f32[4], s: f32[]) -> (y: f32[*]) {\n"
                                "  n = NonZero(x)\n"
@@ -125,7 +125,7 @@ static void test_dynamic(void **state)
 }
 
 /* Files may hold anything. */
-static void test_refused(void **state)
+static void test_wrong_attributes_are_refused(void **state)
 {
     static const struct {
         const char *what, *attrs, *says;
@@ -171,9 +171,12 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),   cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_in_place), cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_dynamic),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_chains_give_naive_values),
+        cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_layouts_may_be_mixed),
+        cmocka_unit_test(test_shapes_may_be_known_only_while_running),
+        cmocka_unit_test(test_wrong_attributes_are_refused),
     };
     return cmocka_run_group_tests_name("elementwise_chain", tests, NULL, NULL);
 }

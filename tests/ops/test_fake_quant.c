@@ -58,9 +58,9 @@ static void test_per_tensor(void **state)
         for (int k = 0; k < 6; k++)
             assert_close(cases[i].what, ((float *)y->data)[k], cases[i].want[k],
                          0);
-        sb_tensor_free(test_ctx(), x);
-        sb_tensor_free(test_ctx(), s);
-        sb_tensor_free(test_ctx(), z);
+        sb_tensor_free(x);
+        sb_tensor_free(s);
+        sb_tensor_free(z);
     }
 }
 
@@ -88,9 +88,40 @@ static void test_per_channel(void **state)
     test_node_threads(&node, &y);
     for (int k = 0; k < 8; k++)
         assert_close("per channel", ((float *)y->data)[k], want[k], 0);
-    sb_tensor_free(test_ctx(), x);
-    sb_tensor_free(test_ctx(), s);
-    sb_tensor_free(test_ctx(), z);
+    sb_tensor_free(x);
+    sb_tensor_free(s);
+    sb_tensor_free(z);
+}
+
+/* By hand, qmin 0, qmax 15, scale 0.5, zero point 4: v = x / scale is cut off
+ * at -4 and 11.  x = 0.6: v 1.2, rounds to 1; -3: below; 7: above; -2: on the
+ * border. */
+static void test_gradients_are_those_of_lsq(void **state)
+{
+    const float from[] = {0.6f, -3, 7, -2}, up[] = {1, 2, -1, 0.5f};
+    const float dx[] = {1, 0, 0, 0.5f};
+    const float half = 0.5f, four = 4;
+    sb_tensor *dy = floats(4, up), *x = floats(4, from), *y[3] = {0};
+    sb_tensor *s = floats(1, &half), *z = floats(1, &four);
+    test_node node = {.op = "FakeQuantGrad",
+                      .domain = SB_FUSED_DOMAIN,
+                      .attrs = "qmin=0, qmax=15, grad_factor=0.25",
+                      .in = {dy, x, s, z},
+                      .n_in = 4,
+                      .n_out = 3};
+
+    (void)state;
+    test_node_run(&node, y);
+    for (int k = 0; k < 4; k++)
+        assert_close("dx", ((float *)y[0]->data)[k], dx[k], 0);
+    /* 1 * (1 - 1.2) + 2 * -4 + -1 * 11 + 0.5 * 0, times the factor */
+    assert_close("dscale", ((float *)y[1]->data)[0], 0.25 * -19.2, 1e-6);
+    /* -(2 - 1) * 0.5, times the factor */
+    assert_close("dzero", ((float *)y[2]->data)[0], 0.25 * -0.5, 1e-7);
+    sb_tensor_free(dy);
+    sb_tensor_free(x);
+    sb_tensor_free(s);
+    sb_tensor_free(z);
 }
 
 /* Without an observer the node is an identity. */
@@ -108,7 +139,7 @@ static void test_observe_is_a_view(void **state)
     (void)state;
     test_node_run(&node, &y);
     assert_memory_equal(y->data, from, sizeof from);
-    sb_tensor_free(test_ctx(), x);
+    sb_tensor_free(x);
 }
 
 int main(void)
@@ -116,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_per_tensor),
         cmocka_unit_test(test_per_channel),
+        cmocka_unit_test(test_gradients_are_those_of_lsq),
         cmocka_unit_test(test_observe_is_a_view),
     };
 

@@ -18,7 +18,7 @@ static sb_tensor *none(void)
     return test_f32("1", 0);
 }
 
-static void test_gather(void **state)
+static void test_gather_picks_as_numpy(void **state)
 {
     (void)state;
     sb_tensor *i = test_i64("1x2", 2, -3);
@@ -69,7 +69,7 @@ static void test_gather_nd(void **state)
                   test_f32("3", 0, 5, 10), 0);
 }
 
-static void test_scatter(void **state)
+static void test_scatter_reduces_as_numpy(void **state)
 {
     (void)state;
     sb_tensor *x = test_f32("4", 1, 2, 3, 4);
@@ -176,10 +176,10 @@ static void test_other_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_gather_picks_as_numpy),
         cmocka_unit_test(test_gather_elements),
         cmocka_unit_test(test_gather_nd),
-        cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_scatter_reduces_as_numpy),
         cmocka_unit_test(test_tensor_scatter),
         cmocka_unit_test(test_bad_indices),
         cmocka_unit_test(test_other_types),

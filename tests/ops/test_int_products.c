@@ -349,7 +349,7 @@ static void test_too_few(void **state)
     assert_error_has("has 4 elements for 16 rows or columns");
 }
 
-static void test_refusals(void **state)
+static void test_wrong_shapes_and_types_are_refused(void **state)
 {
     (void)state;
     sb_tensor *a = test_tensor(SB_DTYPE_U8, "2x3", NULL);
@@ -390,7 +390,7 @@ int main(void)
         cmocka_unit_test(test_to_float),
         cmocka_unit_test(test_zero_by_row),
         cmocka_unit_test(test_too_few),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_wrong_shapes_and_types_are_refused),
     };
     return cmocka_run_group_tests_name("int_products", tests, NULL, NULL);
 }

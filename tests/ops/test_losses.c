@@ -7,7 +7,7 @@
 #define INPUTS(...) ((const sb_tensor *[]){__VA_ARGS__})
 #define VALUES(...) ((const double[]){__VA_ARGS__})
 
-static void test_nll(void **state)
+static void test_negative_log_likelihood_by_hand(void **state)
 {
     (void)state;
     /* [N 2, C 2, d 2]; picked: -1, -4 | -7, -6 */
@@ -69,7 +69,7 @@ static void test_cross_entropy(void **state)
                   test_f32("2", -log(0.75), 0), 1e-6);
 }
 
-static void test_tfidf(void **state)
+static void test_tfidf_counts_by_hand(void **state)
 {
     (void)state;
     /* Pool: 2, 3 | (5 4), (6 5), (8 6); columns as listed. */
@@ -101,9 +101,9 @@ static void test_tfidf(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nll),
+        cmocka_unit_test(test_negative_log_likelihood_by_hand),
         cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_tfidf),
+        cmocka_unit_test(test_tfidf_counts_by_hand),
     };
     return cmocka_run_group_tests_name("losses", tests, NULL, NULL);
 }

@@ -181,7 +181,7 @@ static sb_tensor *random_c(sb_rng *rng, int64_t m, int64_t n, int64_t *row,
     }
 }
 
-static void test_gemm(void **state)
+static void test_gemm_is_the_naive_sum(void **state)
 {
     (void)state;
     sb_rng rng;
@@ -232,7 +232,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_matmul_integers),
         cmocka_unit_test(test_matmul_empty),
         cmocka_unit_test(test_matmul_bad),
-        cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_gemm_is_the_naive_sum),
     };
     int rc = test_every_isa(argc, argv);
 

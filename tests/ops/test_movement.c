@@ -12,7 +12,7 @@ static void check(const char *what, const char *text, const sb_tensor *x,
     assert_tensor(what, test_run1(text, INPUTS(x)), want, 1e-6);
 }
 
-static void test_slice(void **state)
+static void test_slice_cuts_as_numpy(void **state)
 {
     (void)state;
     static const struct {
@@ -42,7 +42,7 @@ static void test_slice(void **state)
 }
 
 /* numpy.pad, also with pads longer than the axis. */
-static void test_pad(void **state)
+static void test_pad_fills_as_numpy(void **state)
 {
     (void)state;
     static const struct {
@@ -86,13 +86,13 @@ static void test_concat_and_split(void **state)
              INPUTS(x), parts, 2);
     assert_tensor("first part", parts[0], test_f32("2x2", 1, 2, 4, 5), 0);
     assert_tensor("smaller rest", parts[1], test_f32("2x1", 3, 6), 0);
-    check("a part that nobody wants",
+    check("a part without a consumer",
           "graph g(x: f32[2,3]) -> (z) {\n  s: i64[2] = [1, 2]\n"
           "  _, z = Split(x, s) {axis=1}\n}\n",
           x, test_f32("2x2", 2, 3, 5, 6));
 }
 
-static void test_repeat(void **state)
+static void test_tile_and_expand_repeat(void **state)
 {
     (void)state;
     sb_tensor *x = test_f32("1x2", 1, 2);
@@ -111,7 +111,7 @@ static void test_repeat(void **state)
           x, test_tensor(SB_DTYPE_F32, "0x4", NULL));
 }
 
-static void test_space(void **state)
+static void test_depth_and_space_change_places(void **state)
 {
     (void)state;
     const char *const to_space = "graph g(x: f32[1,8,1,1]) -> (y) {\n"
@@ -130,7 +130,7 @@ static void test_space(void **state)
           test_f32("1x2x2x2", 0, 2, 4, 6, 1, 3, 5, 7), x);
 }
 
-static void test_triangles(void **state)
+static void test_trilu_keeps_a_triangle(void **state)
 {
     (void)state;
     sb_tensor *x = test_f32("2x3", 1, 2, 3, 4, 5, 6);
@@ -145,7 +145,7 @@ static void test_triangles(void **state)
           x, test_f32("2x3", 0, 1, 0, 0, 0, 1));
 }
 
-static void test_sequences(void **state)
+static void test_reverse_sequence_keeps_the_rest(void **state)
 {
     (void)state;
     check("reverse",
@@ -158,7 +158,7 @@ static void test_sequences(void **state)
                                INPUTS(test_f32("3x2", 1, 2, 3, 4, 5, 6))),
                   SB_BAD_DATA);
     assert_error_has("sequence_lens[0] is 4");
-    check("centre",
+    check("center",
           "graph g(x: f32[1,4]) -> (y) {\n  s: i64[2] = [3, 2]\n"
           "  y = CenterCropPad(x, s)\n}\n",
           test_f32("1x4", 1, 2, 3, 4), test_f32("3x2", 0, 0, 2, 3, 0, 0));
@@ -218,16 +218,33 @@ static void test_if_takes_the_branch(void **state)
         test_f32("4", 1, 2, 1, 2), 0);
 }
 
+/* No permutation at all reverses the axes; an empty one is that of a scalar. */
+static void test_transpose_wants_every_axis(void **state)
+{
+    const sb_tensor *x = test_f32("1x2", 1, 2);
+
+    (void)state;
+    assert_ok(test_try_run("graph g(x: f32[1,2]) -> (y) {\n"
+                           "  y = Transpose(x)\n}\n",
+                           &x));
+    assert_status(test_try_run("graph g(x: f32[1,2]) -> (y) {\n"
+                               "  y = Transpose(x) {perm=[]}\n}\n",
+                               &x),
+                  SB_BAD_MODEL);
+    assert_error_has("perm has 0 entries");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slice),
-        cmocka_unit_test(test_pad),
+        cmocka_unit_test(test_slice_cuts_as_numpy),
+        cmocka_unit_test(test_transpose_wants_every_axis),
+        cmocka_unit_test(test_pad_fills_as_numpy),
         cmocka_unit_test(test_concat_and_split),
-        cmocka_unit_test(test_repeat),
-        cmocka_unit_test(test_space),
-        cmocka_unit_test(test_triangles),
-        cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_tile_and_expand_repeat),
+        cmocka_unit_test(test_depth_and_space_change_places),
+        cmocka_unit_test(test_trilu_keeps_a_triangle),
+        cmocka_unit_test(test_reverse_sequence_keeps_the_rest),
         cmocka_unit_test(test_data_decides_the_shape),
         cmocka_unit_test(test_one_hot),
         cmocka_unit_test(test_if_takes_the_branch),

@@ -1,4 +1,4 @@
-/* Normalisations against the formulas in double, with hand values for the small
+/* Normalizations against the formulas in double, with hand values for the small
  * ones; the same bytes for any number of threads. */
 #include "sbtest_node.h"
 
@@ -191,7 +191,7 @@ static void test_skip_norm(void **state)
     assert_tensor("y", out[0], test_f32("1x1x4", 0.2, 1.4, 0.2, 2.8), 1e-6);
 }
 
-static void test_lrn(void **state)
+static void test_lrn_divides_by_neighbors(void **state)
 {
     (void)state;
     sb_tensor *y;
@@ -245,7 +245,7 @@ int main(void)
         cmocka_unit_test(test_layer_norm_spread),
         cmocka_unit_test(test_rms_norm),
         cmocka_unit_test(test_skip_norm),
-        cmocka_unit_test(test_lrn),
+        cmocka_unit_test(test_lrn_divides_by_neighbors),
         cmocka_unit_test(test_bad_models),
     };
     return cmocka_run_group_tests_name("norm", tests, NULL, NULL);

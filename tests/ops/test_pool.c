@@ -271,7 +271,7 @@ static void test_max_bytes_behind_conv(void **state)
     }
 }
 
-static void test_global(void **state)
+static void test_global_pools_by_hand(void **state)
 {
     (void)state;
     sb_tensor *y;
@@ -319,7 +319,7 @@ int main(void)
         cmocka_unit_test(test_max_indices),
         cmocka_unit_test(test_max_bytes),
         cmocka_unit_test(test_max_bytes_behind_conv),
-        cmocka_unit_test(test_global),
+        cmocka_unit_test(test_global_pools_by_hand),
         cmocka_unit_test(test_bad_models),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);

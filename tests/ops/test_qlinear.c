@@ -43,7 +43,7 @@ static void test_add_mul(void **state)
                   u8("2x3", VALUES(1, 2, 6, 1, 31, 0)), 0);
 }
 
-static void test_tables(void **state)
+static void test_unary_operators_are_tables_of_bytes(void **state)
 {
     (void)state;
     sb_tensor *x = i8("5", VALUES(-128, -10, 0, 10, 127));
@@ -67,7 +67,7 @@ static void test_tables(void **state)
                   i8("5", VALUES(-128, -126, 0, 126, 127)), 0);
 }
 
-static void test_softmax(void **state)
+static void test_qlinear_softmax_by_hand(void **state)
 {
     (void)state;
     sb_tensor *x = u8("2x2", VALUES(10, 10, 0, 255));
@@ -116,7 +116,7 @@ static void test_concat_where(void **state)
                   u8("2x2", VALUES(10, 10, 9, 13)), 0);
 }
 
-static void test_pools(void **state)
+static void test_qlinear_pools_by_hand(void **state)
 {
     (void)state;
     sb_tensor *x = u8("1x2x2x2", VALUES(1, 2, 3, 4, 10, 20, 30, 41));
@@ -205,9 +205,12 @@ static void test_matmul_nbits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_add_mul), cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_softmax), cmocka_unit_test(test_concat_where),
-        cmocka_unit_test(test_pools),   cmocka_unit_test(test_matmul_nbits),
+        cmocka_unit_test(test_add_mul),
+        cmocka_unit_test(test_unary_operators_are_tables_of_bytes),
+        cmocka_unit_test(test_qlinear_softmax_by_hand),
+        cmocka_unit_test(test_concat_where),
+        cmocka_unit_test(test_qlinear_pools_by_hand),
+        cmocka_unit_test(test_matmul_nbits),
     };
     return cmocka_run_group_tests_name("qlinear", tests, NULL, NULL);
 }

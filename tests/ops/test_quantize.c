@@ -111,7 +111,7 @@ static void test_small_types(void **state)
     }
 }
 
-static void test_dequantize(void **state)
+static void test_dequantize_by_hand(void **state)
 {
     (void)state;
     sb_tensor *x =
@@ -140,7 +140,7 @@ static void test_dequantize(void **state)
                   test_f32("2x2", -63.5, 0.5, 4, 64), 0);
 }
 
-static void test_dynamic(void **state)
+static void test_dynamic_quantize_is_the_documented_example(void **state)
 {
     (void)state;
     sb_tensor *x = test_f32("6", 0, 2, -3, -2.5, 1.34, 0.5);
@@ -157,7 +157,7 @@ static void test_dynamic(void **state)
     assert_tensor("zero", got[2], test_tensor(SB_DTYPE_U8, "", VALUES(153)), 0);
 }
 
-static void test_refusals(void **state)
+static void test_wrong_scales_and_types_are_refused(void **state)
 {
     (void)state;
     sb_tensor *x = test_f32("2x3", 1, 2, 3, 4, 5, 6);
@@ -194,9 +194,9 @@ int main(void)
         cmocka_unit_test(test_ties_go_to_even),
         cmocka_unit_test(test_quantize_per_axis_and_block),
         cmocka_unit_test(test_small_types),
-        cmocka_unit_test(test_dequantize),
-        cmocka_unit_test(test_dynamic),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_dequantize_by_hand),
+        cmocka_unit_test(test_dynamic_quantize_is_the_documented_example),
+        cmocka_unit_test(test_wrong_scales_and_types_are_refused),
     };
     return cmocka_run_group_tests_name("quantize", tests, NULL, NULL);
 }

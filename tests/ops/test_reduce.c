@@ -185,7 +185,7 @@ static void test_nothing_to_reduce(void **state)
 }
 
 /* Reducing over no axes still applies the function. */
-static void test_noop(void **state)
+static void test_no_axes_still_apply_the_function(void **state)
 {
     (void)state;
     sb_tensor *x = test_f32("3", -1, 2, -3);
@@ -245,6 +245,30 @@ static void test_bad_axes_are_refused(void **state)
     assert_error_has("axis");
 }
 
+/* ONNX gives a meaning to 0 and 1 only, and runtimes read other numbers
+ * differently. */
+static void test_flags_are_0_or_1(void **state)
+{
+    static const char *const nodes[] = {
+        "ReduceSum(x) {keepdims=2}",
+        "ReduceSum(x) {noop_with_empty_axes=-3}",
+        "ArgMax(x) {select_last_index=12}",
+        "Trilu(x) {upper=2}",
+        "Gemm(x, x) {transB=-1}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(nodes); i++) {
+        char text[200];
+        (void)snprintf(text, sizeof text,
+                       "graph g(x: f32[2,2]) -> (y) {\n  y = %s\n}\n",
+                       nodes[i]);
+        assert_status(test_try_run(text, INPUTS(test_f32("2x2", 1, 2, 3, 4))),
+                      SB_BAD_MODEL);
+        assert_error_has("want 0 or 1");
+    }
+}
+
 /* A large sum in one thread and in four; the result is exact in double. */
 static void test_threads_change_nothing(void **state)
 {
@@ -266,10 +290,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_axes),
         cmocka_unit_test(test_nothing_to_reduce),
-        cmocka_unit_test(test_noop),
+        cmocka_unit_test(test_no_axes_still_apply_the_function),
         cmocka_unit_test(test_log_sum_exp_is_stable),
         cmocka_unit_test(test_bool_and_unsigned),
         cmocka_unit_test(test_bad_axes_are_refused),
+        cmocka_unit_test(test_flags_are_0_or_1),
         cmocka_unit_test(test_threads_change_nothing),
     };
     return cmocka_run_group_tests_name("reduce", tests, NULL, NULL);

@@ -119,7 +119,7 @@ static const struct {
      "[5,n]"},
 };
 
-static void test_shapes(void **state)
+static void test_symbolic_shapes_are_inferred(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
@@ -178,7 +178,7 @@ static void test_what_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_symbolic_shapes_are_inferred),
         cmocka_unit_test(test_what_is_refused),
     };
     return cmocka_run_group_tests_name("reshape_infer", tests, NULL, NULL);

@@ -27,7 +27,7 @@ static sb_tensor *square(void)
     return test_f32("1x1x2x2", 1, 2, 3, 4);
 }
 
-static void test_examples(void **state)
+static void test_examples_of_the_documentation(void **state)
 {
     (void)state;
     assert_tensor("nearest", resize(square(), "2, 3", "mode=\"nearest\""),
@@ -51,7 +51,7 @@ static void test_examples(void **state)
 }
 
 /* Aligned corners keep a plane exactly a plane. */
-static void test_planes(void **state)
+static void test_aligned_corners_keep_planes(void **state)
 {
     (void)state;
     const char *const modes[] = {"linear", "cubic"};
@@ -79,7 +79,7 @@ static void test_planes(void **state)
 }
 
 /* With a = -0.5 cubic convolution reproduces polynomials of degree 2. */
-static void test_parabola(void **state)
+static void test_cubic_keeps_parabolas(void **state)
 {
     (void)state;
     double v[16];
@@ -95,7 +95,7 @@ static void test_parabola(void **state)
 }
 
 /* Antialiasing weighs all pixels: the mean stays. */
-static void test_antialias(void **state)
+static void test_antialiasing_keeps_the_mean(void **state)
 {
     (void)state;
     sb_tensor *x = test_f32("1x1x1x8", 0, 0, 0, 8, 8, 0, 0, 0);
@@ -137,7 +137,7 @@ static void test_almost_doubled(void **state)
                   test_f32("1x1x1x6", 0, 1, 1, 2, 2, 2), 0);
 }
 
-static void test_crop(void **state)
+static void test_crop_and_resize_by_hand(void **state)
 {
     (void)state;
     sb_tensor *x = test_f32("1x1x1x5", 0, 1, 2, 3, 4);
@@ -184,7 +184,7 @@ static void test_other_types(void **state)
                   test_tensor(SB_DTYPE_U8, "1x1x1x4", between), 0);
 }
 
-static void test_threads(void **state)
+static void test_threads_do_not_change_the_bytes(void **state)
 {
     (void)state;
     sb_tensor *x = test_random(SB_DTYPE_F32, "2x5x37x41", 3);
@@ -203,16 +203,16 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_examples),
-        cmocka_unit_test(test_planes),
-        cmocka_unit_test(test_parabola),
-        cmocka_unit_test(test_antialias),
+        cmocka_unit_test(test_examples_of_the_documentation),
+        cmocka_unit_test(test_aligned_corners_keep_planes),
+        cmocka_unit_test(test_cubic_keeps_parabolas),
+        cmocka_unit_test(test_antialiasing_keeps_the_mean),
         cmocka_unit_test(test_rounding_of_ties),
         cmocka_unit_test(test_almost_doubled),
-        cmocka_unit_test(test_crop),
+        cmocka_unit_test(test_crop_and_resize_by_hand),
         cmocka_unit_test(test_aspect_ratio),
         cmocka_unit_test(test_other_types),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_threads_do_not_change_the_bytes),
     };
     return cmocka_run_group_tests_name("resize", tests, NULL, NULL);
 }

@@ -203,22 +203,73 @@ static void check_random(const char *op, int gates, uint64_t seed)
         check(&rng, op, gates, &the_net);
 }
 
-static void test_rnn(void **state)
+static void test_rnn_follows_its_equations(void **state)
 {
     (void)state;
     check_random("RNN", 1, 41);
 }
 
-static void test_gru(void **state)
+static void test_gru_follows_its_equations(void **state)
 {
     (void)state;
     check_random("GRU", 3, 42);
 }
 
-static void test_lstm(void **state)
+static void test_lstm_follows_its_equations(void **state)
 {
     (void)state;
     check_random("LSTM", 4, 43);
+}
+
+/* Both directions, scales for each of them and for each column; results are
+ * ONNX Runtime's, which may round the state of each sample by itself. */
+static void test_dynamic_quantize_lstm(void **state)
+{
+    static const double w[] = {50,  -34, -98, 91, -40, 29, 79,  -10,
+                               -31, 4,   10,  -3, 57,  6,  52,  -38,
+                               -93, 71,  -67, 23, -21, 76, -63, -80,
+                               -6,  -51, 49,  27, -72, 19, -46, -100};
+    static const double r[] = {92,  -82, 16,  91, 65, 84, 84, 99,  65,  74, -67,
+                               13,  -99, -15, 17, 19, 24, -1, 44,  -20, 60, 44,
+                               -82, -25, 83,  -4, 41, 65, 58, -52, 89,  -67};
+    static const double b[] = {0.05,  0.09,  -0.21, -0.08, -0.29, 0.11,  -0.06,
+                               0.1,   0,     0.12,  0.13,  0.02,  -0.12, 0.01,
+                               0.09,  -0.06, -0.05, 0,     0.08,  0,     -0.08,
+                               -0.06, -0.05, 0.03,  0.03,  -0.06, -0.11, -0.14,
+                               -0.26, 0.09,  0.03,  0.13};
+    static const double rs[] = {.01, .02, .015, .005, .01, .01, .02, .01,
+                                .01, .02, .015, .005, .01, .01, .02, .01};
+    static const float want[] = {
+        0.07493508f, -0.1131269f,   -0.178424f,  0.1820694f,  0.01366114f,
+        -0.2890511f, 0.07580809f,   0.1743621f,  0.07556822f, 0.02601514f,
+        -0.1670538f, 0.1264026f,    0.2627066f,  0.1849783f,  0.1278921f,
+        0.1678627f,  -0.006801218f, 0.09702669f, -0.3047382f, -0.02009215f,
+        0.07758785f, 0.1692217f,    0.4967767f,  0.0100605f};
+    sb_tensor *out[3];
+    test_node node = {.op = "DynamicQuantizeLSTM",
+                      .domain = "com.microsoft",
+                      .attrs = "hidden_size=2, direction=\"bidirectional\"",
+                      .n_in = 12,
+                      .n_out = 3};
+
+    (void)state;
+    node.in[0] = test_f32("3x2x2", 1.79, 0.44, 0.1, -1.86, -0.28, -0.35, -0.08,
+                          -0.63, -0.04, -0.48, -1.31, 0.88);
+    node.in[1] = test_tensor(SB_DTYPE_I8, "2x2x8", w);
+    node.in[2] = test_tensor(SB_DTYPE_I8, "2x2x8", r);
+    node.in[3] = test_tensor(SB_DTYPE_F32, "2x16", b);
+    node.in[8] = test_f32("2", .01, .02);
+    node.in[9] = test_tensor(SB_DTYPE_I8, "2", (const double[]){3, -5});
+    node.in[10] = test_tensor(SB_DTYPE_F32, "2x8", rs);
+    node.in[11] = test_tensor(SB_DTYPE_I8, "2x8", NULL);
+    test_node_run(&node, out);
+    assert_all_close("y", out[0]->data, want, 24, 3e-4);
+    node.in[8] = test_f32("3", 1, 1, 1);
+    assert_status(test_node_try(&node, out), SB_BAD_MODEL);
+    assert_error_has("for each direction");
+    node.in[8] = NULL;
+    assert_status(test_node_try(&node, out), SB_BAD_MODEL);
+    assert_error_has("input 8 is absent");
 }
 
 static void test_bad_models(void **state)
@@ -253,9 +304,10 @@ static void test_bad_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rnn),
-        cmocka_unit_test(test_gru),
-        cmocka_unit_test(test_lstm),
+        cmocka_unit_test(test_rnn_follows_its_equations),
+        cmocka_unit_test(test_gru_follows_its_equations),
+        cmocka_unit_test(test_lstm_follows_its_equations),
+        cmocka_unit_test(test_dynamic_quantize_lstm),
         cmocka_unit_test(test_bad_models),
     };
     return cmocka_run_group_tests_name("rnn", tests, NULL, NULL);

@@ -48,7 +48,7 @@ static void test_grid_padding(void **state)
     }
 }
 
-static void test_volume(void **state)
+static void test_grids_of_volumes_are_sampled(void **state)
 {
     (void)state;
     sb_tensor *x = test_random(SB_DTYPE_F32, "1x2x3x4x5", 6);
@@ -71,7 +71,7 @@ static void test_roi_align(void **state)
     for (int i = 0; i < 16; i++)
         v[i] = i;
     sb_tensor *x = test_tensor(SB_DTYPE_F32, "1x1x4x4", v);
-    /* The map is linear, so a bin is the value at its centre. */
+    /* The map is linear, so a bin is the value at its center. */
     assert_tensor("bins of a plane",
                   test_run1("graph g(x: f32[1,1,4,4]) -> (y) {\n"
                             "  r: f32[1,4] = [0.5, 0.5, 3.5, 3.5]\n"
@@ -96,7 +96,7 @@ static void test_roi_align(void **state)
 }
 
 /* Three boxes: the second overlaps the first by 0.8, the third is apart. */
-static void test_suppression(void **state)
+static void test_overlapping_boxes_are_suppressed(void **state)
 {
     (void)state;
     const char *const text =
@@ -150,9 +150,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_identity_grid),
         cmocka_unit_test(test_grid_padding),
-        cmocka_unit_test(test_volume),
+        cmocka_unit_test(test_grids_of_volumes_are_sampled),
         cmocka_unit_test(test_roi_align),
-        cmocka_unit_test(test_suppression),
+        cmocka_unit_test(test_overlapping_boxes_are_suppressed),
         cmocka_unit_test(test_unpool_and_columns),
     };
     return cmocka_run_group_tests_name("sampling", tests, NULL, NULL);

@@ -103,7 +103,7 @@ static void test_dft_one_sided(void **state)
                              1e-6);
 }
 
-static void test_stft(void **state)
+static void test_stft_is_the_plain_sum(void **state)
 {
     (void)state;
     sb_tensor *t = test_random(SB_DTYPE_F32, "1x20x1", 6);
@@ -130,7 +130,7 @@ static void test_stft(void **state)
     }
 }
 
-static void test_windows(void **state)
+static void test_windows_by_hand(void **state)
 {
     (void)state;
     assert_tensor("hann, periodic",
@@ -159,7 +159,7 @@ static void test_windows(void **state)
 
 /* 2 filters over a spectrum of 9 bins from 0 to 4000 Hz: the edges are
  * 0, 427, 1114, 2220 Hz, bins 0, 0, 2, 4 of 17 * f / 8000. */
-static void test_mel(void **state)
+static void test_mel_filters_by_hand(void **state)
 {
     (void)state;
     assert_tensor("filters",
@@ -173,7 +173,7 @@ static void test_mel(void **state)
                   1e-6);
 }
 
-static void test_refusals(void **state)
+static void test_wrong_axes_and_lengths_are_refused(void **state)
 {
     (void)state;
     sb_tensor *x = test_random(SB_DTYPE_F32, "1x8x1", 1);
@@ -201,10 +201,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dft_lengths),
         cmocka_unit_test(test_dft_one_sided),
-        cmocka_unit_test(test_stft),
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_mel),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_stft_is_the_plain_sum),
+        cmocka_unit_test(test_windows_by_hand),
+        cmocka_unit_test(test_mel_filters_by_hand),
+        cmocka_unit_test(test_wrong_axes_and_lengths_are_refused),
     };
     return cmocka_run_group_tests_name("signal", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* The strided copy against the loop that defines it, on random layouts. */
-#include "ops/strided_copy.h"
+#include "ops/move/strided_copy.h"
 
 #include <stdlib.h>
 #include <string.h>

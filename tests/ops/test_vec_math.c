@@ -5,7 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "ops/vec_math.h"
+#include "ops/elementwise/vec_math.h"
 
 static double sigmoid(double x)
 {
@@ -28,7 +28,7 @@ static const struct {
     {"log1p", sb_vec_log1pf_unit, log1p, 0, 1, 2},
 };
 
-/* Distance of two neighbouring floats at `want`. */
+/* Distance of two neighboring floats at `want`. */
 static double ulp_at(double want)
 {
     int e = 0;
@@ -37,7 +37,7 @@ static double ulp_at(double want)
     return ldexp(1, e - 24 < -149 ? -149 : e - 24);
 }
 
-static void test_accuracy(void **state)
+static void test_all_floats_within_units_in_the_last_place(void **state)
 {
     (void)state;
     for (size_t c = 0; c < SB_COUNT(cases); c++) {
@@ -85,7 +85,7 @@ static void test_not_a_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_all_floats_within_units_in_the_last_place),
         cmocka_unit_test(test_not_a_number),
     };
     return cmocka_run_group_tests_name("vec_math", tests, NULL, NULL);

@@ -25,6 +25,8 @@ static const sizes cases[] = {
     {1, 32, 64, 61, 40, {0, 1, 1, 0}, "s = Add(conv, z)\n y = Relu(s)"},
     {1, 32, 32, 40, 40, {1, 1, 1, 1}, "r = LeakyRelu(conv)\n y = Add(r, z)"},
     {1, 32, 32, 30, 30, {1, 1, 1, 1}, "y = Gelu(conv)"},
+    /* Weights that outweigh 49 tiles, which are one block. */
+    {1, 256, 240, 25, 27, {1, 1, 1, 1}, "s = Add(conv, z)\n y = Relu(s)"},
 };
 
 /* y[n, m, i, j] + bias, in double. */

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+import fixtures
+
 try:
     import numpy as np
     import onnx
@@ -104,26 +106,33 @@ class Reader(CalibrationDataReader):
         return next(self.samples, None)
 
 
-def quantize(model, setting, path):
-    """Writes `model` quantized by ONNX Runtime's tool."""
+def prepare(model, path):
+    """Writes `model` as the tool's own documentation wants it: shapes inferred,
+    batch normalization folded."""
     opset = next(o for o in model.opset_import if o.domain in ("", "ai.onnx"))
     if opset.version < 13:
         model = onnx.version_converter.convert_version(model, 17)
+    onnx.save(model, path)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = \
+        ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = path
+    options.log_severity_level = 3
+    ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    onnx.save(onnx.shape_inference.infer_shapes(onnx.load(path)), path)
+
+
+def quantize_prepared(source, setting, path):
+    """Writes the prepared model quantized by ONNX Runtime's tool."""
+    quantize_static(source, path, Reader(onnx.load(source)),
+                    **SETTINGS[setting])
+
+
+def quantize(model, setting, path):
     with tempfile.TemporaryDirectory() as folder:
         source = os.path.join(folder, "float.onnx")
-        onnx.save(model, source)
-        # As the tool's own documentation wants it: shapes inferred, batch
-        # normalisation folded.
-        options = ort.SessionOptions()
-        options.graph_optimization_level = \
-            ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.optimized_model_filepath = source
-        options.log_severity_level = 3
-        ort.InferenceSession(source, options,
-                             providers=["CPUExecutionProvider"])
-        onnx.save(onnx.shape_inference.infer_shapes(onnx.load(source)), source)
-        quantize_static(source, path, Reader(onnx.load(source)),
-                        **SETTINGS[setting])
+        prepare(model, source)
+        quantize_prepared(source, setting, path)
 
 
 def lint(command, path, target="onnxruntime-x86"):
@@ -132,11 +141,10 @@ def lint(command, path, target="onnxruntime-x86"):
     return json.loads(text.stdout)
 
 
-def compare_fates(command, path):
+def compare_fates(said, path):
     """Differences between lint's prediction and the real thing, in words; and
     how many nodes became integer kernels."""
     model, optimized, _, _ = fusion.optimize(path)
-    said = lint(command, path)
     found = {r["output"]: r for r in fusion.fates(model, optimized)}
     predicted = {r["output"]: r for r in said["nodes"]}
     wrong = []
@@ -154,13 +162,14 @@ def compare_fates(command, path):
                          f"{real['kernel']}, lint says {ours['fate']} "
                          f"{ours['kernel']} {ours['rule']}")
     # Not those that the change to channels-last brings in, which have no name
-    # of ours nor of a value.
-    kernels = [n.op_type for n in optimized.graph.node
-               if not re.match(n.op_type + r"(_token_\d+)?$", n.name)]
+    # of ours nor of a value; some of these stand for ours.
+    kernels = [n.op_type for n in optimized.graph.node]
+    named = [n.op_type for n in optimized.graph.node
+             if not re.match(n.op_type + r"(_token_\d+)?$", n.name)]
     for op, key in (("QuantizeLinear", "quantize_left"),
                     ("DequantizeLinear", "dequantize_left")):
-        if kernels.count(op) != said[key]:
-            wrong.append(f"{kernels.count(op)} {op} left, "
+        if not named.count(op) <= said[key] <= kernels.count(op):
+            wrong.append(f"{named.count(op)} to {kernels.count(op)} {op} left, "
                          f"lint says {said[key]}")
     return wrong, sum(r["fate"] == "integer" for r in found.values())
 
@@ -171,17 +180,25 @@ def run_ours(command, path, feeds, *options):
         made = os.path.join(folder, "out.npz")
         np.savez(given, **feeds)
         subprocess.run([command, "run", path, "-q", "-i", given, "--npz", made,
-                        *options], check=True)
+                        *options], check=True, stdout=subprocess.DEVNULL)
         with np.load(made) as z:
             return {k: z[k] for k in z.files}
 
 
 def run_ort(path, feeds):
     options = ort.SessionOptions()
-    options.log_severity_level = 3
+    options.add_session_config_entry(*fixtures.EXACT)
+    options.log_severity_level = 4  # what is refused is said by the caller
     options.intra_op_num_threads = 2
-    session = ort.InferenceSession(path, options,
-                                   providers=["CPUExecutionProvider"])
+    try:
+        session = ort.InferenceSession(path, options,
+                                       providers=["CPUExecutionProvider"])
+    except Exception as error:
+        # ONNX Runtime 1.31 cannot take its exact kernels where layers share a
+        # weight.
+        if "replace the existing tensor" not in str(error):
+            raise
+        return None
     names = [o.name for o in session.get_outputs()]
     return dict(zip(names, session.run(None, feeds)))
 
@@ -193,9 +210,12 @@ def cosine(a, b):
 
 
 def compare_results(command, path, seed=5):
-    """Least share of equal elements and least cosine over the outputs."""
+    """Least share of equal elements and least cosine over the outputs; None if
+    ONNX Runtime cannot compute them exactly."""
     feeds = feeds_for(onnx.load(path, load_external_data=False), seed)
     want = run_ort(path, feeds)
+    if want is None:
+        return None
     got = run_ours(command, path, feeds, "--integer")
     equal = min(float(np.mean(got[k] == want[k])) for k in want)
     return equal, min(cosine(got[k], want[k]) for k in want)

@@ -114,7 +114,7 @@ def model_of(nodes, weights, shape, out, watch=()):
 class Reference:
     """Scales by their definition: {(node, input): (scale, zero point)}."""
 
-    def __init__(self, net, sites, data, settings, asym):
+    def __init__(self, net, points, data, settings, asym):
         self.nodes, self.weights, self.shape, self.out = net
         self.data = data
         self.symmetric = settings[0] == "symmetric"
@@ -124,7 +124,7 @@ class Reference:
         self.scales = {}
         for n in self.nodes:
             for i, value in enumerate(n.input):
-                if (n.name, i) in sites:
+                if (n.name, i) in points:
                     self.scales[n.name, i] = self.observe(n, i, value)
 
     def observe(self, n, i, value):
@@ -210,7 +210,7 @@ class Reference:
         return new, more
 
 
-def site_of(name):
+def point_of(name):
     """The edge of a quantizer, from its name."""
     base, kind = name.rsplit(".", 1)
     if "_identity" in base:
@@ -225,7 +225,7 @@ def compare(what, net, yaml, data, settings, asym, extra=()):
     onnx.save(model_of(nodes, weights, shape, out), top / "net.onnx")
     (top / "q.yaml").write_text(CONFIG % settings)
     command = [sparsebit, "quantize", top / "net.onnx", "-c", top / "q.yaml",
-               "-d", yaml, "--json", "-q", *extra]
+               "-d", yaml, "--json", "-v", "-q", *extra]
     if asym:
         command += ["--asym", asym]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -234,11 +234,11 @@ def compare(what, net, yaml, data, settings, asym, extra=()):
         print(f"FAIL {what}: {done.stderr.strip()}")
         return
     got = json.loads(done.stdout)
-    quantizers = {site_of(q["name"]): q for q in got["quantizers"]}
+    quantizers = {point_of(q["name"]): q for q in got["quantizers"]}
     want = Reference(net, quantizers, data, settings, asym).scales
     assert len(want) == len(quantizers) > 0
-    for site, (scale, zero) in want.items():
-        q = quantizers[site]
+    for point, (scale, zero) in want.items():
+        q = quantizers[point]
         error = np.max(np.abs(np.array(q["scale"]) / scale - 1))
         off = np.max(np.abs(np.array(q["zero_point"]) - zero))
         if error > 1e-5 or off > 0:

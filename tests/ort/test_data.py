@@ -9,11 +9,14 @@ that networks get.  Exit status 77 means that something needed is missing.
 import gzip
 import io
 import json
+import os
 import pathlib
 import struct
 import subprocess
 import sys
 import tempfile
+
+import fixtures
 
 try:
     import numpy as np
@@ -68,7 +71,7 @@ def nothing(*inputs):
     return path
 
 
-PICTURE = [("x", TensorProto.FLOAT, 4)]
+IMAGE = [("x", TensorProto.FLOAT, 4)]
 
 
 def evaluate(model, text, *options):
@@ -79,7 +82,7 @@ def evaluate(model, text, *options):
     return done.returncode, done.stdout, done.stderr
 
 
-def tensors(text, inputs=PICTURE, *options):
+def tensors(text, inputs=IMAGE, *options):
     """What a network gets, by input."""
     code, out, err = evaluate(nothing(*inputs), text, "--save-outputs",
                               str(top / "out.npz"), *options)
@@ -108,40 +111,40 @@ def smooth(height, width):
     return Image.fromarray(wave.astype(np.uint8))
 
 
-def make_pictures():
-    path = top / "pictures"
+def make_images():
+    path = top / "images"
     path.mkdir()
     noise = lambda *s: rng.integers(0, 256, s, dtype=np.uint8)
     for i in range(8):
         h, w = rng.integers(20, 300, 2)
         Image.fromarray(noise(h, w, 3)).save(path / f"a{i}.png")
     Image.fromarray(noise(1, 1, 3)).save(path / "a_one.png")
-    Image.fromarray(noise(90, 80)).save(path / "b_grey.png")
-    Image.fromarray(noise(90, 80, 2)).save(path / "b_grey_alpha.png")
+    Image.fromarray(noise(90, 80)).save(path / "b_gray.png")
+    Image.fromarray(noise(90, 80, 2)).save(path / "b_gray_alpha.png")
     Image.fromarray(noise(90, 80, 4)).save(path / "b_alpha.png")
     Image.fromarray(noise(90, 81)).convert("1").save(path / "b_bits.png")
-    colours = Image.fromarray(noise(90, 80, 3)).quantize(16)
-    colours.save(path / "b_palette.png")
-    colours.save(path / "b_transparent.png", transparency=3)
+    colors = Image.fromarray(noise(90, 80, 3)).quantize(16)
+    colors.save(path / "b_palette.png")
+    colors.save(path / "b_transparent.png", transparency=3)
     for i, (name, options) in enumerate({
             "full": {"subsampling": 0}, "half": {"subsampling": 1},
             "quarter": {"subsampling": 2}, "steps": {"progressive": True},
             "good": {"quality": 97}}.items()):
         smooth(150 + i, 131 + 3 * i).save(path / f"c_{name}.jpg", **options)
-    smooth(150, 131).convert("L").save(path / "c_grey.jpg")
+    smooth(150, 131).convert("L").save(path / "c_gray.jpg")
     smooth(150, 131).convert("CMYK").save(path / "c_cmyk.jpeg")
     return path
 
 
-def test_pictures(path):
+def test_images(path):
     files = sorted(path.iterdir())
     for how in FILTERS:
         for size in ((48, 64), (133, 130)):
-            for colour, mode in (("RGB", "RGB"), ("GRAY", "L")):
+            for color, mode in (("RGB", "RGB"), ("GRAY", "L")):
                 got, _ = tensors(
-                    f"SOURCE: image_folder\nPATH: pictures\n"
+                    f"SOURCE: image_folder\nPATH: images\n"
                     f"RESIZE: [{size[1]}, {size[0]}]\n"
-                    f"INTERPOLATION: {how}\nCOLOR: {colour}\n")
+                    f"INTERPOLATION: {how}\nCOLOR: {color}\n")
                 check("count", len(got["x"]) == len(files))
                 for file, x in zip(files, got["x"]):
                     image = Image.open(file)
@@ -151,12 +154,12 @@ def test_pictures(path):
                     most = 1 if file.suffix != ".png" else 0
                     if rows_last(image, size) and how != "nearest":
                         most = 1 if how == "bilinear" else 255
-                    check(f"{file.name} {how} {size} {colour}", off <= most,
+                    check(f"{file.name} {how} {size} {color}", off <= most,
                           f"off by {off}")
 
 
 def test_torchvision(path):
-    """Short side, centre crop, and float arithmetic as torchvision has them."""
+    """Short side, center crop, and float arithmetic as torchvision has them."""
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     for crop in (21, 32):
         for size in ((41, 67), (67, 41), (50, 50), (37, 36)):
@@ -172,17 +175,17 @@ def test_torchvision(path):
             a = a[y:y + crop, x:x + crop]
             want = ((a.astype(np.float32) / np.float32(255)
                      - np.array(mean, np.float32)) / np.array(std, np.float32))
-            for colour, layout in (("RGB", "NCHW"), ("RGB", "NHWC"),
+            for color, layout in (("RGB", "NCHW"), ("RGB", "NHWC"),
                                    ("BGR", "NCHW")):
-                flip = slice(None, None, -1 if colour == "BGR" else 1)
+                flip = slice(None, None, -1 if color == "BGR" else 1)
                 got, _ = tensors(
                     f"SOURCE: image_list\nPATH: list.txt\nRESIZE: 32\n"
-                    f"CROP: {crop}\nCOLOR: {colour}\nLAYOUT: {layout}\n"
+                    f"CROP: {crop}\nCOLOR: {color}\nLAYOUT: {layout}\n"
                     f"SCALE: 255\nMEAN: {mean[flip]}\nSTD: {std[flip]}\n")
                 b = want[..., flip]
                 if layout == "NCHW":
                     b = b.transpose(2, 0, 1)
-                name = f"torchvision {size} {crop} {colour} {layout}"
+                name = f"torchvision {size} {crop} {color} {layout}"
                 # The scales of the sides differ a little: columns first?
                 off = np.abs(got["x"][0] - b).max()
                 check(name, off <= 1 / 255 / min(std) * 1.001
@@ -190,12 +193,14 @@ def test_torchvision(path):
 
 
 def test_photos():
-    photos = pathlib.Path("../shared/data/imagenet300").resolve()
-    if not photos.is_dir():
+    photos = fixtures.photos()
+    if not photos:
+        print(f"skip photos: none; {fixtures.HOW}")
         return
-    got, _ = tensors(f"SOURCE: image_folder\nPATH: {photos}\nRESIZE: 256\n"
-                     "CROP: 224\n", PICTURE, "--samples", "40")
-    for file, x in zip(sorted(photos.glob("*.jpg")), got["x"]):
+    folder = os.path.dirname(photos[0])
+    got, _ = tensors(f"SOURCE: image_folder\nPATH: {folder}\nRESIZE: 256\n"
+                     "CROP: 224\n", IMAGE, "--samples", "40")
+    for file, x in zip(photos, got["x"]):
         image = Image.open(file).convert("RGB")
         w, h = image.size
         new = (256, int(256 * h / w)) if w <= h else (int(256 * w / h), 256)
@@ -203,11 +208,11 @@ def test_photos():
         y = int(round((new[1] - 224) / 2.0))
         z = int(round((new[0] - 224) / 2.0))
         off = np.abs(a[y:y + 224, z:z + 224].transpose(2, 0, 1) - x).max()
-        check(file.name, off <= 1, f"off by {off}")
+        check(file, off <= 1, f"off by {off}")
 
 
 def test_broken(path):
-    """Cut off, damaged, empty, not a picture: left out and named."""
+    """Cut off, damaged, empty, not an image: left out and named."""
     for name in ("one.jpg", "cut.jpg", "bits.jpg", "two.png", "cut.png",
                  "text.jpg", "empty.png"):
         (top / "broken").mkdir(exist_ok=True)
@@ -232,7 +237,7 @@ def test_broken(path):
     bad = ["bits.jpg", "cut.jpg", "cut.png", "empty.png", "text.jpg"]
     check("broken", said["broken"] == bad, said["broken"])
     check("left", said["samples"] == 2 and len(got["x"]) == 2, said)
-    model = nothing(*PICTURE)
+    model = nothing(*IMAGE)
     for threads in ("1", "2"):
         code, _, err = evaluate(model, text, "--strict", "--threads", threads)
         check("strict", code == 1 and "bits.jpg" in err
@@ -286,14 +291,14 @@ def test_cifar():
     text = "SOURCE: cifar10\nPATH: [part0.bin, part1.bin]\nBATCH: 3\n"
     got, _ = tensors(text)
     same("cifar10", got["x"], want.astype(np.float32))
-    got, _ = tensors(text + "SHUFFLE: true\n", PICTURE, "--seed", "5")
-    again, _ = tensors(text + "SHUFFLE: true\n", PICTURE, "--seed", "5",
+    got, _ = tensors(text + "SHUFFLE: true\n", IMAGE, "--seed", "5")
+    again, _ = tensors(text + "SHUFFLE: true\n", IMAGE, "--seed", "5",
                        "--threads", "1", "--batch", "8")
     same("shuffle twice", got["x"], again["x"])
     key = lambda a: sorted(a.reshape(len(a), -1).tolist())
     check("shuffle", key(got["x"]) == key(want)
           and not np.array_equal(got["x"], want))
-    got, said = tensors(text, PICTURE, "--skip", "2", "--samples", "4")
+    got, said = tensors(text, IMAGE, "--skip", "2", "--samples", "4")
     same("part", got["x"], want[2:6].astype(np.float32))
 
 
@@ -312,7 +317,7 @@ def test_idx():
         got, _ = tensors(f"SOURCE: idx\nPATH: {name}\nLABELS: l.gz\n"
                          "SCALE: 255\n")
         same(name, got["x"], a[:, None].astype(np.float32) / np.float32(255))
-    model = nothing(*PICTURE)
+    model = nothing(*IMAGE)
     lies = {"short": idx(a)[:-1], "long": idx(a) + b"x", "type":
             b"\0\0\x0d\3" + idx(a)[4:], "rank": b"\0\0\x08\0" + idx(a)[4:],
             "huge": b"\0\0\x08\3" + b"\xff" * 12 + bytes(99), "none": b""}
@@ -393,12 +398,12 @@ def test_types():
                     continue
                 code, out, err = evaluate(nothing(*inputs), text)
                 check(name, code == 1 and err.count("\n") == 1, err)
-    # Pictures, too, for networks of doubles.
-    Image.fromarray(np.full((2, 2, 3), 51, np.uint8)).save(top / "grey.png")
-    (top / "one.txt").write_text("grey.png\n")
+    # Images, too, for networks of doubles.
+    Image.fromarray(np.full((2, 2, 3), 51, np.uint8)).save(top / "gray.png")
+    (top / "one.txt").write_text("gray.png\n")
     got, _ = tensors("SOURCE: image_list\nPATH: one.txt\nSCALE: 255\n",
                      [("x", TensorProto.DOUBLE, 4)])
-    same("picture", got["x"],
+    same("image", got["x"],
          np.full((1, 3, 2, 2), np.float32(51) / np.float32(255), np.float64))
 
 
@@ -490,8 +495,9 @@ def test_eval():
 def test_batches():
     """Files that fix their batch to 1, three samples at once, beside ONNX
     Runtime, which takes them one by one."""
-    models = pathlib.Path("../shared/models").resolve()
-    for path in sorted(models.glob("*.onnx")):
+    if not fixtures.networks():
+        print(f"skip batches: no networks; {fixtures.HOW}")
+    for path in map(pathlib.Path, fixtures.networks().values()):
         run = ort.InferenceSession(str(path),
                                    providers=["CPUExecutionProvider"])
         if len(run.get_inputs()) > 1:
@@ -515,12 +521,12 @@ def test_batches():
                     check(f"{path.name} {output.name}", off < 1e-3, off)
 
 
-pictures = make_pictures()
-test_pictures(pictures)
-test_torchvision(pictures)
+images = make_images()
+test_images(images)
+test_torchvision(images)
 test_photos()
-test_broken(pictures)
-test_labels(pictures)
+test_broken(images)
+test_labels(images)
 test_cifar()
 test_idx()
 test_arrays()

@@ -217,14 +217,19 @@ def main():
 
     def check(what, path):
         nonlocal failed, n_int, done
-        wrong, n = compare_fates(command, path)
-        equal, cos = compare_results(command, path)
+        said = lint(command, path)
+        wrong, n = compare_fates(said, path)
+        results = compare_results(command, path)
         # Float operators round differently, and the Q behind them may then
         # give the next number; integers must be the same.
         exact = all(r["fate"] != "float" or r["op"] in ("Identity", "Relu")
-                    for r in lint(command, path)["nodes"])
-        if not (equal == 1 if exact else cos > 0.999):
-            wrong.append(f"results: {equal:.4f} equal, cosine {cos:.6f}")
+                    for r in said["nodes"])
+        if results is None:
+            print(f"{what}: results skipped: ONNX Runtime has no exact "
+                  "kernels where layers share a weight")
+        elif not (results[0] == 1 if exact else results[1] > 0.999):
+            wrong.append(f"results: {results[0]:.4f} equal, "
+                         f"cosine {results[1]:.6f}")
         done += 1
         n_int += n
         if wrong:

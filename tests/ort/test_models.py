@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Real networks against the outputs that ONNX Runtime gave for them.
 
-    test_models.py SPARSEBIT [FOLDER]
+    test_models.py SPARSEBIT
 
-FOLDER (default ../shared/models beside the project; skipped if it is not
-there) holds NAME.onnx, ref/NAME/in.INPUT.npy and ref/NAME/out.OUTPUT.npy.
+Of the networks among the fixtures (tests/ort/fixtures.py) that have inputs and
+outputs beside them; skipped if there are none.
 Every output must be within 1e-4 of the largest reference value, before and
 after simplify, and be the same for one thread as for three.  `info` of each
 must be quick: 50 ms for 100 MB.
@@ -14,21 +14,15 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
+
+import fixtures
 
 try:
     import numpy as np
 except ImportError as e:
-    print(f"skipped: {e}")
-    sys.exit(77)
+    fixtures.skip(e)
 
 command = os.path.abspath(sys.argv[1])
-root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
-folder = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else
-                         os.path.join(root, "../shared/models"))
-if not os.path.isdir(folder):
-    print(f"skipped: no folder {folder}")
-    sys.exit(77)
 
 failed = 0
 
@@ -70,22 +64,23 @@ def same_files(a, b):
 
 
 def info_time(model):
+    """Of the processor: what else the machine does is not our time."""
     best = 1e9
     for _ in range(5):
-        begin = time.perf_counter()
+        begin = os.times()
         subprocess.run([command, "info", model], check=True,
                        stdout=subprocess.DEVNULL)
-        best = min(best, time.perf_counter() - begin)
-    # A loaded machine is forgiven a factor; sanitizers more.
-    limit = 0.05 * (10 if "asan" in command else 4)
+        end = os.times()
+        best = min(best, end.children_user - begin.children_user +
+                   end.children_system - begin.children_system)
+    limit = 0.05 * (10 if "asan" in command else 2)
     return None if best < limit else f"{best * 1e3:.0f} ms"
 
 
 with tempfile.TemporaryDirectory() as tmp:
-    for model in sorted(glob.glob(os.path.join(folder, "*.onnx"))):
-        name = os.path.basename(model)[:-5]
-        ref = os.path.join(folder, "ref", name)
-        if not os.path.isdir(ref):
+    for name, model in fixtures.need_networks().items():
+        ref = fixtures.reference(model)
+        if not ref:
             continue
         at = os.path.join(tmp, name)
         verdict(f"{name}/run", run(model, ref, at, "--threads", "3")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Convolution, pooling, matrix, normalisation and recurrent operators against
+"""Convolution, pooling, matrix, normalization and recurrent operators against
 ONNX Runtime, on single-node random models.
 
 usage: test_nn_random.py COMMAND [SEED] [CASES] [PATTERN]
@@ -233,7 +233,7 @@ class Maker:
             const=self.const(1, 2), transA=ta, transB=tb,
             alpha=self.pick(None, 0.5), beta=self.pick(None, 0.25, 0.0))
 
-    # ---- normalisations
+    # ---- normalizations
     def batch_norm(self):
         shape = self.sizes(self.size(2, 5), 1, 7)
         c = shape[1]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""(slow) Seven networks quantized for onnxruntime-x86, in ONNX Runtime.
+"""(slow) Networks quantized for onnxruntime-x86, in ONNX Runtime.
 
-    test_ort_networks.py SPARSEBIT [SHARED] [NETWORK...]
+    test_ort_networks.py SPARSEBIT [NETWORK...]
 
-SHARED (default ../shared beside the project; skipped if it is not there) holds
-models/ and data/imagenet300.  Of each network, calibrated on 16 samples: ONNX
+Those of the table below that are among the fixtures (tests/ort/fixtures.py), on
+photographs; skipped if there are none.  Of each, calibrated on 16 samples: ONNX
 Runtime loads the file without a warning; every layer with constant weights is
 an integer kernel there, and lint says so of each; our results agree with its
 own: top-1 on 99 % of the samples or cosine 0.999 with `eval --simulate`, 99.5 %
@@ -17,7 +17,8 @@ ends up as far away as quantization takes it from float.  So the floor is what
 ONNX Runtime makes of differences in the last bit: with all optimizations
 against none (for the simulation), and with float inputs and constants nudged by
 one unit in the last place.  Chance decides which
-sample gets such a rounding, so of each sample the worst case counts.
+sample gets such a rounding, so of each sample the worst case counts, and ours
+may lose twice as much: it is one more draw, of some more differences.
 """
 import json
 import os
@@ -26,6 +27,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import fixtures
 import qdq_common  # exits with 77 if something is missing
 import numpy as np
 import onnx
@@ -38,14 +40,12 @@ except ImportError as error:
     sys.exit(77)
 
 command = os.path.abspath(sys.argv[1])
-shared = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else
-                         os.path.join(qdq_common.ROOT, "../shared"))
-photos = os.path.join(shared, "data/imagenet300")
-if not os.path.isdir(photos):
-    print(f"skipped: no folder {photos}")
-    sys.exit(77)
+networks = fixtures.need_networks()
+photos = fixtures.photos()
+if not photos:
+    fixtures.skip(f"no photographs; {fixtures.HOW}")
 
-# height, width, mean, deviation, order of colours, are there classes
+# height, width, mean, deviation, order of colors, are there classes
 NETWORKS = {
     "resnet20_cifar10": (32, 32, (123.7, 116.3, 103.5), (58.4, 57.1, 57.4),
                          "RGB", True),
@@ -56,15 +56,20 @@ NETWORKS = {
                   False),
     "yolox_nano": (416, 416, (0,) * 3, (1,) * 3, "BGR", False),
     "minilm_l6": None,
+    "orientation": (224, 224, (123.7, 116.3, 103.5), (58.4, 57.1, 57.4), "RGB",
+                    True),
+    # Photos are not lines of text: its classes are a matter of chance.
+    "ppocr_cls": (48, 192, (127.5,) * 3, (127.5,) * 3, "BGR", False),
+    "ppocr_det": (256, 256, (123.7, 116.3, 103.5), (58.4, 57.1, 57.4), "BGR",
+                  False),
+    "ppocr_rec": (48, 160, (127.5,) * 3, (127.5,) * 3, "BGR", False),
 }
 
 NUDGES = 4      # of the last bit, with different seeds
-MARGIN = 0.0005  # between the cosine wanted and what is measured of ONNX Runtime
 
 
 def inputs_of(name, n):
-    model = onnx.load(os.path.join(shared, "models", name + ".onnx"),
-                      load_external_data=False)
+    model = onnx.load(networks[name], load_external_data=False)
     constants = {i.name for i in model.graph.initializer}
     names = [i.name for i in model.graph.input if i.name not in constants]
     if NETWORKS[name] is None:
@@ -74,10 +79,13 @@ def inputs_of(name, n):
                 np.ones_like(ids) if k == "attention_mask" else
                 np.zeros_like(ids) for k in names}
     height, width, mean, deviation, order, _ = NETWORKS[name]
-    files = sorted(f for f in os.listdir(photos) if f.endswith(".jpg"))
     x = []
-    for file in files[:n]:
-        image = Image.open(os.path.join(photos, file)).convert("RGB")
+    for i in range(n):
+        image = Image.open(photos[i % len(photos)]).convert("RGB")
+        if i >= len(photos):  # the left half, then the right one
+            part = image.width // 2 * (i // len(photos) - 1)
+            image = image.crop((part, 0, part + image.width // 2,
+                                image.height))
         a = np.asarray(image.resize((width, height)), "f4")
         a = a if order == "RGB" else a[..., ::-1]
         x.append(((a - np.float32(mean)) / np.float32(deviation))
@@ -92,19 +100,24 @@ def sparsebit(*args):
 
 
 def agreement(got, want, classes):
-    """Share of the same classes, or the least cosine of an output."""
+    """Share of the same classes, or the least cosine of an output.  Scores are
+    quantized: a class within one of 256 steps of the best is the same."""
     if classes:
-        return float(np.mean(got[0].reshape(len(got[0]), -1).argmax(1)
-                             == want[0].reshape(len(got[0]), -1).argmax(1)))
+        a, b = (x[0].reshape(len(x[0]), -1) for x in (got, want))
+        chosen = np.take_along_axis(b, a.argmax(1)[:, None], 1)[:, 0]
+        return float(np.mean(chosen >= b.max(1) - np.ptp(b) / 256))
     cosines = []
     for a, b in zip(got, want):
         a, b = a.astype("f8").ravel(), b.astype("f8").ravel()
-        cosines.append(a @ b / np.sqrt((a @ a) * (b @ b)))
+        norms = np.sqrt((a @ a) * (b @ b))
+        # An output without any text is all zeros.
+        cosines.append(a @ b / norms if norms else float((a == b).all()))
     return float(min(cosines))
 
 
 def session_of(model, optimize=True):
     opt = ort.SessionOptions()
+    opt.add_session_config_entry(*fixtures.EXACT)
     opt.intra_op_num_threads = 2
     if not optimize:
         opt.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -120,19 +133,22 @@ def run_all(session, feeds, n):
 
 
 def nudge(x, rng):
-    """Each element, or its neighbour on one of both sides."""
+    """Each element, or its neighbor on one of both sides."""
     way = rng.integers(-1, 2, x.shape)
     x = np.where(way > 0, np.nextafter(x, np.float32(np.inf)), x)
     return np.where(way < 0, np.nextafter(x, np.float32(-np.inf)), x)
 
 
 def nudged(path, feeds, seed, rank):
-    """The same file and inputs: float inputs, and constants of at least this
-    rank, differ in the last bit."""
+    """The same file and inputs: float inputs, weights of normalizations, and
+    constants of at least this rank, differ in the last bit."""
     rng = np.random.default_rng(seed)
     model = onnx.load(path)
+    norms = {name for node in model.graph.node
+             if node.op_type == "LayerNormalization" for name in node.input}
     for t in model.graph.initializer:
-        if t.data_type == onnx.TensorProto.FLOAT and len(t.dims) >= rank:
+        if t.data_type == onnx.TensorProto.FLOAT and (
+                len(t.dims) >= rank or t.name in norms):
             a = onnx.numpy_helper.to_array(t)
             if np.all(a == np.round(a)):  # factors of a Resize
                 continue
@@ -177,13 +193,17 @@ def check(name, folder):
         f.write("SOURCE: npz\nPATH: x.npz\nBATCH: 8\n")
     data = os.path.join(folder, "d.yaml")
     path = os.path.join(folder, name + ".onnx")
-    sparsebit("quantize", os.path.join(shared, "models", name + ".onnx"), "-d",
-              data, "-n", "16", "-t", "onnxruntime-x86", "-o", path, "-q")
+    # Weights rounded to nearest: this is about kernels, and what is known of
+    # the networks' sensitivity was seen with them.
+    sparsebit("quantize", networks[name], "-d", data, "-n", "16", "-t",
+              "onnxruntime-x86", "--preset", "fast", "-o", path, "-q")
     onnx.checker.check_model(path, full_check=True)
     model, optimized, warnings, _ = qdq_common.fusion.optimize(path)
     assert not warnings, warnings[0]
     rows = qdq_common.fusion.fates(model, optimized)
-    heavy = {r["output"] for r in rows if r["weighted"]}
+    # It has no integer kernel for ConvTranspose.
+    heavy = {r["output"] for r in rows
+             if r["weighted"] and r["op"] != "ConvTranspose"}
     done = {r["output"] for r in rows
             if r["weighted"] and r["fate"] == "integer"}
     assert heavy == done, f"float in ONNX Runtime: {sorted(heavy - done)}"
@@ -206,14 +226,14 @@ def check(name, folder):
             continue
         own = self_agreement(path, feeds, n, want, optimize=not mode)
         text[-1] += f" (ONNX Runtime with itself {own:.6f})"
-        good = good and not classes and value >= own - MARGIN
+        good = good and not classes and 1 - value <= 2 * (1 - own)
     assert good, ", ".join(text)
     return ", ".join(text)
 
 
 def main():
     failed = 0
-    for name in sys.argv[3:] or NETWORKS:
+    for name in sys.argv[2:] or [n for n in NETWORKS if n in networks]:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 print(f"{name}: {check(name, folder)}", flush=True)

@@ -22,8 +22,8 @@ try:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    import quant_sites
-    from quant_sites import observers
+    import quant_points
+    from quant_points import observers
 except ImportError as e:
     print(f"skipped: {e}")
     sys.exit(77)
@@ -47,7 +47,7 @@ BOUNDS = {
     "aciq": {"range": (11.16 / 16384, 11.16 / 512)},
 }
 
-# feature observer, its scheme and bits; weight observer, its scheme and bits;
+# activation observer, its scheme and bits; weight observer, its scheme and bits;
 # parameters of the two
 SETTINGS = [
     ("minmax", "per-tensor-affine", 8, "minmax", "per-channel-symmetric", 8, {}),
@@ -148,7 +148,7 @@ class Builder:
 
 
 # ---- ours --------------------------------------------------------------------------
-def part_of_config(scheme, bits, observer, params, feature):
+def part_of_config(scheme, bits, observer, params, activation):
     text = (f"  QSCHEME: {scheme}\n"
             f"  QUANTIZER:\n    TYPE: uniform\n    BIT: {bits}\n"
             f"  OBSERVER:\n    TYPE: {observer}\n")
@@ -158,7 +158,7 @@ def part_of_config(scheme, bits, observer, params, feature):
         text += f"    ACIQ:\n      DISTRIBUTION: {params['distribution']}\n"
     if observer == "moving_average" and "ratio" in params:
         text += f"    MOVING_AVERAGE:\n      EMA_RATIO: {params['ratio']}\n"
-    if feature:
+    if activation:
         text += "  QADD:\n    ENABLE_QUANT: true\n"
     return text
 
@@ -171,36 +171,36 @@ def quantize(folder, setting):
                 + part_of_config(ws, wb, wo, params, False)
                 + "A:\n" + part_of_config(fs, fb, fo, params, True))
     words = [command, "quantize", os.path.join(folder, "m.onnx"), "-c", config,
-             "--data", os.path.join(folder, "d.yaml"), "--json", "--exact", "-o",
+             "--data", os.path.join(folder, "d.yaml"), "--json", "-v", "--exact", "-o",
              os.path.join(folder, "out.onnx"), "-q"]
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode != 0:
         return None, done.stderr.strip()
     found = json.loads(done.stdout)
-    return quant_sites.read_json(found["quantizers"]), None
+    return quant_points.read_json(found["quantizers"]), None
 
 
 # ---- comparison ----------------------------------------------------------------------
 class Definition:
     """Ranges by definition, each computed once."""
 
-    def __init__(self, sites, seen):
+    def __init__(self, points, seen):
         self.seen, self.known = seen, {}
 
-    def data(self, site):
-        if site.weight is not None:
+    def data(self, point):
+        if point.weight is not None:
             # What the command quantizes are floats.
-            return [np.asarray(site.weight, np.float32)]
-        return self.seen[site.value]
+            return [np.asarray(point.weight, np.float32)]
+        return self.seen[point.value]
 
-    def range(self, site, observer, scheme, bits, params):
+    def range(self, point, observer, scheme, bits, params):
         axis = 0 if "channel" in scheme else None
         symmetric = "symmetric" in scheme
-        key = (site.value, site.kind, observer, scheme, bits,
+        key = (point.value, point.kind, observer, scheme, bits,
                tuple(params.items()))
         if key not in self.known:
             self.known[key] = observers.observe(
-                observer, self.data(site), axis, bits=bits,
+                observer, self.data(point), axis, bits=bits,
                 symmetric=symmetric, **params)
         return self.known[key]
 
@@ -236,34 +236,34 @@ def problem_of_kl(entry, data, bits, symmetric, bound):
     least one."""
     x = observers.rows(data, None)[0]
     curve, thresholds = observers.kl_curve(x, bits)
-    qmin, qmax = observers.bounds(bits, symmetric)
-    scale, zero = entry["scale"][0], entry["zero_point"][0]
-    ours = (scale * (qmax - qmin) / 2 if symmetric else
-            scale * max(qmax - zero, zero - qmin))
-    at = int(np.abs(thresholds - ours).argmin())
+    # Our threshold is the one that gives our scale.
+    lo = -thresholds if symmetric else np.maximum(-thresholds, x.min())
+    hi = thresholds if symmetric else np.minimum(thresholds, x.max())
+    scales, _ = observers.qparams(lo, hi, bits, symmetric)
+    at = int(np.abs(scales - entry["scale"][0]).argmin())
     near = curve[max(at - 1, 0):at + 2].min()
     if near > curve.min() * (1 + bound) + 1e-9:
-        return (f"threshold {ours:.6g} diverges by {near:.6g}, least "
+        return (f"threshold {thresholds[at]:.6g} diverges by {near:.6g}, least "
                 f"{curve.min():.6g} at {thresholds[curve.argmin()]:.6g}")
     return None
 
 
-def problem(site, entry, want, setting_part, data):
+def problem(point, entry, want, setting_part, data):
     observer, scheme, bits = setting_part
     symmetric = "symmetric" in scheme
     if entry["bits"] != bits or entry["scheme"] != scheme:
         return f"{entry['bits']} bits, {entry['scheme']}"
     lo, hi = want
     scale, _ = observers.qparams(lo, hi, bits, symmetric)
-    gap = quant_sites.gap_of_scales(entry["scale"], scale)
+    gap = quant_points.gap_of_scales(entry["scale"], scale)
     if gap is None:
         return f"{len(entry['scale'])} scales, want {len(scale)}"
     if gap <= 1e-5:
-        if quant_sites.zero_points_differ(entry["zero_point"], lo, scale, bits,
+        if quant_points.zero_points_differ(entry["zero_point"], lo, scale, bits,
                                           symmetric):
             return "another zero point"
         return None
-    if site.kind == "weight":
+    if point.kind == "weight":
         return f"scale off by {gap:.2g}"
     (rule, bound), = BOUNDS[observer].items()
     bound = bound["channel" in scheme]
@@ -275,27 +275,27 @@ def problem(site, entry, want, setting_part, data):
     return problem_of_range(entry, data, lo, hi, bits, symmetric, scheme, bound)
 
 
-def compare(setting, sites, table, definition):
+def compare(setting, points, table, definition):
     fo, fs, fb, wo, ws, wb, params = setting
     bad, missing = [], []
-    for site in sites:
-        weight = site.kind == "weight"
+    for point in points:
+        weight = point.kind == "weight"
         part = (wo, ws, wb) if weight else (fo, fs, fb)
-        if weight and wo in ("mse", "kl_histogram") and site.weight.size > 2e5:
+        if weight and wo in ("mse", "kl_histogram") and point.weight.size > 2e5:
             continue  # the definition is slow
-        entry = quant_sites.match(site, table)
+        entry = quant_points.match(point, table)
         if entry is None:
-            missing.append(repr(site))
+            missing.append(repr(point))
             continue
-        found = problem(site, entry, definition.range(site, *part, params),
-                        part, definition.data(site))
+        found = problem(point, entry, definition.range(point, *part, params),
+                        part, definition.data(point))
         if found:
             bad.append(f"{entry['name']}: {found}")
     if missing:
         bad.append(f"missing: {' '.join(missing[:3])}; there are "
                    + " ".join(sorted(table)[:6]))
-    if len(table) != len(sites):
-        bad.append(f"{len(table)} quantizers, want {len(sites)}")
+    if len(table) != len(points):
+        bad.append(f"{len(table)} quantizers, want {len(points)}")
     return bad
 
 
@@ -306,9 +306,9 @@ def main():
     onnx.checker.check_model(model)
     rng = np.random.default_rng(2)
     samples = rng.standard_normal((SAMPLES, 3, SIDE, SIDE)).astype(np.float32)
-    sites = quant_sites.find(model)
-    seen = quant_sites.activations(model, sites, samples)
-    definition = Definition(sites, seen)
+    points = quant_points.find(model)
+    seen = quant_points.activations(model, points, samples)
+    definition = Definition(points, seen)
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         onnx.save(model, os.path.join(folder, "m.onnx"))
@@ -319,7 +319,7 @@ def main():
             name = (f"A {setting[0]} {setting[1]} {setting[2]}, "
                     f"W {setting[3]} {setting[4]} {setting[5]}")
             table, error = quantize(folder, setting)
-            bad = [error] if error else compare(setting, sites, table,
+            bad = [error] if error else compare(setting, points, table,
                                                 definition)
             failed += bool(bad)
             print(f"{'FAIL' if bad else 'pass'} {name}"

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+import fixtures
+
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import qdq_common  # exits with 77 if something is missing
 import numpy as np
@@ -73,6 +75,7 @@ class Reader(CalibrationDataReader):
 
 def run(path, x):
     opt = ort.SessionOptions()
+    opt.add_session_config_entry(*fixtures.EXACT)
     opt.intra_op_num_threads = 1
     opt.log_severity_level = 3
     return ort.InferenceSession(

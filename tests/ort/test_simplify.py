@@ -7,13 +7,15 @@ after is compared too, each on its own scale.
 
 usage: test_simplify.py SPARSEBIT [MODEL.onnx ...]
 
-Without models the ones in ../shared/models are used, with their reference
-inputs and outputs.  Exit status 77 means that something needed is missing.
+Without models those among the fixtures (tests/ort/fixtures.py) are used, with
+their reference inputs and outputs.  Exit status 77 means that something needed is missing.
 """
 import pathlib
 import subprocess
 import sys
 import tempfile
+
+import fixtures
 
 try:
     import numpy as np
@@ -30,10 +32,10 @@ TOLERANCE = 1e-4
 INNER_TOLERANCE, INNER_FLOOR = 1e-3, 1e-6
 
 
-def session(model, optimise=True):
+def session(model, optimize=True):
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    if not optimise:
+    if not optimize:
         options.graph_optimization_level = (
             ort.GraphOptimizationLevel.ORT_DISABLE_ALL)
     return ort.InferenceSession(model, options,
@@ -45,12 +47,12 @@ def node_outputs(model):
 
 
 def inner_values(path, names, feeds):
-    """Values of these names, made outputs, without the runtime's optimiser."""
+    """Values of these names, made outputs, without the runtime's optimizer."""
     model = onnx.load(path)
     have = {o.name for o in model.graph.output}
     model.graph.output.extend(
         onnx.ValueInfoProto(name=n) for n in names if n not in have)
-    sess = session(model.SerializeToString(), optimise=False)
+    sess = session(model.SerializeToString(), optimize=False)
     return dict(zip([o.name for o in sess.get_outputs()],
                     sess.run(None, feeds)))
 
@@ -90,16 +92,16 @@ def random_inputs(sess, rng):
             feeds[i.name] = rng.standard_normal(shape).astype(dtype)
         else:
             dtype = i.type[len("tensor("):-1]
-            # Not all the same: normalising equal numbers leaves only rounding.
+            # Not all the same: normalizing equal numbers leaves only rounding.
             feeds[i.name] = rng.integers(0, 2, shape).astype(dtype)
     return feeds
 
 
 def reference(model, ref):
     """Inputs, and outputs by name: from the folder `ref`, or computed."""
-    # The runtime's optimiser rounds differently, which dynamic quantization
+    # The runtime's optimizer rounds differently, which dynamic quantization
     # turns into whole steps: without a stored reference leave it out.
-    sess = session(str(model), optimise=ref is not None)
+    sess = session(str(model), optimize=ref is not None)
     names = [o.name for o in sess.get_outputs()]
     if ref is None:
         feeds = random_inputs(sess, np.random.default_rng(1))
@@ -119,8 +121,8 @@ def check(command, model, ref, folder):
     onnx.checker.check_model(str(out), full_check=True)
     feeds, want = reference(model, ref)
     if ref is None:
-        session(str(out)).run(None, feeds)  # optimised, it must run all the same
-    sess = session(str(out), optimise=ref is not None)
+        session(str(out)).run(None, feeds)  # optimized, it must run all the same
+    sess = session(str(out), optimize=ref is not None)
     names = [o.name for o in sess.get_outputs()]
     if names != list(want):
         return f"outputs {names}, want {list(want)}"
@@ -152,13 +154,9 @@ def main():
     command = sys.argv[1]
     models = [(pathlib.Path(p), None) for p in sys.argv[2:]]
     if not models:
-        root = pathlib.Path(__file__).resolve().parents[2]
-        shared = root.parent / "shared" / "models"
-        models = [(p, shared / "ref" / p.stem)
-                  for p in sorted(shared.glob("*.onnx"))]
-        if not models:
-            print("skipped: there is no ../shared/models")
-            return 77
+        for path in fixtures.need_networks().values():
+            ref = fixtures.reference(path)
+            models.append((pathlib.Path(path), ref and pathlib.Path(ref)))
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for model, ref in models:

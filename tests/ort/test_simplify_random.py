@@ -4,7 +4,7 @@ the file before and after.
 usage: test_simplify_random.py SPARSEBIT [COUNT [FIRST_SEED]]
 
 The networks are made of what the passes look for (decomposed activations and
-normalisations, shape arithmetic, chains of Reshape and Transpose, splits,
+normalizations, shape arithmetic, chains of Reshape and Transpose, splits,
 identities, equal nodes), with intermediate values used twice or given out at
 random, so that rewrites which must not happen are provoked too.
 Exit status 77 means that something needed is missing.

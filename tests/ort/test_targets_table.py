@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Which activation types and zero points ONNX Runtime fuses: the small networks
-of docs/targets.md, one a line of its table, built from our text form; lint must
+of docs/targets.md, one per line of its table, built from our text form; lint must
 say the same as the installed ONNX Runtime, line by line.
 
 usage: test_targets_table.py COMMAND
@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 
-from qdq_common import compare_fates, fusion, np
+from qdq_common import compare_fates, fusion, lint, np
 
 TYPES = {"uint8": np.uint8, "int8": np.int8}
 SHORT = {"float32": "f32", "int8": "i8", "uint8": "u8", "int32": "i32"}
@@ -40,7 +40,7 @@ class Builder:
         self.check(self.lib.sb_model_parse(self.ctx, text.encode(),
                                            ctypes.byref(model)))
         try:
-            self.check(self.lib.sb_model_save(self.ctx, model, path.encode()))
+            self.check(self.lib.sb_model_save(model, path.encode()))
         finally:
             self.lib.sb_model_free(model)
 
@@ -137,7 +137,7 @@ def main():
             rows = fusion.fates(model, optimized)
             convs = [r for r in rows if r["op"] == "Conv"]
             got = sum(r["fate"] == "integer" for r in convs)
-            wrong, _ = compare_fates(command, path)
+            wrong, _ = compare_fates(lint(command, path), path)
             if got != want:
                 wrong.append(f"{got} convolutions are fused, the table says "
                              f"{want}")

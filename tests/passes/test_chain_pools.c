@@ -39,7 +39,7 @@ static const pass_case cases[] = {
      NULL, false},
 };
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("chain_pools", cases, SB_COUNT(cases));
@@ -48,7 +48,7 @@ static void test_cases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
     };
     return cmocka_run_group_tests_name("chain_pools", tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 
 /* clang-format off */
 static const pass_case cases[] = {
-    {"a product with a scale a column",
+    {"a product with per-column scales",
      GRAPH(WEIGHT ZEROS BEGIN PRODUCT("q, w, z, wz")
            "m = Mul(s, ws)\ny = Mul(f, m) \"fc_quant_output_scale_mul\"\n"),
      WEIGHT ZEROS BEGIN
@@ -58,16 +58,27 @@ static const pass_case cases[] = {
      "w_4 = DequantizeLinear(w, ws, wz) {axis=1}\n"
      "y_5 = MatMul(x_0_3, w_4) \"fc\"\n"
      "y = Add(y_5, b)\n", false},
+    {"fused, behind another node, with more columns than rows",
+     TEST_GRAPH("x: f32[3,2]", "y: f32[3,3]",
+                "w: u8[2,3] = [1, 2, 3, 4, 5, 6]\nws: f32[3] = [1, 2, 3]\n"
+                "r = Relu(x)\n"
+                "y = com.microsoft::DynamicQuantizeMatMul(r, w, ws) \"fc\"\n"),
+     "w: u8[2,3] = [1, 2, 3, 4, 5, 6]\nws: f32[3] = [1, 2, 3]\n"
+     "r = Relu(x)\n"
+     "r_0, r_1, r_2 = DynamicQuantizeLinear(r)\n"
+     "r_0_3 = DequantizeLinear(r_0, r_1, r_2) {axis=0}\n"
+     "w_4 = DequantizeLinear(w, ws) {axis=1}\n"
+     "y = MatMul(r_0_3, w_4) \"fc\"\n", false},
 
     /* ---- what stays ---- */
-    {"the zero point of somebody else",
+    {"the zero point of another value",
      TEST_GRAPH("x: f32[3,2], t: u8", "y: f32[3,2]",
                 WEIGHT BEGIN PRODUCT("q, w, t") "m = Mul(s, ws)\n"
                 "y = Mul(f, m)\n"), NULL, false},
     {"no zero point at all",
      GRAPH(WEIGHT BEGIN PRODUCT("q, w") "m = Mul(s, ws)\ny = Mul(f, m)\n"),
      NULL, false},
-    {"the scale of somebody else",
+    {"the scale of another value",
      TEST_GRAPH("x: f32[3,2], t: f32", "y: f32[3,2]",
                 WEIGHT BEGIN PRODUCT("q, w, z") "m = Mul(t, ws)\n"
                 "y = Mul(f, m)\n"), NULL, false},
@@ -98,7 +109,7 @@ static const pass_case cases[] = {
 };
 /* clang-format on */
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("dynamic_to_qdq", cases, SB_COUNT(cases));
@@ -107,7 +118,7 @@ static void test_cases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
     };
     return cmocka_run_group_tests_name("dynamic_to_qdq", tests, NULL, NULL);
 }

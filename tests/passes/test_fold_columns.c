@@ -123,7 +123,7 @@ static void check(const fold_case *c)
     sb_graph_free(g);
 }
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(cases); i++)
@@ -133,7 +133,7 @@ static void test_cases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
     };
     return cmocka_run_group_tests_name("fold_columns", tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static const pass_case cases[] = {
      NULL, true},
 };
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("fold_constants", cases, SB_COUNT(cases));
@@ -78,7 +78,7 @@ static void test_cases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
     };
     return cmocka_run_group_tests_name("fold_constants", tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static const pass_case kept[] = {
      NULL, false},
 };
 
-static void test_fused(void **state)
+static void test_attention_is_replaced_and_computes_the_same(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(fused); i++) {
@@ -111,7 +111,7 @@ static void test_fused(void **state)
     }
 }
 
-static void test_kept(void **state)
+static void test_what_must_stay_stays(void **state)
 {
     (void)state;
     test_passes("fuse_attention", kept, SB_COUNT(kept));
@@ -120,8 +120,8 @@ static void test_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fused),
-        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_attention_is_replaced_and_computes_the_same),
+        cmocka_unit_test(test_what_must_stay_stays),
     };
     return cmocka_run_group_tests_name("fuse_attention", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* Pass fuse_bn: the weights that come out are checked by running both graphs;
- * the texts show that the normalisation is gone. */
+ * the texts show that the normalization is gone. */
 #include "passtest.h"
 
 #define BN                            \
@@ -18,7 +18,7 @@ static const pass_case cases[] = {
      "w_1: f32[4] = [-0.2499975, -0.4999994, -1.99998, 2]\n"
      "y = Conv(x, w_0, w_1)\n",
      false},
-    {"somebody reads the convolution",
+    {"the convolution has another consumer",
      TEST_GRAPH("x: f32[1,3,5,5]", "y: f32[1,4,3,3], z: f32[1,4,3,3]",
                 "w: f32[4,3,3,3] = random(1)\n" BN "c = Conv(x, w)\n"
                 "y = BatchNormalization(c, g, h, m, v)\n"
@@ -65,7 +65,7 @@ static const struct {
                 "y = BatchNormalization(c, g, h, m, v)\n")},
 };
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("fuse_bn", cases, SB_COUNT(cases));
@@ -82,7 +82,7 @@ static void test_every_layer_computes_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
         cmocka_unit_test(test_every_layer_computes_the_same),
     };
     return cmocka_run_group_tests_name("fuse_bn", tests, NULL, NULL);

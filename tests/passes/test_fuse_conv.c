@@ -55,7 +55,7 @@ static const pass_case cases[] = {
      NULL, false},
 };
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("fuse_conv", cases, SB_COUNT(cases));
@@ -78,7 +78,7 @@ static void test_residual_of_the_input(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
         cmocka_unit_test(test_residual_of_the_input),
     };
     return cmocka_run_group_tests_name("fuse_conv", tests, NULL, NULL);

@@ -50,7 +50,7 @@ static const pass_case cases[] = {
     {"the result between is a result of the graph",
      TEST_GRAPH(X, "a: f32[2,3,4], " Y, "a = Exp(x)\ny = Neg(a)\n"), NULL,
      false},
-    {"somebody else reads the result between",
+    {"the result between has another consumer",
      TEST_GRAPH(X, Y ", z: f32[2,4,3]",
                 "a = Exp(x)\ny = Neg(a)\nz = Transpose(a) {perm=[0,2,1]}\n"),
      NULL, false},
@@ -75,14 +75,14 @@ static const pass_case cases[] = {
      NULL, false},
 };
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("fuse_elementwise", cases, SB_COUNT(cases));
 }
 
 /* 40 links are two whole chains and the rest. */
-static void test_long(void **state)
+static void test_long_chains_are_cut(void **state)
 {
     (void)state;
     assert_int_equal(test_pass_chain("fuse_elementwise", "f32[5]", "",
@@ -92,7 +92,7 @@ static void test_long(void **state)
 
 /* What a convolution takes is left to it, also where it is seen only after
  * something else was removed. */
-static void test_lower(void **state)
+static void test_what_a_convolution_takes_is_left_to_it(void **state)
 {
     static const char text[] =
         TEST_GRAPH("x: f32[1,2,5,5]", "y: f32[1,2,5,5]",
@@ -186,9 +186,9 @@ static void test_same_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_long),
-        cmocka_unit_test(test_lower),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
+        cmocka_unit_test(test_long_chains_are_cut),
+        cmocka_unit_test(test_what_a_convolution_takes_is_left_to_it),
         cmocka_unit_test(test_same_bits),
     };
     return cmocka_run_group_tests_name("fuse_elementwise", tests, NULL, NULL);

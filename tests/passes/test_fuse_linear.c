@@ -18,7 +18,7 @@ static const pass_case cases[] = {
      "w: f32[6,4] = {...}\n"
      "y = sparsebit::FusedMatMul(x, w) {activation=\"Gelu\"}\n",
      false},
-    {"somebody reads the product",
+    {"the product has another consumer",
      TEST_GRAPH("x: f32[3,6]", "y: f32[3,4], z: f32[3,4]",
                 W "m = MatMul(x, w)\ny = Relu(m)\nz = Neg(m)\n"),
      NULL, false},
@@ -64,13 +64,13 @@ static const struct {
                 "a = Neg(x)\nm = MatMul(a, w)\ny = Add(a, m)\n")},
 };
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("fuse_linear", cases, SB_COUNT(cases));
 }
 
-static void test_wholes(void **state)
+static void test_bias_and_shape_nodes_vanish(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(wholes); i++)
@@ -81,8 +81,8 @@ static void test_wholes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_wholes),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
+        cmocka_unit_test(test_bias_and_shape_nodes_vanish),
     };
     return cmocka_run_group_tests_name("fuse_linear", tests, NULL, NULL);
 }

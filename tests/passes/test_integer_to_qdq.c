@@ -36,7 +36,7 @@ static const pass_case cases[] = {
      "y_5 = Transpose(a_quantized_4) {perm=[1,0]}\n"
      "y = QuantizeLinear(y_5, t, o) {axis=0}\n",
      false},
-    {"a scale a channel, one zero point",
+    {"per-channel scales, one zero point",
      TEST_GRAPH("x: u8[1,1,2,2]", "y: u8[1,2,2,2]",
                 PARAMS "w: i8[2,1,1,1] = [3, -4]\nws: f32[2] = [0.5, 2]\n"
                        "wz: i8 = 0\n"
@@ -56,7 +56,7 @@ static const pass_case cases[] = {
      TEST_GRAPH("x: f32[2,8]", "y: f32[2,8]", "y = Sigmoid(x)\n"), NULL, false},
 };
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("integer_to_qdq", cases, SB_COUNT(cases));
@@ -65,7 +65,7 @@ static void test_cases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
     };
     return cmocka_run_group_tests_name("integer_to_qdq", tests, NULL, NULL);
 }

@@ -153,7 +153,7 @@ static const struct {
 };
 /* clang-format on */
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
@@ -248,7 +248,7 @@ static void test_a_search_that_could_explode(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
         cmocka_unit_test(test_captures_have_names),
         cmocka_unit_test(test_patterns_that_are_wrong),
         cmocka_unit_test(test_a_search_that_could_explode),

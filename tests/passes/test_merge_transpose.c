@@ -49,13 +49,13 @@ static const pass_case cases[] = {
      NULL, false},
 };
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("merge_transpose", cases, SB_COUNT(cases));
 }
 
-static void test_chain(void **state)
+static void test_ten_thousand_in_a_row_become_one(void **state)
 {
     (void)state;
     assert_int_equal(test_pass_chain("merge_transpose", "f32[2,2]", "",
@@ -66,8 +66,8 @@ static void test_chain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
+        cmocka_unit_test(test_ten_thousand_in_a_row_become_one),
     };
     return cmocka_run_group_tests_name("merge_transpose", tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@ static const pass_case cases[] = {
                 "y = Neg(x)\n"),
 
      "y = Neg(x)\n", false},
-    {"a constant that nobody reads",
+    {"a constant without a consumer",
      TEST_GRAPH("x: f32[2,4]", "y: f32[2,4]",
                 "c: f32[] = 2\n"
                 "y = Neg(x)\n"),
@@ -24,7 +24,7 @@ static const pass_case cases[] = {
      "y = Neg(x)\n", false},
 };
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("remove_dead", cases, SB_COUNT(cases));
@@ -33,7 +33,7 @@ static void test_cases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
     };
     return cmocka_run_group_tests_name("remove_dead", tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static const pass_case cases[] = {
      NULL, false},
 };
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("remove_expand", cases, SB_COUNT(cases));
@@ -41,7 +41,7 @@ static void test_cases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
     };
     return cmocka_run_group_tests_name("remove_expand", tests, NULL, NULL);
 }

@@ -213,13 +213,13 @@ static const pass_case cases[] = {
      "y = Neg(x)\n", false},
 };
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("remove_identity", cases, SB_COUNT(cases));
 }
 
-static void test_chain(void **state)
+static void test_ten_thousand_in_a_row_become_one(void **state)
 {
     (void)state;
     assert_int_equal(test_pass_chain("remove_identity", "f32[2,4]", "",
@@ -230,8 +230,8 @@ static void test_chain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
+        cmocka_unit_test(test_ten_thousand_in_a_row_become_one),
     };
     return cmocka_run_group_tests_name("remove_identity", tests, NULL, NULL);
 }

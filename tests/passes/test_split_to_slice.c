@@ -87,7 +87,7 @@ static const pass_case cases[] = {
      true},
 };
 
-static void test_cases(void **state)
+static void test_each_graph_becomes_the_expected_one(void **state)
 {
     (void)state;
     test_passes("split_to_slice", cases, SB_COUNT(cases));
@@ -96,7 +96,7 @@ static void test_cases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_each_graph_becomes_the_expected_one),
     };
     return cmocka_run_group_tests_name("split_to_slice", tests, NULL, NULL);
 }

@@ -175,7 +175,7 @@ def kl_histogram(stream, axis=None, bits=8, symmetric=False, **_):
             hi.append(0.0)
             continue
         # Zeros are left out: no threshold changes them, but their peak behind
-        # a ReLU, spread over a level, would favour ever finer levels.
+        # a ReLU, spread over a level, would favor ever finer levels.
         curve, thresholds = kl_curve(x[x != 0], bits)
         t = thresholds[int(np.argmin(curve))]
         lo.append(max(-t, x.min()) if not symmetric else -t)

@@ -85,15 +85,83 @@ float *obs_make(obs_kind kind, int64_t n, uint64_t seed)
     return x;
 }
 
+/* Parameters live in documents, which are freed at exit. */
+typedef struct kept_doc {
+    sb_yaml_doc *doc;
+    struct kept_doc *next;
+} kept_doc;
+
+static kept_doc *docs;
+
+static void free_docs(void)
+{
+    while (docs) {
+        kept_doc *next = docs->next;
+
+        sb_yaml_free(docs->doc);
+        free(docs);
+        docs = next;
+    }
+}
+
+void obs_set(sb_quant_spec *spec, const char *fmt, ...)
+{
+    const sb_observer_def *def = spec->observer;
+    kept_doc *kept = malloc(sizeof *kept);
+    char text[200];
+    va_list args;
+
+    assert_non_null(kept);
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    assert_ok(sb_yaml_load_memory(test_ctx(), "params", text, strlen(text),
+                                  &kept->doc));
+    if (!docs)
+        assert_int_equal(atexit(free_docs), 0);
+    kept->next = docs;
+    docs = kept;
+    void *params = sb_arena_alloc(&kept->doc->arena, 1, def->params_size);
+    assert_non_null(params);
+    assert_ok(
+        sb_params_read(kept->doc, kept->doc->root, "", def->params, params));
+    spec->observer_params = params;
+}
+
 sb_quant_spec obs_spec(const char *observer)
 {
-    return (sb_quant_spec){
-        .kind = SB_QUANT_FEATURE,
+    sb_quant_spec spec = {
+        .kind = SB_QUANT_ACTIVATION,
         .bits = 8,
-        .observer = observer,
-        .percentile_alpha = 0.001,
-        .ema_ratio = 0.9,
+        .observer = sb_observer_find(NULL, observer),
     };
+
+    assert_non_null(spec.observer);
+    if (spec.observer->params)
+        obs_set(&spec, "{}");
+    return spec;
+}
+
+bool obs_variant(size_t i, sb_quant_kind kind, sb_quant_spec *out)
+{
+    unsigned need = kind == SB_QUANT_WEIGHT ? SB_OBS_WEIGHT : SB_OBS_ACTIVATION;
+    const sb_observer_def *def;
+
+    for (size_t row = 0; (def = sb_observer_at(NULL, row)) != NULL; row++) {
+        if (!(def->flags & need))
+            continue;
+        *out = obs_spec(def->name);
+        out->kind = kind;
+        if (i-- == 0)
+            return true;
+        for (const sb_param_def *p = def->params; p && p->name; p++)
+            for (int k = 0; p->type == SB_PARAM_ENUM && p->names[k]; k++)
+                if (strcmp(p->names[k], p->preset) != 0 && i-- == 0) {
+                    obs_set(out, "{%s: %s}", p->name, p->names[k]);
+                    return true;
+                }
+    }
+    return false;
 }
 
 sb_obs_view obs_part(const sb_obs_view *view, int64_t from, int64_t to)

@@ -5,7 +5,7 @@
 
 #include "sbtest.h"
 
-#include "quant/observer.h"
+#include "quant/observe/observer_def.h"
 
 typedef enum obs_kind {
     OBS_UNIFORM,  /* (-1, 1) */
@@ -28,8 +28,14 @@ const char *obs_kind_name(obs_kind kind);
 /* n values, which depend on kind and seed alone; freed at exit. */
 float *obs_make(obs_kind kind, int64_t n, uint64_t seed);
 
-/* A feature of 8 bits, affine, with default parameters. */
+/* An activation of 8 bits, affine, with default parameters. */
 sb_quant_spec obs_spec(const char *observer);
+/* Other parameters, written as in a config: obs_set(&s, "{ALPHA: %g}", 0.1). */
+void obs_set(sb_quant_spec *spec, const char *fmt, ...) SB_PRINTF(2, 3);
+
+/* Every observer for this kind of tensor, and each name of each of its ENUM
+ * parameters: what obs_spec() gives for number i; false past the last. */
+bool obs_variant(size_t i, sb_quant_kind kind, sb_quant_spec *out);
 
 /* Ranges after all samples of the view, fed `batch` samples at a time. */
 void obs_ranges(const sb_quant_spec *spec, const sb_obs_view *view,

@@ -10,8 +10,9 @@
 #include "graph/text.h"
 #include "ops/op_registry.h"
 
-sb_status test_quant_try(sb_ctx *ctx, const char *graph, const char *yaml,
-                         const char *target, sb_quant_model **out)
+static sb_status quant_build(sb_ctx *ctx, const char *graph, const char *yaml,
+                             const char *target, const sb_build_options *build,
+                             sb_quant_model **out)
 {
     sb_quant_config *config = NULL;
     sb_graph *g = NULL;
@@ -24,9 +25,23 @@ sb_status test_quant_try(sb_ctx *ctx, const char *graph, const char *yaml,
                                         SB_QUANT_CONFIG_QUANT, &config);
     if (status == SB_OK)
         status = sb_quant_model_build(
-            ctx, g, config, target ? sb_target_find(target) : NULL, out);
+            ctx, g, config, target ? sb_target_find(target) : NULL, build, out);
     sb_graph_free(g);
     return status;
+}
+
+sb_status test_quant_try(sb_ctx *ctx, const char *graph, const char *yaml,
+                         const char *target, sb_quant_model **out)
+{
+    return quant_build(ctx, graph, yaml, target, NULL, out);
+}
+
+sb_status test_quant_try_train(sb_ctx *ctx, const char *graph, const char *yaml,
+                               const char *target, sb_quant_model **out)
+{
+    const sb_build_options build = {.train = true};
+
+    return quant_build(ctx, graph, yaml, target, &build, out);
 }
 
 static char file[] = "/tmp/sparsebit-test-XXXXXX";
@@ -34,6 +49,23 @@ static char file[] = "/tmp/sparsebit-test-XXXXXX";
 static void remove_file(void)
 {
     (void)unlink(file);
+}
+
+void test_quant_config_only(const char *yaml, const char *want)
+{
+    sb_quant_config *cfg = NULL;
+    sb_quant_model *qm = NULL;
+
+    assert_ok(sb_quant_config_load_memory(
+        test_ctx(), "q.yaml", yaml, strlen(yaml), SB_QUANT_CONFIG_QUANT, &cfg));
+    sb_quant_config_free(cfg);
+    assert_status(test_quant_try(test_ctx(),
+                                 "graph main(x: f32[N,2]) -> (y) {\n"
+                                 "w: f32[2,2] = random(1)\n"
+                                 "y = MatMul(x, w) \"fc\"\n}",
+                                 yaml, NULL, &qm),
+                  SB_UNSUPPORTED);
+    assert_error_has(want);
 }
 
 const char *test_quant_file(void)
@@ -81,12 +113,12 @@ const char *test_quant_list(const sb_quant_model *qm)
 
     text[0] = '\0';
     for (size_t i = 0; i < sb_quant_model_quantizer_count(qm); i++) {
-        sb_quantizer_info q = sb_quant_model_quantizer(qm, i);
+        const sb_quantizer_info *q = sb_quant_model_quantizer(qm, i);
 
         assert_true(used < sizeof text - 256);
         used += (size_t)snprintf(text + used, sizeof text - used,
-                                 "%s: %s %d %s%s\n", q.name, q.value, q.bits,
-                                 q.scheme, q.fused ? " fused" : "");
+                                 "%s: %s %d %s%s\n", q->name, q->value, q->bits,
+                                 q->scheme, q->fused ? " fused" : "");
     }
     return text;
 }
@@ -94,9 +126,9 @@ const char *test_quant_list(const sb_quant_model *qm)
 sb_quantizer_info test_quantizer(const sb_quant_model *qm, const char *name)
 {
     for (size_t i = 0; i < sb_quant_model_quantizer_count(qm); i++) {
-        sb_quantizer_info q = sb_quant_model_quantizer(qm, i);
-        if (strcmp(q.name, name) == 0)
-            return q;
+        const sb_quantizer_info *q = sb_quant_model_quantizer(qm, i);
+        if (strcmp(q->name, name) == 0)
+            return *q;
     }
     fail_msg("no quantizer '%s' among\n%s", name, test_quant_list(qm));
     return (sb_quantizer_info){0};
@@ -109,8 +141,19 @@ void test_calibrate(sb_quant_model *qm, const sb_calibration_options *opt,
 
     assert_ok(sb_quant_model_prepare_calibration(qm, opt));
     for (; *batches; batches++)
-        assert_ok(sb_quant_model_forward(qm, batches, out));
+        assert_ok(test_quant_run(qm, batches, out));
     assert_ok(sb_quant_model_calc_qparams(qm));
+}
+
+sb_status test_quant_run(sb_quant_model *qm, const sb_tensor *const *inputs,
+                         const sb_tensor **outputs)
+{
+    const sb_graph *g = qm->graph;
+    size_t n = 0;
+
+    for (size_t i = 0; i < g->n_inputs; i++)
+        n += !sb_graph_value(g, g->inputs[i])->is_constant;
+    return sb_quant_model_forward(qm, inputs, n, outputs, g->n_outputs);
 }
 
 sb_tensor *test_quant_forward(sb_quant_model *qm, const sb_tensor *x)
@@ -119,7 +162,7 @@ sb_tensor *test_quant_forward(sb_quant_model *qm, const sb_tensor *x)
     char shape[128] = "";
     size_t used = 0;
 
-    assert_ok(sb_quant_model_forward(qm, &x, out));
+    assert_ok(test_quant_run(qm, &x, out));
     for (int i = 0; i < out[0]->rank; i++)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld",
                                  i ? "x" : "", (long long)out[0]->dims[i]);

@@ -4,7 +4,7 @@
 
 #include "sbtest.h"
 
-#include "quant/quant_model.h"
+#include "quant/model/quant_model.h"
 
 /* Weights in 8 bit per channel, activations in 8 bit with one scale. */
 #define TEST_W8 "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
@@ -16,6 +16,13 @@ sb_status test_quant_try(sb_ctx *ctx, const char *graph, const char *yaml,
                          const char *target, sb_quant_model **out);
 sb_quant_model *test_quant(const char *graph, const char *yaml,
                            const char *target);
+/* One that will be trained. */
+sb_status test_quant_try_train(sb_ctx *ctx, const char *graph, const char *yaml,
+                               const char *target, sb_quant_model **out);
+
+/* A config that is right, but names what this version cannot run: a model of
+ * it is refused, and the message has `want`. */
+void test_quant_config_only(const char *yaml, const char *want);
 
 /* A file name of this program alone; what is there is removed at exit. */
 const char *test_quant_file(void);
@@ -32,6 +39,9 @@ sb_quantizer_info test_quantizer(const sb_quant_model *qm, const char *name);
 /* Calibrates with these batches of the only input; NULL ends them. */
 void test_calibrate(sb_quant_model *qm, const sb_calibration_options *opt,
                     const sb_tensor *const *batches);
+/* Runs with all inputs that the model wants; all outputs. */
+sb_status test_quant_run(sb_quant_model *qm, const sb_tensor *const *inputs,
+                         const sb_tensor **outputs);
 /* A copy of the first output for the only input; freed at exit. */
 sb_tensor *test_quant_forward(sb_quant_model *qm, const sb_tensor *x);
 

@@ -18,7 +18,7 @@ static struct {
 static void state_free(void)
 {
     for (size_t i = 0; i < state.n_tensors; i++)
-        sb_tensor_free(state.ctx, state.tensors[i]);
+        sb_tensor_free(state.tensors[i]);
     sb_free(state.ctx, state.tensors);
     sb_ctx_free(state.ctx);
     memset(&state, 0, sizeof state);

@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <sparsebit/experimental.h>
+
 #include "base/ctx.h"
 #include "tensor/tensor.h"
 
@@ -101,5 +103,9 @@ sb_allocator test_heap_hooks(test_heap *heap);
  * SB_NO_MEMORY and that nothing leaks. */
 void test_every_allocation(const char *what,
                            sb_status (*scenario)(sb_ctx *ctx));
+
+/* Runs a session with all inputs that its model wants; all outputs. */
+sb_status test_session_run(sb_session *session, const sb_tensor *const *inputs,
+                           const sb_tensor **outputs);
 
 #endif

@@ -1,6 +1,8 @@
 /* Running a graph given as text, through the internals. */
 #include "sbtest.h"
 
+#include "api/session.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -67,4 +69,11 @@ sb_status test_try_run(const char *text, const sb_tensor *const *inputs)
         status = run(graph, inputs, NULL, 0);
     sb_graph_free(graph);
     return status;
+}
+
+sb_status test_session_run(sb_session *session, const sb_tensor *const *inputs,
+                           const sb_tensor **outputs)
+{
+    return sb_session_run(session, inputs, session->io.n_inputs, outputs,
+                          session->io.n_outputs);
 }

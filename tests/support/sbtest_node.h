@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-enum { TEST_NODE_MOST = 8 };
+enum { TEST_NODE_MOST = 12 };
 
 typedef struct test_node {
     const char *op, *domain;             /* NULL: the main domain */

@@ -68,28 +68,28 @@ static size_t numbers(sb_data *data, int *out)
     size_t n = 0;
 
     for (;;) {
-        sb_batch b;
+        const sb_batch *b = NULL;
 
         assert_ok(sb_data_next(data, &b));
-        if (b.count == 0)
+        if (b->count == 0)
             return n;
-        assert_int_equal(b.n_inputs, 1);
-        assert_int_equal(sb_tensor_rank(b.inputs[0]), 4);
-        assert_int_equal(sb_tensor_dims(b.inputs[0])[0], b.count);
-        for (size_t i = 0; i < b.count; i++) {
+        assert_int_equal(b->n_inputs, 1);
+        assert_int_equal(sb_tensor_rank(b->inputs[0]), 4);
+        assert_int_equal(sb_tensor_dims(b->inputs[0])[0], b->count);
+        for (size_t i = 0; i < b->count; i++) {
             char name[32];
 
             out[n + i] =
-                (int)((const float *)sb_tensor_data(b.inputs[0]))[4 * i];
+                (int)((const float *)sb_tensor_data(b->inputs[0]))[4 * i];
             (void)snprintf(name, sizeof name, "i%03d.png", out[n + i]);
-            assert_string_equal(b.names[i], name);
-            assert_int_equal(b.labels[i], -1);
+            assert_string_equal(b->names[i], name);
+            assert_int_equal(b->labels[i], -1);
         }
-        n += b.count;
+        n += b->count;
     }
 }
 
-static void test_order(void **state)
+static void test_order_is_that_of_the_files(void **state)
 {
     static const int threads[] = {0, 1, 2, 7, -1};
 
@@ -102,7 +102,7 @@ static void test_order(void **state)
         opt.batch = t;
         sb_data *data = open_text(images_text, &opt);
         assert_int_equal(sb_data_count(data), FILES);
-        assert_false(sb_data_labelled(data));
+        assert_false(sb_data_has_labels(data));
         for (int round = 0; round < 2; round++) {
             assert_int_equal(numbers(data, got), FILES);
             for (int i = 0; i < FILES; i++)
@@ -113,7 +113,7 @@ static void test_order(void **state)
     }
 }
 
-static void test_part(void **state)
+static void test_skip_and_samples_choose_a_part(void **state)
 {
     sb_data_options opt = SB_DATA_OPTIONS_INIT;
     int got[FILES];
@@ -143,7 +143,7 @@ static void test_stop_early(void **state)
     (void)state;
     for (int i = 0; i < 50; i++) {
         sb_data_options opt = SB_DATA_OPTIONS_INIT;
-        sb_batch b;
+        const sb_batch *b = NULL;
 
         opt.threads = 3;
         sb_data *data = open_text(images_text, &opt);
@@ -152,17 +152,17 @@ static void test_stop_early(void **state)
         if (i % 2) {
             sb_data_rewind(data);
             assert_ok(sb_data_next(data, &b));
-            assert_int_equal(b.first, 0);
+            assert_int_equal(b->first, 0);
         }
         sb_data_free(data);
     }
 }
 
-static void test_interrupt(void **state)
+static void test_interrupt_ends_reading(void **state)
 {
     sb_ctx *ctx = NULL;
     sb_data *data = NULL;
-    sb_batch b;
+    const sb_batch *b = NULL;
 
     (void)state;
     assert_int_equal(sb_ctx_create(NULL, &ctx), SB_OK);
@@ -176,7 +176,7 @@ static void test_interrupt(void **state)
     sb_ctx_free(ctx);
 }
 
-static void test_broken(void **state)
+static void test_broken_files_are_left_out_and_named(void **state)
 {
     (void)state;
     write_file("i010.png", "no", 2);
@@ -184,7 +184,7 @@ static void test_broken(void **state)
     for (int threads = 0; threads < 3; threads++) {
         sb_data_options opt = SB_DATA_OPTIONS_INIT;
         int got[FILES];
-        sb_batch b;
+        const sb_batch *b = NULL;
         sb_status status = SB_OK;
 
         opt.threads = threads;
@@ -202,7 +202,7 @@ static void test_broken(void **state)
         data = open_text(images_text, &opt);
         while (status == SB_OK) {
             status = sb_data_next(data, &b);
-            assert_true(status != SB_OK || b.count > 0);
+            assert_true(status != SB_OK || b->count > 0);
         }
         assert_int_equal(status, SB_BAD_DATA);
         assert_error_has("i010.png");
@@ -211,15 +211,20 @@ static void test_broken(void **state)
 }
 
 /* Samples of other shapes start a new batch. */
-static void test_shapes(void **state)
+static void test_other_shapes_start_a_new_batch(void **state)
 {
     static const char *const shapes[] = {"3x4", "2x4", "1x6"};
     sb_data *data;
-    sb_batch b;
+    const sb_batch *b = NULL;
     const char *const names[] = {"ids"};
     const sb_tensor *in[1];
+    sb_model *model = NULL, *other = NULL;
 
     (void)state;
+    assert_ok(sb_model_parse(
+        test_ctx(), "graph g(ids: i64[N,M]) -> (y) { y = Neg(ids) }", &model));
+    assert_ok(sb_model_parse(
+        test_ctx(), "graph g(x: i64[N,M]) -> (y) { y = Neg(x) }", &other));
     for (size_t i = 0; i < SB_COUNT(shapes); i++) {
         sb_tensor *t = test_random(SB_DTYPE_I64, shapes[i], i);
         char name[] = "t0.npz";
@@ -233,24 +238,25 @@ static void test_shapes(void **state)
     static const size_t want[][3] = {{0, 4, 4}, {4, 1, 4}, {5, 1, 6}};
     for (size_t i = 0; i < SB_COUNT(want); i++) {
         assert_ok(sb_data_next(data, &b));
-        assert_int_equal(b.first, want[i][0]);
-        assert_int_equal(b.count, want[i][1]);
-        assert_int_equal(sb_tensor_dims(b.inputs[0])[1], want[i][2]);
-        assert_int_equal(sb_tensor_dtype(b.inputs[0]), SB_DTYPE_I64);
-        assert_string_equal(b.input_names[0], "ids");
-        assert_ok(sb_batch_inputs(test_ctx(), &b, names, 1, in));
-        assert_ptr_equal(in[0], b.inputs[0]);
+        assert_int_equal(b->first, want[i][0]);
+        assert_int_equal(b->count, want[i][1]);
+        assert_int_equal(sb_tensor_dims(b->inputs[0])[1], want[i][2]);
+        assert_int_equal(sb_tensor_dtype(b->inputs[0]), SB_DTYPE_I64);
+        assert_string_equal(b->input_names[0], "ids");
+        assert_ok(sb_model_batch_inputs(model, b, in, 1));
+        assert_ptr_equal(in[0], b->inputs[0]);
     }
-    assert_status(
-        sb_batch_inputs(test_ctx(), &b, (const char *const[]){"other"}, 1, in),
-        SB_BAD_DATA);
+    assert_status(sb_model_batch_inputs(other, b, in, 1), SB_BAD_DATA);
+    assert_status(sb_model_batch_inputs(model, b, in, 2), SB_BAD_ARG);
     assert_ok(sb_data_next(data, &b));
-    assert_int_equal(b.count, 0);
+    assert_int_equal(b->count, 0);
     sb_data_free(data);
+    sb_model_free(model);
+    sb_model_free(other);
 }
 
 /* Rows of the list are sorted and complete. */
-static void test_registry(void **state)
+static void test_sources_are_sorted_and_complete(void **state)
 {
     size_t n;
     const sb_source_def *const *rows = sb_source_all(&n);
@@ -258,23 +264,26 @@ static void test_registry(void **state)
     (void)state;
     for (size_t i = 0; i < n; i++) {
         assert_true(i == 0 || strcmp(rows[i - 1]->name, rows[i]->name) < 0);
-        assert_ptr_equal(sb_source_find(rows[i]->name), rows[i]);
+        assert_ptr_equal(sb_source_find(NULL, rows[i]->name), rows[i]);
         assert_non_null(rows[i]->open);
         assert_non_null(rows[i]->name_of);
         assert_true((rows[i]->image != NULL) != (rows[i]->arrays != NULL));
         assert_true(strlen(rows[i]->summary) > 10);
     }
-    assert_null(sb_source_find("nothing"));
+    assert_null(sb_source_find(NULL, "nothing"));
 }
 
 /* A model fixed to one sample: runs in pieces, outputs side by side. */
-static void test_pieces(void **state)
+static void test_fixed_batches_run_in_pieces(void **state)
 {
     sb_model *m = NULL;
     sb_session *s = NULL;
     const sb_tensor *x = test_f32("3x2", 1, 2, 3, 4, 5, 6), *out[2];
-    sb_batch b = {.count = 3, .n_inputs = 1, .inputs = &x};
+    sb_batch b = SB_BATCH_INIT;
 
+    b.count = 3;
+    b.n_inputs = 1;
+    b.inputs = &x;
     (void)state;
     assert_ok(sb_model_parse(test_ctx(),
                              "graph one(x: f32[1,2]) -> (y: f32[1,2], "
@@ -283,17 +292,91 @@ static void test_pieces(void **state)
                              "    z = Squeeze(x)\n"
                              "}\n",
                              &m));
-    assert_ok(sb_session_create(test_ctx(), m, NULL, &s));
-    assert_ok(sb_session_run_batch(s, &b, out));
+    assert_ok(sb_session_create(m, NULL, &s));
+    assert_ok(sb_session_run_batch(s, &b, out, 2));
     assert_tensor("y", out[0], test_f32("3x2", -1, -2, -3, -4, -5, -6), 0);
     assert_tensor("z", out[1], test_f32("3x2", 1, 2, 3, 4, 5, 6), 0);
     /* Also for one sample the first axis counts. */
     x = test_f32("1x2", 7, 8);
     b.count = 1;
-    assert_ok(sb_session_run_batch(s, &b, out));
+    assert_ok(sb_session_run_batch(s, &b, out, 2));
     assert_tensor("z", out[1], test_f32("1x2", 7, 8), 0);
     sb_session_free(s);
     sb_model_free(m);
+}
+
+/* A state goes from run to run, and starts again with each file. */
+static void test_states_go_from_run_to_run(void **state)
+{
+    static const float want[] = {1, 3, 6, 4, 9}; /* sums of 1 2 3, and of 4 5 */
+    const char *const names[] = {"x"};
+    sb_model *m = NULL;
+    sb_session *s = NULL;
+    const sb_batch *b = NULL;
+    sb_feed *feed = NULL;
+
+    (void)state;
+    assert_ok(sb_tensors_save_npz(
+        test_ctx(), in_dir("u0.npz"), names,
+        (const sb_tensor *const[]){test_f32("3x1", 1, 2, 3)}, 1));
+    assert_ok(sb_tensors_save_npz(
+        test_ctx(), in_dir("u1.npz"), names,
+        (const sb_tensor *const[]){test_f32("2x1", 4, 5)}, 1));
+    sb_data *data = open_text("SOURCE: npz\nPATH: [u0.npz, u1.npz]\n"
+                              "STATE: {s: t}\n",
+                              NULL);
+    assert_ok(sb_model_parse(test_ctx(),
+                             "graph sum(x: f32[N,1], s: f32[N,1]) -> "
+                             "(t: f32[N,1]) { t = Add(x, s) }",
+                             &m));
+    assert_ok(sb_session_create(m, NULL, &s));
+    assert_ok(sb_feed_create(m, &feed));
+    for (size_t i = 0; i < SB_COUNT(want); i++) {
+        const sb_tensor *out = NULL, *in[2];
+
+        assert_ok(sb_data_next(data, &b));
+        assert_int_equal(b->count, 1);
+        assert_int_equal(b->restart, i == 0 || i == 3);
+        assert_ok(sb_session_run_batch(s, b, &out, 1));
+        assert_tensor("t", out, test_f32("1x1", (double)want[i]), 0);
+        /* The same by hand. */
+        assert_ok(sb_feed_inputs(feed, b, in, 2));
+        assert_ok(sb_session_run(s, in, 2, &out, 1));
+        assert_tensor("t", out, test_f32("1x1", (double)want[i]), 0);
+        assert_ok(sb_feed_keep(feed, b, &out, 1));
+        assert_status(sb_model_batch_inputs(m, b, in, 2), SB_BAD_ARG);
+    }
+    sb_feed_free(feed);
+    sb_session_free(s);
+    sb_model_free(m);
+    sb_data_free(data);
+}
+
+/* Keys given beside the file stand instead of the file's. */
+static void test_keys_beside_the_file(void **state)
+{
+    sb_data_options opt = SB_DATA_OPTIONS_INIT;
+    const sb_batch *b = NULL;
+    sb_data *data = NULL;
+
+    (void)state;
+    opt.keys = "BATCH: 3\nPAD: 4\nPAD_VALUE: 9\n";
+    data = open_text(images_text, &opt);
+    assert_ok(sb_data_next(data, &b));
+    assert_int_equal(b->count, 3);
+    assert_int_equal(sb_tensor_dims(b->inputs[0])[3], 4);
+    assert_true(((const float *)sb_tensor_data(b->inputs[0]))[0] == 9);
+    assert_true(((const float *)sb_tensor_data(b->inputs[0]))[6] == 1);
+    sb_data_free(data);
+    opt.keys = "BATHC: 3\n";
+    assert_status(sb_data_parse(test_ctx(), images_text, in_dir("data.yaml"),
+                                &opt, &data),
+                  SB_BAD_CONFIG);
+    assert_error_has("data.yaml: ");
+    opt.keys = "- 3\n";
+    assert_status(sb_data_parse(test_ctx(), images_text, in_dir("data.yaml"),
+                                &opt, &data),
+                  SB_BAD_CONFIG);
 }
 
 static void test_eval_numbers(void **state)
@@ -302,25 +385,28 @@ static void test_eval_numbers(void **state)
     const sb_tensor *r = test_f32("2x3", 1, 4, 5, 0, 2, 1);
     const int64_t labels[] = {2, 1};
     const char *const names[] = {"a", "b"};
-    sb_batch b = {.count = 2, .labels = labels, .names = names};
+    sb_batch b = SB_BATCH_INIT;
     sb_eval *e = NULL;
 
     (void)state;
-    assert_ok(sb_eval_create(test_ctx(), 1, &e));
+    b.count = 2;
+    b.labels = labels;
+    b.names = names;
+    assert_ok(sb_eval_create(test_ctx(), 1, NULL, &e));
     assert_ok(sb_eval_add(e, &b, &a));
-    assert_ok(sb_eval_compare(e, &a, &r));
-    sb_eval_result got = sb_eval_get(e);
-    assert_close("top1", got.top1, 50, 0); /* of equal ones the first wins */
-    assert_close("top5", got.top5, 100, 0);
-    assert_close("agreement", got.agreement, 50, 0);
+    assert_ok(sb_eval_compare(e, &b, &a, &r));
+    const sb_eval_result *got = sb_eval_get(e);
+    assert_close("top1", got->top1, 50, 0); /* of equal ones the first wins */
+    assert_close("top5", got->top5, 100, 0);
+    assert_close("agreement", got->agreement, 50, 0);
     /* <a,r> = 46, |a|^2 = 51, |r|^2 = 42 */
-    assert_close("cosine", got.cosine, (46 / 46.281746 + 1) / 2, 1e-6);
-    assert_close("sqnr", got.sqnr_db, 16.720979, 1e-5); /* 47 / 1 */
+    assert_close("cosine", got->cosine, (46 / 46.281746 + 1) / 2, 1e-6);
+    assert_close("sqnr", got->sqnr_db, 16.720979, 1e-5); /* 47 / 1 */
     b.labels = (const int64_t[]){-1, 3};
     assert_status(sb_eval_add(e, &b, &a), SB_BAD_DATA);
     assert_error_has("'b' has label 3, the model has 3 classes");
     a = test_f32("1x3", 1, 2, 3);
-    assert_status(sb_eval_compare(e, &a, &r), SB_BAD_DATA);
+    assert_status(sb_eval_compare(e, &b, &a, &r), SB_BAD_DATA);
     sb_eval_free(e);
 }
 
@@ -343,6 +429,8 @@ static int remove_dir(void **state)
         (void)unlink(in_dir(name));
         (void)snprintf(name, sizeof name, "t%d.npz", i % 3);
         (void)unlink(in_dir(name));
+        (void)snprintf(name, sizeof name, "u%d.npz", i % 2);
+        (void)unlink(in_dir(name));
     }
     return rmdir(dir);
 }
@@ -350,10 +438,16 @@ static int remove_dir(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),        cmocka_unit_test(test_part),
-        cmocka_unit_test(test_stop_early),   cmocka_unit_test(test_interrupt),
-        cmocka_unit_test(test_broken),       cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_registry),     cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_order_is_that_of_the_files),
+        cmocka_unit_test(test_skip_and_samples_choose_a_part),
+        cmocka_unit_test(test_stop_early),
+        cmocka_unit_test(test_interrupt_ends_reading),
+        cmocka_unit_test(test_broken_files_are_left_out_and_named),
+        cmocka_unit_test(test_other_shapes_start_a_new_batch),
+        cmocka_unit_test(test_sources_are_sorted_and_complete),
+        cmocka_unit_test(test_fixed_batches_run_in_pieces),
+        cmocka_unit_test(test_states_go_from_run_to_run),
+        cmocka_unit_test(test_keys_beside_the_file),
         cmocka_unit_test(test_eval_numbers),
     };
     return cmocka_run_group_tests_name("data", tests, make_dir, remove_dir);

@@ -1,4 +1,4 @@
-/* Pictures: decoding, resizing, cropping.  Files are made here with libpng and
+/* Images: decoding, resizing, cropping.  Files are made here with libpng and
  * libjpeg; resized values are computed by hand.  tests/ort/test_data.py
  * compares with Pillow. */
 #include "sbtest.h"
@@ -8,15 +8,15 @@
 #include <jpeglib.h>
 #include <png.h>
 
-#include "data/transform.h"
+#include "data/image/transform.h"
 
-static void make_png(const uint8_t *pixels, int w, int h, bool grey,
+static void make_png(const uint8_t *pixels, int w, int h, bool gray,
                      uint8_t *out, size_t *size)
 {
     png_image image = {.version = PNG_IMAGE_VERSION,
                        .width = (png_uint_32)w,
                        .height = (png_uint_32)h,
-                       .format = grey ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
+                       .format = gray ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
     png_alloc_size_t n = *size;
 
     assert_true(png_image_write_to_memory(&image, out, &n, 0, pixels, 0, NULL));
@@ -57,21 +57,21 @@ static void fill(uint8_t *p, size_t n)
         p[i] = (uint8_t)(i * 7 + i / 13);
 }
 
-static void test_png(void **state)
+static void test_png_gives_its_pixels(void **state)
 {
     uint8_t pixels[5 * 4 * 3], file[1024];
     sb_image image;
 
     (void)state;
     fill(pixels, sizeof pixels);
-    for (int grey = 0; grey < 2; grey++) {
-        size_t size = sizeof file, n = grey ? 20 : 60;
+    for (int gray = 0; gray < 2; gray++) {
+        size_t size = sizeof file, n = gray ? 20 : 60;
 
-        make_png(pixels, 5, 4, grey, file, &size);
+        make_png(pixels, 5, 4, gray, file, &size);
         assert_ok(sb_image_decode(test_ctx(), "x.png", file, size, &image));
         assert_int_equal(image.width, 5);
         assert_int_equal(image.height, 4);
-        assert_int_equal(image.channels, grey ? 1 : 3);
+        assert_int_equal(image.channels, gray ? 1 : 3);
         assert_memory_equal(image.data, pixels, n);
         sb_image_free(test_ctx(), &image);
         /* Cut off anywhere it is broken, or whole but for its last bytes. */
@@ -83,7 +83,7 @@ static void test_png(void **state)
     }
 }
 
-static void test_jpeg(void **state)
+static void test_jpeg_gives_its_pixels_nearly(void **state)
 {
     uint8_t pixels[32 * 24 * 3], *file = NULL;
     unsigned long size = 0;
@@ -107,7 +107,7 @@ static void test_jpeg(void **state)
     free(file);
 }
 
-static void test_neither(void **state)
+static void test_other_files_are_refused(void **state)
 {
     sb_image image;
 
@@ -124,7 +124,7 @@ static void test_neither(void **state)
 
 /* Halving: the triangle over 4 old pixels has weights 1 3 3 1 of 8, and 3 3 1
  * of 7 at the border. */
-static void test_halve(void **state)
+static void test_halving_by_hand(void **state)
 {
     uint8_t line[8] = {0, 80, 160, 240, 40, 200, 120, 10};
     const sb_image in = {8, 1, 1, line};
@@ -142,7 +142,7 @@ static void test_halve(void **state)
 }
 
 /* Doubling: weights 1 3 and 3 1 of 4; outside there is nothing. */
-static void test_double(void **state)
+static void test_doubling_by_hand(void **state)
 {
     uint8_t column[3] = {0, 100, 40};
     const sb_image in = {1, 3, 1, column};
@@ -159,7 +159,7 @@ static void test_double(void **state)
 }
 
 /* A window of the result is the result's window, for every filter. */
-static void test_window(void **state)
+static void test_a_window_is_part_of_the_whole(void **state)
 {
     enum { W = 23, H = 17 };
     uint8_t pixels[W * H * 3];
@@ -183,8 +183,8 @@ static void test_window(void **state)
     }
 }
 
-/* The weights of grey add up to 65536, so grey stays what it is. */
-static void test_channels(void **state)
+/* The weights of gray add up to 65536, so gray stays what it is. */
+static void test_gray_and_color_become_each_other(void **state)
 {
     sb_image image = {.width = 2, .height = 1, .channels = 3};
 
@@ -202,10 +202,13 @@ static void test_channels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_png),      cmocka_unit_test(test_jpeg),
-        cmocka_unit_test(test_neither),  cmocka_unit_test(test_halve),
-        cmocka_unit_test(test_double),   cmocka_unit_test(test_window),
-        cmocka_unit_test(test_channels),
+        cmocka_unit_test(test_png_gives_its_pixels),
+        cmocka_unit_test(test_jpeg_gives_its_pixels_nearly),
+        cmocka_unit_test(test_other_files_are_refused),
+        cmocka_unit_test(test_halving_by_hand),
+        cmocka_unit_test(test_doubling_by_hand),
+        cmocka_unit_test(test_a_window_is_part_of_the_whole),
+        cmocka_unit_test(test_gray_and_color_become_each_other),
     };
     return cmocka_run_group_tests_name("data_image", tests, NULL, NULL);
 }

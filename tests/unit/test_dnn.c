@@ -7,7 +7,7 @@
 
 #include "dnn/dnn.h"
 
-static sb_dnn_conv_desc small_conv(const float *w)
+static sb_dnn_conv_desc small_conv(void)
 {
     return (sb_dnn_conv_desc){
         .what = "test",
@@ -23,8 +23,22 @@ static sb_dnn_conv_desc small_conv(const float *w)
         .dilation = {1, 1},
         .pad_lo = {1, 1},
         .has_bias = true,
-        .weights = w,
     };
+}
+
+/* The weights as the object reads them; freed at exit. */
+static const float *packed_for(sb_dnn_conv *conv, const float *w)
+{
+    const sb_dnn_packing *how = sb_dnn_conv_packing(conv);
+
+    if (how->bytes == 0)
+        return w;
+    char shape[32];
+    (void)snprintf(shape, sizeof shape, "%zu",
+                   (how->bytes + how->scratch) / sizeof(float) + 64);
+    float *to = test_tensor(SB_DTYPE_F32, shape, NULL)->data;
+    assert_ok(sb_dnn_conv_pack(conv, w, to, (char *)to + how->bytes));
+    return to;
 }
 
 /* The same convolution in plain order and with channels last. */
@@ -43,22 +57,22 @@ static void test_conv_layouts(void **state)
     sb_tensor *last_y = test_floats(&rng, 4, plain->dims);
     sb_tensor *back = test_floats(&rng, 4, plain->dims);
     sb_tensor *scratch = test_floats(&rng, 1, (int64_t[]){ROOM});
-    sb_dnn_conv_desc desc = small_conv(w->data);
+    sb_dnn_conv_desc desc = small_conv();
     sb_dnn_conv *conv = NULL;
 
     last_x->layout = last_y->layout = SB_LAYOUT_CHANNELS_LAST;
     assert_ok(sb_dnn_conv_create(test_ctx(), &desc, &conv));
     assert_true(sb_dnn_conv_scratch(conv) <= ROOM * sizeof(float));
-    assert_ok(sb_dnn_conv_run(conv, x->data, w->data, b->data, plain->data,
-                              scratch->data, NULL));
+    assert_ok(sb_dnn_conv_run(conv, x->data, packed_for(conv, w->data), b->data,
+                              plain->data, scratch->data, NULL));
     sb_dnn_conv_free(conv);
     desc.src_layout = desc.in_channels;
     desc.dst_layout = desc.out_channels;
     assert_ok(sb_dnn_conv_create(test_ctx(), &desc, &conv));
     assert_true(sb_dnn_conv_scratch(conv) <= ROOM * sizeof(float));
     sb_tensor_reorder(test_ctx(), x, last_x);
-    assert_ok(sb_dnn_conv_run(conv, last_x->data, w->data, b->data,
-                              last_y->data, scratch->data, NULL));
+    assert_ok(sb_dnn_conv_run(conv, last_x->data, packed_for(conv, w->data),
+                              b->data, last_y->data, scratch->data, NULL));
     sb_tensor_reorder(test_ctx(), last_y, back);
     for (int64_t i = 0; i < sb_tensor_count(plain); i++)
         assert_close("channels last", sb_tensor_get_f64(back, i),
@@ -86,7 +100,7 @@ static void test_conv_posts(void **state)
     sb_tensor *scratch = test_floats(&rng, 1, (int64_t[]){1 << 20});
     float plain[COUNT], y[COUNT], old[COUNT];
     for (size_t i = 0; i <= SB_COUNT(posts); i++) {
-        sb_dnn_conv_desc desc = small_conv(w->data);
+        sb_dnn_conv_desc desc = small_conv();
         sb_dnn_conv *conv = NULL;
 
         desc.n_posts = i ? 1 : 0;
@@ -94,8 +108,8 @@ static void test_conv_posts(void **state)
         for (int e = 0; e < COUNT; e++)
             y[e] = old[e] = (float)e / COUNT;
         assert_ok(sb_dnn_conv_create(test_ctx(), &desc, &conv));
-        assert_ok(sb_dnn_conv_run(conv, x->data, w->data, b->data, y,
-                                  scratch->data, NULL));
+        assert_ok(sb_dnn_conv_run(conv, x->data, packed_for(conv, w->data),
+                                  b->data, y, scratch->data, NULL));
         sb_dnn_conv_free(conv);
         if (i == 0)
             memcpy(plain, y, sizeof y);
@@ -115,9 +129,9 @@ static void test_conv_posts(void **state)
 
 static sb_status scenario(sb_ctx *ctx)
 {
-    static float a[32 * 64], w[48 * 32 * 9], c[32 * 300], b[64 * 300];
+    static float a[32 * 64], c[32 * 300], b[64 * 300], packed[1 << 16];
     static float scratch[1 << 20];
-    sb_dnn_conv_desc conv_desc = small_conv(w);
+    sb_dnn_conv_desc conv_desc = small_conv();
     sb_dnn_gemm_desc gemm_desc = {.what = "test",
                                   .m = 32,
                                   .n = 300,
@@ -127,14 +141,17 @@ static sb_status scenario(sb_ctx *ctx)
                                   .b_row = 300,
                                   .b_col = 1,
                                   .c_row = 300,
-                                  .b = b};
+                                  .pack = true};
     sb_dnn_conv *conv = NULL;
     sb_dnn_gemm *gemm = NULL;
 
     SB_TRY(sb_dnn_conv_create(ctx, &conv_desc, &conv));
     sb_status status = sb_dnn_gemm_create(ctx, &gemm_desc, &gemm);
+    if (status == SB_OK)
+        status = sb_dnn_gemm_pack(gemm, b, packed, scratch);
     if (status == SB_OK) {
-        sb_dnn_gemm_args args = {.a = a, .b = b, .c = c, .scratch = scratch};
+        sb_dnn_gemm_args args = {
+            .a = a, .b = packed, .c = c, .scratch = scratch};
         status = sb_dnn_gemm_run(gemm, &args);
     }
     sb_dnn_gemm_free(gemm);
@@ -142,7 +159,7 @@ static sb_status scenario(sb_ctx *ctx)
     return status;
 }
 
-static void test_allocations(void **state)
+static void test_every_failed_allocation_is_reported(void **state)
 {
     (void)state;
     test_every_allocation("dnn", scenario);
@@ -153,7 +170,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conv_layouts),
         cmocka_unit_test(test_conv_posts),
-        cmocka_unit_test(test_allocations),
+        cmocka_unit_test(test_every_failed_allocation_is_reported),
     };
     int rc = test_every_isa(argc, argv);
 

@@ -86,7 +86,7 @@ static void test_to_halves(void **state)
     }
     assert_int_equal(h, 0x10406985a0aa1ca2u);
     assert_int_equal(b, 0x3fbcee0c0712898fu);
-    /* Ties between neighbours, and both sides of them. */
+    /* Ties between neighbors, and both sides of them. */
     for (uint32_t i = 0; i < 0x7bff; i++) {
         float mid =
             (sb_f16_to_f32((uint16_t)i) + sb_f16_to_f32((uint16_t)(i + 1))) / 2;
@@ -379,7 +379,7 @@ static void test_packing_is_low_first(void **state)
     assert_memory_equal(back, y, sizeof y);
 }
 
-static void test_facts(void **state)
+static void test_names_and_sizes_of_types(void **state)
 {
     (void)state;
     size_t bytes = 0;
@@ -424,7 +424,7 @@ int main(void)
         cmocka_unit_test(test_int_to_int_wraps),
         cmocka_unit_test(test_every_pair),
         cmocka_unit_test(test_packing_is_low_first),
-        cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_names_and_sizes_of_types),
     };
     return cmocka_run_group_tests_name("dtype", tests, NULL, NULL);
 }

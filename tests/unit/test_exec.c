@@ -209,6 +209,32 @@ static void test_if_runs_the_chosen_branch(void **state)
     close_graph(&f);
 }
 
+/* The branch that is not for inputs of this shape says so when it runs, not
+ * before. */
+static void test_if_whose_other_branch_does_not_fit(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "graph g(c: bool, x: f32[1,2]) -> (y: f32[?]) {\n"
+        "  one: i64[1] = [1]\n"
+        "  zero: i64[1] = [0]\n"
+        "  y = If(c) {\n"
+        "    then_branch=graph t() -> (p: f32[?]) { p = Squeeze(x, one) },\n"
+        "    else_branch=graph e() -> (q: f32[?]) { q = Squeeze(x, zero) }}\n"
+        "}\n";
+    fixture f;
+    sb_tensor *yes = test_tensor(SB_DTYPE_BOOL, "", (const double[]){1});
+    sb_tensor *no = test_tensor(SB_DTYPE_BOOL, "", (const double[]){0});
+    sb_tensor *x = test_f32("1x2", 1, 2);
+
+    open_graph(&f, test_ctx(), text, NULL);
+    assert_ok(sb_exec_run(f.exec, INPUTS(no, x), NULL, f.out));
+    assert_tensor("else", f.out[0], test_f32("2", 1, 2), 0);
+    assert_int_equal(sb_exec_run(f.exec, INPUTS(yes, x), NULL, f.out),
+                     SB_BAD_MODEL);
+    close_graph(&f);
+}
+
 /* ---- element types ------------------------------------------------------ */
 
 static void test_half_precision_goes_through_f32(void **state)
@@ -399,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_shape_arithmetic_is_settled_while_planning),
         cmocka_unit_test(test_shapes_that_depend_on_data),
         cmocka_unit_test(test_if_runs_the_chosen_branch),
+        cmocka_unit_test(test_if_whose_other_branch_does_not_fit),
         cmocka_unit_test(test_half_precision_goes_through_f32),
         cmocka_unit_test(test_a_run_allocates_nothing),
         cmocka_unit_test(test_workspace_is_what_is_alive_not_the_sum),

@@ -51,7 +51,7 @@ static void add_op(sb_graph *g, const char *op, sb_value_id in, sb_value_id out)
 
 /* ---- building ----------------------------------------------------------- */
 
-static void test_build(void **state)
+static void test_graphs_are_built_node_by_node(void **state)
 {
     (void)state;
     sb_graph *g = NULL;
@@ -260,7 +260,7 @@ static void test_unused_captures_go(void **state)
     sb_graph_free(g);
 }
 
-static void test_attributes(void **state)
+static void test_attributes_are_set_and_replaced(void **state)
 {
     (void)state;
     sb_graph *g = parsed("graph g(x) -> (y) {\n y = Foo(x) {a=1, b=2}\n}\n");
@@ -300,7 +300,7 @@ static void test_remove_dead(void **state)
 
 /* ---- order -------------------------------------------------------------- */
 
-static void test_order(void **state)
+static void test_dependencies_come_first(void **state)
 {
     (void)state;
     /* Written backwards: dependencies come first, then the order of writing. */
@@ -485,7 +485,7 @@ static void test_nesting_has_an_end(void **state)
     sb_graph_free(root);
 }
 
-static void test_symbols(void **state)
+static void test_symbols_are_shared_with_bodies(void **state)
 {
     (void)state;
     sb_graph *g = NULL, *sub = NULL;
@@ -520,7 +520,7 @@ static const char everything[] =
     "    }}\n"
     "}\n";
 
-static void test_clone(void **state)
+static void test_a_clone_prints_the_same(void **state)
 {
     (void)state;
     sb_graph *g = parsed(everything), *copy = NULL;
@@ -566,10 +566,42 @@ static void test_out_of_memory(void **state)
     test_every_allocation("graph", parse_clone_change);
 }
 
+/* Uses come off at the front, in the middle, at the end, and from a list that
+ * is not sorted any more; the order of the rest stays. */
+static void test_uses_are_removed_anywhere(void **state)
+{
+    (void)state;
+    sb_graph *g = parsed("graph g(x: f32[2], w: f32[2]) -> (y: f32[2]) {\n"
+                         "  a = Neg(x)\n  b = Relu(x)\n  c = Abs(w)\n"
+                         "  d = Exp(x)\n  e = Tanh(x)\n  f = Sqrt(x)\n"
+                         "  y = Sum(a, b, c, d, e, f)\n}\n");
+    sb_value_id x = named(g, "x");
+    sb_node_id sum = maker(g, "y");
+    const char *const gone[] = {"a", "d", "f", "c", "b", "e"};
+
+    /* The use of c's node comes last. */
+    assert_ok(sb_graph_set_input(g, maker(g, "c"), 0, x));
+    for (uint32_t i = 0; i < SB_COUNT(gone); i++) {
+        sb_node_id node = maker(g, gone[i]);
+        const sb_node *p = sb_graph_node(g, sum);
+        for (uint32_t k = 0; k < p->n_in; k++)
+            if (p->inputs[k] == named(g, gone[i]))
+                assert_ok(sb_graph_set_input(g, sum, k, x));
+        sb_graph_remove_node(g, node);
+        assert_int_equal(sb_graph_value(g, x)->n_uses, 6);
+        assert_ok(sb_graph_verify(g));
+    }
+    const sb_value *v = sb_graph_value(g, x);
+    static const uint32_t want[] = {0, 3, 5, 2, 1, 4};
+    for (uint32_t i = 0; i < v->n_uses; i++)
+        assert_int_equal(v->uses[i].input, want[i]);
+    sb_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_build),
+        cmocka_unit_test(test_graphs_are_built_node_by_node),
         cmocka_unit_test(test_output_twice),
         cmocka_unit_test(test_fresh_names),
         cmocka_unit_test(test_constants_and_buffers),
@@ -577,16 +609,17 @@ int main(void)
         cmocka_unit_test(test_replace_value),
         cmocka_unit_test(test_replace_into_sub_graphs),
         cmocka_unit_test(test_unused_captures_go),
-        cmocka_unit_test(test_attributes),
+        cmocka_unit_test(test_attributes_are_set_and_replaced),
         cmocka_unit_test(test_remove_dead),
-        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_dependencies_come_first),
         cmocka_unit_test(test_long_chain),
         cmocka_unit_test(test_cycle_is_named),
         cmocka_unit_test(test_verify_finds),
         cmocka_unit_test(test_nesting_has_an_end),
-        cmocka_unit_test(test_symbols),
-        cmocka_unit_test(test_clone),
+        cmocka_unit_test(test_symbols_are_shared_with_bodies),
+        cmocka_unit_test(test_a_clone_prints_the_same),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_uses_are_removed_anywhere),
     };
     return cmocka_run_group_tests_name("graph", tests, NULL, NULL);
 }

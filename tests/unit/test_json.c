@@ -21,7 +21,7 @@ static sb_json_doc *must_read(const char *text)
     return doc;
 }
 
-static void test_values(void **state)
+static void test_values_of_every_kind(void **state)
 {
     (void)state;
     sb_json_doc *doc = must_read(" {\"a\": [1, -0.5e1, true "
@@ -52,7 +52,7 @@ static void test_values(void **state)
     sb_json_free(doc);
 }
 
-static void test_texts(void **state)
+static void test_escapes_are_decoded(void **state)
 {
     static const struct {
         const char *json, *want;
@@ -121,7 +121,7 @@ static void check_numbers(void)
     }
 }
 
-static void test_numbers(void **state)
+static void test_numbers_are_read_in_any_locale(void **state)
 {
     double x;
 
@@ -181,7 +181,7 @@ static const struct {
     {"// no\n1", "f.json:1:1: found '/', want a value"},
 };
 
-static void test_wrong(void **state)
+static void test_what_is_wrong_gets_a_line(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(wrong); i++) {
@@ -204,11 +204,10 @@ static void test_zero_byte(void **state)
     assert_error_has("control character");
 }
 
-static void test_limits(void **state)
+static void test_depth_and_size_are_limited(void **state)
 {
     char text[4000];
     sb_json_doc *doc;
-    size_t n = 0;
 
     (void)state;
     memset(text, '[', sizeof text);
@@ -221,20 +220,41 @@ static void test_limits(void **state)
     memset(text, '1', sizeof text);
     assert_status(read_bytes(text, sizeof text, &doc), SB_BAD_DATA);
     assert_error_has("f.json:1:1: a number that is too long");
+}
+
+/* As many as a vocabulary has; the last one is there twice. */
+static void test_objects_have_any_number_of_keys(void **state)
+{
+    enum { KEYS = 20000 };
+    static char text[KEYS * 16];
+    sb_json_doc *doc;
+    size_t n = 0;
+
+    (void)state;
     text[n++] = '{';
-    for (int i = 0; i <= SB_JSON_KEYS; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "\"%d\":0,", i);
+    for (int i = 0; i < KEYS; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "\"%d\":%d,", i, i);
+    text[n - 1] = '}';
+    assert_ok(read_bytes(text, n, &doc));
+    assert_int_equal(doc->root->n, KEYS);
+    assert_true(sb_json_get(doc->root, "19999")->number == 19999);
+    sb_json_free(doc);
+    n += (size_t)snprintf(text + n - 1, sizeof text - n, ",\"7\":0}") - 1;
     assert_status(read_bytes(text, n, &doc), SB_BAD_DATA);
-    assert_error_has("too many keys");
+    assert_error_has("a key that is given twice");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),       cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_texts_return), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_wrong),        cmocka_unit_test(test_zero_byte),
-        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_values_of_every_kind),
+        cmocka_unit_test(test_escapes_are_decoded),
+        cmocka_unit_test(test_texts_return),
+        cmocka_unit_test(test_numbers_are_read_in_any_locale),
+        cmocka_unit_test(test_what_is_wrong_gets_a_line),
+        cmocka_unit_test(test_zero_byte),
+        cmocka_unit_test(test_depth_and_size_are_limited),
+        cmocka_unit_test(test_objects_have_any_number_of_keys),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -181,14 +181,14 @@ static sb_status ignore(void *user, const char *name, const sb_tensor *t)
     return SB_OK;
 }
 
-/* Reorders of a run, but for that of the picture and that of the result. */
+/* Reorders of a run, but for that of the image and that of the result. */
 static size_t count_reorders(const sb_exec *exec)
 {
     const sb_plan *plan = exec->last;
     size_t n = 0;
 
     for (size_t i = 0; i < plan->n_steps; i++) {
-        const step *st = plan->steps[i];
+        const sb_step *st = plan->steps[i];
         for (size_t j = 0; j < st->n_before; j++)
             n += st->before[j].from->kind != SLOT_GIVEN &&
                  st->before[j].from->t.layout != st->before[j].to->t.layout;

@@ -1,4 +1,5 @@
 /* Module paths from names that real exporters wrote, and glob patterns. */
+#include "base/glob.h"
 #include "sbtest.h"
 
 #include <string.h>
@@ -105,7 +106,7 @@ static sb_graph *graph_of(size_t i)
     return g;
 }
 
-static void test_paths(void **state)
+static void test_modules_are_read_off_names(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
@@ -141,7 +142,7 @@ static void test_sub_graphs_and_given_paths(void **state)
 }
 
 /* Answers of Python's fnmatch.fnmatchcase. */
-static void test_globs(void **state)
+static void test_globs_match_as_fnmatch(void **state)
 {
     (void)state;
     static const struct {
@@ -195,9 +196,9 @@ static void test_node_matches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_modules_are_read_off_names),
         cmocka_unit_test(test_sub_graphs_and_given_paths),
-        cmocka_unit_test(test_globs),
+        cmocka_unit_test(test_globs_match_as_fnmatch),
         cmocka_unit_test(test_node_matches),
     };
     return cmocka_run_group_tests_name("modules", tests, NULL, NULL);

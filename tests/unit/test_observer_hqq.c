@@ -1,4 +1,4 @@
-/* Observer "hqq": never worse than "mse" in the sum that it minimises, never
+/* Observer "hqq": never worse than "mse" in the sum that it minimizes, never
  * far from it in mean square; finds a grid that an outlier hides. */
 #include "obstest.h"
 
@@ -45,7 +45,7 @@ static void test_never_worse(void **state)
             spec.bits = bits[((size_t)k + i) % 5];
             spec.symmetric = (k + (int)i) % 2;
             obs_ranges(&spec, &view, s->samples, got);
-            spec.observer = "mse";
+            spec.observer = sb_observer_find(NULL, "mse");
             obs_ranges(&spec, &view, s->samples, mse);
             for (int64_t c = 0; c < s->channels; c++) {
                 int64_t m = obs_channel(&view, c, x);
@@ -69,9 +69,9 @@ static void test_gains_on_normal_weights(void **state)
     spec.kind = SB_QUANT_WEIGHT;
     spec.bits = 4;
     obs_ranges(&spec, &view, 1, got);
-    spec.observer = "mse";
+    spec.observer = sb_observer_find(NULL, "mse");
     obs_ranges(&spec, &view, 1, mse);
-    spec.observer = "minmax";
+    spec.observer = sb_observer_find(NULL, "minmax");
     obs_ranges(&spec, &view, 1, all);
     for (int64_t c = 0; c < 256; c++) {
         int64_t m = obs_channel(&view, c, x);
@@ -113,7 +113,7 @@ static void test_finds_the_grid(void **state)
     }
 }
 
-static void test_degenerate(void **state)
+static void test_equal_values_have_a_range(void **state)
 {
     static const float zeros[20], one[] = {2.5F}, equal[] = {-3, -3, -3};
     static const sb_obs_view views[] = {
@@ -134,7 +134,7 @@ static void test_degenerate(void **state)
         }
 }
 
-static void test_features_are_refused(void **state)
+static void test_activations_are_refused(void **state)
 {
     sb_quant_spec spec = obs_spec("hqq");
     sb_observer *obs = NULL;
@@ -151,8 +151,8 @@ int main(void)
         cmocka_unit_test(test_never_worse),
         cmocka_unit_test(test_gains_on_normal_weights),
         cmocka_unit_test(test_finds_the_grid),
-        cmocka_unit_test(test_degenerate),
-        cmocka_unit_test(test_features_are_refused),
+        cmocka_unit_test(test_equal_values_have_a_range),
+        cmocka_unit_test(test_activations_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

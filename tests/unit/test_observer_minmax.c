@@ -1,5 +1,5 @@
 /* Observer "minmax" against the definition: every distribution, every layout,
- * features and weights. */
+ * activations and weights. */
 #include "obstest.h"
 
 static void check(const sb_obs_view *view, const sb_range *got,
@@ -19,7 +19,7 @@ static void check(const sb_obs_view *view, const sb_range *got,
     }
 }
 
-static void test_definition(void **state)
+static void test_ranges_are_the_extremes(void **state)
 {
     sb_quant_spec spec = obs_spec("minmax");
     sb_range got[256];
@@ -31,7 +31,7 @@ static void test_definition(void **state)
             int64_t n = s->samples * s->outer * s->channels * s->inner;
             sb_obs_view view = {obs_make((obs_kind)k, n, i), s->samples,
                                 s->outer, s->channels, s->inner};
-            spec.kind = SB_QUANT_FEATURE;
+            spec.kind = SB_QUANT_ACTIVATION;
             obs_ranges(&spec, &view, 2, got);
             check(&view, got, s->what);
             spec.kind = SB_QUANT_WEIGHT;
@@ -55,7 +55,7 @@ static void test_signed_zero(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_ranges_are_the_extremes),
         cmocka_unit_test(test_signed_zero),
     };
 

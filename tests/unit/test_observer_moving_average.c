@@ -27,7 +27,7 @@ static void check(const sb_obs_view *view, double ratio, const sb_range *got,
     }
 }
 
-static void test_definition(void **state)
+static void test_ranges_are_those_of_the_definition(void **state)
 {
     static const double ratios[] = {0.0, 0.5, 0.9, 1.0};
     sb_range got[256];
@@ -40,7 +40,7 @@ static void test_definition(void **state)
             sb_quant_spec spec = obs_spec("moving_average");
             sb_obs_view view = {obs_make(OBS_NORMAL, n, i), s->samples,
                                 s->outer, s->channels, s->inner};
-            spec.ema_ratio = ratios[k];
+            obs_set(&spec, "{EMA_RATIO: %g}", ratios[k]);
             for (int64_t batch = 1; batch <= 3; batch++) {
                 obs_ranges(&spec, &view, batch, got);
                 check(&view, ratios[k], got, 1e-6, s->what);
@@ -49,7 +49,7 @@ static void test_definition(void **state)
 }
 
 /* What PyTorch gives in float32, operation by operation. */
-static void test_float(void **state)
+static void test_float_arithmetic_is_that_of_pytorch(void **state)
 {
     sb_quant_spec spec = obs_spec("moving_average");
     const float x[] = {-1.1F, 2.3F, -0.7F, 3.9F, -2.2F, 0.1F};
@@ -67,7 +67,7 @@ static void test_float(void **state)
 }
 
 /* Cut anywhere and merged: the same but for rounding. */
-static void test_merge(void **state)
+static void test_merging_rounds_only(void **state)
 {
     sb_quant_spec spec = obs_spec("moving_average");
     sb_obs_view view = {obs_make(OBS_NORMAL, 12 * 50, 3), 12, 1, 1, 50};
@@ -87,7 +87,7 @@ static void test_merge(void **state)
     }
 }
 
-static void test_weight(void **state)
+static void test_weights_are_refused(void **state)
 {
     sb_quant_spec spec = obs_spec("moving_average");
     sb_observer *obs;
@@ -102,10 +102,10 @@ static void test_weight(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_definition),
-        cmocka_unit_test(test_float),
-        cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_weight),
+        cmocka_unit_test(test_ranges_are_those_of_the_definition),
+        cmocka_unit_test(test_float_arithmetic_is_that_of_pytorch),
+        cmocka_unit_test(test_merging_rounds_only),
+        cmocka_unit_test(test_weights_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

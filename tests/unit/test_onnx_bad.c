@@ -11,7 +11,7 @@ static const int64_t dims23[] = {2, 3};
 
 static sb_status load_bytes(const pb *m, sb_graph **out)
 {
-    return sb_onnx_load_memory(test_ctx(), "test", m->data, m->n, out);
+    return sb_onnx_load_memory(test_ctx(), "test", NULL, m->data, m->n, out);
 }
 
 static void bad_no_graph(pb *m)
@@ -287,6 +287,19 @@ static void bad_weight_external(pb *m)
     pb_tensor_model(m, &t);
 }
 
+/* `w.bin`, a zero byte, `x`: nobody means the file w.bin by that. */
+static void bad_weight_cut_name(pb *m)
+{
+    pb t, prop = {.n = 0};
+
+    pb_float_tensor(&t, 2, 3);
+    pb_text(&prop, 1, "location");
+    pb_raw(&prop, 2, "w.bin\0x", 7);
+    pb_msg(&t, TENSOR_EXTERNAL, &prop);
+    pb_int(&t, TENSOR_LOCATION, 1);
+    pb_tensor_model(m, &t);
+}
+
 /* f calls g calls f. */
 static void bad_recursion(pb *m)
 {
@@ -353,7 +366,8 @@ static const bad_case bad_cases[] = {
     {bad_weight_field,    SB_BAD_MODEL,   "wrong field"},
     {bad_weight_place,    SB_BAD_MODEL,   "broken field"},
     {bad_weight_nameless, SB_BAD_MODEL,   "no name"},
-    {bad_weight_external, SB_BAD_MODEL,   "'w.bin'"},
+    {bad_weight_external, SB_BAD_ARG,     "'w.bin'"},
+    {bad_weight_cut_name, SB_BAD_MODEL,   "zero byte in its text"},
     {bad_recursion,       SB_BAD_MODEL,   "calls itself"},
 };
 /* clang-format on */
@@ -373,7 +387,7 @@ static void test_bad_files(void **state)
 }
 
 /* Every prefix and every flipped bit of a file: an error or a graph. */
-static void test_damaged(void **state)
+static void test_damaged_bytes_only_fail(void **state)
 {
     (void)state;
     sb_graph *g = NULL;
@@ -402,7 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_damaged_bytes_only_fail),
     };
 
     return cmocka_run_group_tests_name("onnx bad", tests, NULL, NULL);

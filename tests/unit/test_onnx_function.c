@@ -74,7 +74,7 @@ static void expect(const pb *graph, const pb *functions, size_t n,
     pb_model(&m, graph, 17);
     for (size_t i = 0; i < n; i++)
         pb_msg(&m, MODEL_FUNCTIONS, &functions[i]);
-    assert_ok(sb_onnx_load_memory(test_ctx(), "test", m.data, m.n, &g));
+    assert_ok(sb_onnx_load_memory(test_ctx(), "test", NULL, m.data, m.n, &g));
     sb_str_init(&text, test_ctx());
     assert_ok(sb_graph_print(g, &text));
     assert_string_equal(sb_str_text(&text), want);
@@ -92,7 +92,7 @@ static void graph_of(pb *g, const char *op, const pb *attr)
 }
 
 /* The attribute of the call, else the default, else none. */
-static void test_attributes(void **state)
+static void test_attributes_of_the_call_go_before_defaults(void **state)
 {
     (void)state;
     pb g, f, a;
@@ -120,7 +120,7 @@ static void test_attributes(void **state)
 }
 
 /* F calls G twice; G is written in an older opset.  Names stay apart. */
-static void test_nested(void **state)
+static void test_nested_calls_keep_names_apart(void **state)
 {
     (void)state;
     pb g, f[2];
@@ -142,7 +142,7 @@ static void test_nested(void **state)
 }
 
 /* An input that is not given, and a result that is an input. */
-static void test_edges(void **state)
+static void test_missing_inputs_and_handed_through_results(void **state)
 {
     (void)state;
     pb g, f;
@@ -164,7 +164,7 @@ static void test_edges(void **state)
 }
 
 /* Functions of one name are told apart by the overload. */
-static void test_overload(void **state)
+static void test_overloads_are_told_apart(void **state)
 {
     (void)state;
     pb g, f[2], node = {.n = 0};
@@ -190,11 +190,12 @@ static void test_overload(void **state)
            "}\n");
 }
 
-/* 2^40 nodes: refused before memory is out. */
-static void test_explosion(void **state)
+/* 2^40 nodes: refused before the first is made, with hardly any memory. */
+static void test_explosions_are_refused_in_time(void **state)
 {
     (void)state;
     sb_graph *out = NULL;
+    sb_ctx *ctx = NULL;
     pb g, m;
 
     graph_of(&g, "f0", NULL);
@@ -209,16 +210,22 @@ static void test_explosion(void **state)
         call(&f, FUNCTION_NODE, next, "t", "b", NULL);
         pb_msg(&m, MODEL_FUNCTIONS, &f);
     }
-    assert_status(sb_onnx_load_memory(test_ctx(), "test", m.data, m.n, &out),
-                  SB_UNSUPPORTED);
+    assert_ok(sb_ctx_create(NULL, &ctx));
+    sb_ctx_set_max_memory(ctx, 1 << 20);
+    assert_int_equal(sb_onnx_load_memory(ctx, "test", NULL, m.data, m.n, &out),
+                     SB_UNSUPPORTED);
+    assert_int_equal(sb_ctx_memory(ctx), 0);
+    sb_ctx_free(ctx);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attributes), cmocka_unit_test(test_nested),
-        cmocka_unit_test(test_edges),      cmocka_unit_test(test_overload),
-        cmocka_unit_test(test_explosion),
+        cmocka_unit_test(test_attributes_of_the_call_go_before_defaults),
+        cmocka_unit_test(test_nested_calls_keep_names_apart),
+        cmocka_unit_test(test_missing_inputs_and_handed_through_results),
+        cmocka_unit_test(test_overloads_are_told_apart),
+        cmocka_unit_test(test_explosions_are_refused_in_time),
     };
 
     return cmocka_run_group_tests_name("onnx functions", tests, NULL, NULL);

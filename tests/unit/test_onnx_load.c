@@ -1,6 +1,10 @@
 /* Reading ONNX files: what comes out of good ones (bad ones: test_onnx_bad.c).
  * The files are put together byte by byte, see pb_bytes.h. */
+#define _POSIX_C_SOURCE 200809L
 #include "sbtest.h"
+
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "graph/graph.h"
 #include "onnx/onnx.h"
@@ -10,7 +14,7 @@ static const int64_t dims23[] = {2, 3};
 
 static sb_status load_bytes(const pb *m, sb_graph **out)
 {
-    return sb_onnx_load_memory(test_ctx(), "test", m->data, m->n, out);
+    return sb_onnx_load_memory(test_ctx(), "test", NULL, m->data, m->n, out);
 }
 
 static sb_graph *load_ok(const pb *graph, int64_t opset)
@@ -31,7 +35,7 @@ static const sb_value *value_of(const sb_graph *g, const char *name)
     return sb_graph_value(g, id);
 }
 
-static void test_relu(void **state)
+static void test_a_small_file_gives_its_graph(void **state)
 {
     (void)state;
     pb g;
@@ -81,7 +85,7 @@ static const typed_case typed_cases[] = {
 };
 /* clang-format on */
 
-static void test_typed(void **state)
+static void test_typed_fields_give_their_elements(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(typed_cases); i++) {
@@ -104,7 +108,7 @@ static void test_typed(void **state)
     }
 }
 
-static void test_strings(void **state)
+static void test_strings_are_read(void **state)
 {
     (void)state;
     sb_graph *g = NULL;
@@ -143,11 +147,15 @@ static void test_constant_node(void **state)
     sb_graph_free(out);
 }
 
-/* Below IR version 4 an initializer is no input though it is listed as one. */
-static void test_old_initializers(void **state)
+/* An initializer is no input though it is listed as one, unless the caller
+ * wants to override it and the IR version (4 and above) allows that. */
+static void test_initializers_that_are_inputs(void **state)
 {
     (void)state;
-    for (int64_t ir = 3; ir <= 4; ir++) {
+    for (int i = 0; i < 4; i++) {
+        int64_t ir = 3 + i / 2;
+        bool keep = i % 2, stays = ir >= 4 && keep;
+        const sb_onnx_load_options opt = {.keep_inputs = keep};
         pb g, m = {.n = 0}, t, id = {.n = 0};
         sb_graph *out = NULL;
         const float w[6] = {0};
@@ -161,16 +169,23 @@ static void test_old_initializers(void **state)
         pb_int(&id, OPSET_VERSION, 8);
         pb_msg(&m, MODEL_OPSET, &id);
         pb_msg(&m, MODEL_GRAPH, &g);
-        assert_ok(load_bytes(&m, &out));
-        assert_int_equal(out->n_inputs, ir < 4 ? 1 : 2);
+        char path[] = "/tmp/sbtest-inputs-XXXXXX";
+        int fd = mkstemp(path);
+        FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
+        assert_non_null(file);
+        assert_int_equal(fwrite(m.data, 1, m.n, file), m.n);
+        assert_int_equal(fclose(file), 0);
+        assert_ok(sb_onnx_load_with(test_ctx(), path, &opt, &out));
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(out->n_inputs, stays ? 2 : 1);
         assert_true(value_of(out, "w")->is_constant);
-        assert_int_equal(value_of(out, "w")->is_input, ir >= 4);
+        assert_int_equal(value_of(out, "w")->is_input, stays);
         sb_graph_free(out);
     }
 }
 
 /* x is captured through two levels of If. */
-static void test_captures(void **state)
+static void test_bodies_capture_through_two_levels(void **state)
 {
     (void)state;
     pb inner = {.n = 0}, middle = {.n = 0}, g, a = {.n = 0}, b = {.n = 0};
@@ -235,7 +250,7 @@ static void test_long_chain(void **state)
     for (size_t v = n; v; v >>= 7)
         all[k++] = (unsigned char)((v & 0x7f) | (v >> 7 ? 0x80 : 0));
     memcpy(all + k, bytes, n);
-    assert_ok(sb_onnx_load_memory(test_ctx(), "chain", all, k + n, &out));
+    assert_ok(sb_onnx_load_memory(test_ctx(), "chain", NULL, all, k + n, &out));
     assert_int_equal(sb_graph_live_nodes(out), N);
     sb_graph_free(out);
 }
@@ -258,7 +273,7 @@ static sb_status load_everything(sb_ctx *ctx)
     pb_node(&graph, GRAPH_NODE, "Clip", "z", "k", pb_attr_int(&a, "unused", 1));
     pb_node(&graph, GRAPH_NODE, "Softmax", "k", "q", NULL);
     pb_model(&m, &graph, 9);
-    SB_TRY(sb_onnx_load_memory(ctx, "test", m.data, m.n, &g));
+    SB_TRY(sb_onnx_load_memory(ctx, "test", NULL, m.data, m.n, &g));
     sb_graph_free(g);
     return SB_OK;
 }
@@ -272,12 +287,12 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_relu),
-        cmocka_unit_test(test_typed),
-        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_a_small_file_gives_its_graph),
+        cmocka_unit_test(test_typed_fields_give_their_elements),
+        cmocka_unit_test(test_strings_are_read),
         cmocka_unit_test(test_constant_node),
-        cmocka_unit_test(test_old_initializers),
-        cmocka_unit_test(test_captures),
+        cmocka_unit_test(test_initializers_that_are_inputs),
+        cmocka_unit_test(test_bodies_capture_through_two_levels),
         cmocka_unit_test(test_long_chain),
         cmocka_unit_test(test_no_memory),
     };

@@ -3,6 +3,7 @@
 #define _XOPEN_SOURCE 700
 #include "sbtest.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@
 #include "graph/text.h"
 #include "onnx/onnx.h"
 #include "pb_bytes.h"
-#include "tensor/align.h"
+#include "tensor/mapped.h"
 
 static char folder[64];
 
@@ -162,7 +163,8 @@ static void test_unknown_fields(void **state)
     pb_msg(&m, MODEL_PROPS, &prop);
     pb_msg(&m, MODEL_TRAINING, &prop);
     pb_int(&m, 5, 42);
-    assert_ok(sb_onnx_load_memory(test_ctx(), "test", m.data, m.n, &graph));
+    assert_ok(
+        sb_onnx_load_memory(test_ctx(), "test", NULL, m.data, m.n, &graph));
     assert_int_equal(graph->model_version, 42);
     assert_ok(sb_onnx_save(graph, in_folder("unknown.onnx"), &newest));
     size_t n = read_file(in_folder("unknown.onnx"), bytes, sizeof bytes);
@@ -176,7 +178,7 @@ static void test_unknown_fields(void **state)
 }
 
 /* The opset is the file's, or what the graph needs; the IR version follows. */
-static void test_versions(void **state)
+static void test_opset_and_ir_version_fit_the_graph(void **state)
 {
     (void)state;
     static const struct {
@@ -234,6 +236,62 @@ static void test_no_half_files(void **state)
 
 /* ---- external data ------------------------------------------------------ */
 
+/* The files in the folder whose names end so; *last is the path of one. */
+static int files_named(const char *end, char *last, size_t size)
+{
+    DIR *d = opendir(folder);
+    int n = 0;
+
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        size_t len = strlen(e->d_name), k = strlen(end);
+        if (len < k || strcmp(e->d_name + len - k, end) != 0)
+            continue;
+        (void)snprintf(last, size, "%s/%s", folder, e->d_name);
+        n++;
+    }
+    (void)closedir(d);
+    return n;
+}
+
+/* Data belongs to a model by the hash in its name: saving again does not touch
+ * what the old model refers to before the new one is there, and leaves nothing
+ * of it behind. */
+static void test_data_is_replaced(void **state)
+{
+    (void)state;
+    const sb_onnx_save_options opt = {.min_opset = 25, .external_above = 1000};
+    const char *const nets[] = {"graph g(x: f32[1,100]) -> (y: f32[1,30]) {\n"
+                                "w: f32[100,30] = random(3)\n"
+                                "y = MatMul(x, w) }",
+                                "graph g(x: f32[1,100]) -> (y: f32[1,30]) {\n"
+                                "w: f32[100,30] = random(4)\n"
+                                "y = MatMul(x, w) }"};
+    char first[256], second[256], other[256];
+    sb_graph *g[2] = {parse(nets[0]), parse(nets[1])};
+
+    write_file(in_folder("two.onnx.unlike.data"), "other", 5);
+    write_file(in_folder("two.onnx.data"), "nobody refers to it", 19);
+    assert_ok(sb_onnx_save(g[0], in_folder("two.onnx"), &opt));
+    assert_int_equal(unlink(in_folder("two.onnx.data")), 0);
+    assert_int_equal(unlink(in_folder("two.onnx.unlike.data")), 0);
+    assert_int_equal(files_named(".data", first, sizeof first), 1);
+    assert_ok(sb_onnx_save(g[0], in_folder("two.onnx"), &opt));
+    assert_int_equal(files_named(".data", second, sizeof second), 1);
+    assert_string_equal(first, second);
+    assert_ok(sb_onnx_save(g[1], in_folder("two.onnx"), &opt));
+    assert_int_equal(files_named(".data", second, sizeof second), 1);
+    assert_string_not_equal(first, second);
+    assert_ok(sb_onnx_save(g[1], in_folder("three.onnx"), &opt));
+    assert_ok(sb_onnx_save(g[0], in_folder("two.onnx"), &newest));
+    assert_int_equal(files_named(".data", other, sizeof other), 1);
+    assert_non_null(strstr(other, "three.onnx."));
+    assert_int_equal(unlink(other), 0);
+    assert_int_equal(files_named(".tmp", other, sizeof other), 0);
+    sb_graph_free(g[0]);
+    sb_graph_free(g[1]);
+}
+
 static void test_external_save(void **state)
 {
     (void)state;
@@ -246,11 +304,13 @@ static void test_external_save(void **state)
                         "y = MatMul(h, v) }");
     sb_graph *again = NULL;
     struct stat st;
+    char data[256];
 
     assert_ok(sb_onnx_save(g, in_folder("big.onnx"), &opt));
     assert_int_equal(stat(in_folder("big.onnx"), &st), 0);
     assert_true(st.st_size < 2000);
-    assert_int_equal(stat(in_folder("big.onnx.data"), &st), 0);
+    assert_int_equal(files_named(".data", data, sizeof data), 1);
+    assert_int_equal(stat(data, &st), 0);
     assert_true(st.st_size >= 12000 + 3600);
     assert_ok(sb_onnx_load(test_ctx(), in_folder("big.onnx"), &again));
     assert_int_equal(again->external_bytes, st.st_size);
@@ -355,11 +415,11 @@ static void test_external_load(void **state)
 /* ---- mapping ------------------------------------------------------------ */
 
 /* Weights stay in the file, aligned or not, and can be read again. */
-static void test_mapped(void **state)
+static void test_mapped_weights_can_be_read_again(void **state)
 {
     (void)state;
-    sb_graph *g = parse("graph g(x: f32[1,300]) -> (y: f32[1,300]) {\n"
-                        "w: f32[300,300] = random(3)\n"
+    sb_graph *g = parse("graph g(x: f32[1,600]) -> (y: f32[1,600]) {\n"
+                        "w: f32[600,600] = random(3)\n"
                         "y = MatMul(x, w) }");
     const sb_tensor *want =
         &sb_graph_value(g, sb_graph_find_value(g, "w"))->constant;
@@ -374,7 +434,7 @@ static void test_mapped(void **state)
             &sb_graph_value(again, sb_graph_find_value(again, "w"))->constant);
         assert_true(sb_buf_is_mapped(t.buf));
         assert_memory_equal(t.data, want->data, sb_tensor_bytes(want));
-        sb_tensor_forget(&t);
+        sb_tensor_release_pages(&t);
         assert_memory_equal(t.data, want->data, sb_tensor_bytes(want));
         sb_tensor_drop(&t);
         sb_graph_free(again);
@@ -384,7 +444,7 @@ static void test_mapped(void **state)
 
 /* What came through a pipe cannot be read again, so it is never given back.
  * The file is small enough for the system's buffer. */
-static void test_pipe(void **state)
+static void test_weights_from_a_pipe_are_kept(void **state)
 {
     (void)state;
     sb_graph *g = parse("graph g(x: f32[1,100]) -> (y: f32[1,100]) {\n"
@@ -410,7 +470,7 @@ static void test_pipe(void **state)
         &sb_graph_value(g, sb_graph_find_value(g, "w"))->constant;
     const sb_tensor *t =
         &sb_graph_value(again, sb_graph_find_value(again, "w"))->constant;
-    sb_tensor_forget(t);
+    sb_tensor_release_pages(t);
     assert_memory_equal(t->data, want->data, sb_tensor_bytes(want));
     sb_graph_free(again);
     sb_graph_free(g);
@@ -447,13 +507,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_text),
         cmocka_unit_test(test_unknown_fields),
-        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_opset_and_ir_version_fit_the_graph),
         cmocka_unit_test(test_same_file),
         cmocka_unit_test(test_no_half_files),
+        cmocka_unit_test(test_data_is_replaced),
         cmocka_unit_test(test_external_save),
         cmocka_unit_test(test_external_load),
-        cmocka_unit_test(test_mapped),
-        cmocka_unit_test(test_pipe),
+        cmocka_unit_test(test_mapped_weights_can_be_read_again),
+        cmocka_unit_test(test_weights_from_a_pipe_are_kept),
         cmocka_unit_test(test_no_memory),
     };
 

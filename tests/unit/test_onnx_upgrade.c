@@ -260,7 +260,7 @@ static void run_case(const upgrade_case *c)
     sb_draft_free(&d);
 }
 
-static void test_upgrades(void **state)
+static void test_old_nodes_become_new_ones(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(cases); i++)
@@ -287,7 +287,7 @@ static const upgrade_case refused[] = {
      "num_groups=2", "2 groups and 3 inputs"},
 };
 
-static void test_refused(void **state)
+static void test_what_cannot_be_upgraded_is_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(refused); i++) {
@@ -303,8 +303,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_upgrades),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_old_nodes_become_new_ones),
+        cmocka_unit_test(test_what_cannot_be_upgraded_is_refused),
     };
 
     return cmocka_run_group_tests_name("onnx upgrade", tests, NULL, NULL);

@@ -8,7 +8,7 @@
 
 typedef struct {
     int64_t depth;
-    int colour;
+    int color;
 } inner;
 
 typedef struct {
@@ -25,7 +25,7 @@ typedef struct {
 } options;
 
 static const char *const modes[] = {"fast", "exact", "lsq+", NULL};
-static const char *const colours[] = {"RGB", "BGR", NULL};
+static const char *const colors[] = {"RGB", "BGR", NULL};
 
 #define AT(field) offsetof(options, field)
 
@@ -37,11 +37,11 @@ static const sb_param_def inner_table[] = {
      .min = -1,
      .max = 9,
      .help = "how deep"},
-    {.name = "COLOUR",
+    {.name = "COLOR",
      .type = SB_PARAM_ENUM,
-     .offset = offsetof(inner, colour),
+     .offset = offsetof(inner, color),
      .preset = "RGB",
-     .names = colours,
+     .names = colors,
      .help = "order"},
     {0},
 };
@@ -121,7 +121,7 @@ static sb_yaml_doc *load(const char *text)
     return doc;
 }
 
-static void test_defaults(void **state)
+static void test_missing_keys_have_defaults(void **state)
 {
     sb_yaml_doc *doc = load("{}");
     options o;
@@ -140,17 +140,17 @@ static void test_defaults(void **state)
     assert_close("mean", o.mean.v[0], 0.5, 0);
     assert_int_equal(o.skip.n, 0);
     assert_int_equal(o.in.depth, -1);
-    assert_int_equal(o.in.colour, 0);
+    assert_int_equal(o.in.color, 0);
     assert_null(o.raw);
     sb_yaml_free(doc);
 }
 
-static void test_values(void **state)
+static void test_values_of_every_type(void **state)
 {
     sb_yaml_doc *doc = load("FLAG: Off\nCOUNT: 9007199254740993\nRATIO: 1e-3\n"
                             "PATH: a b\nMODE: LSQ+\nSIZES: 64\n"
                             "MEAN: [1, -.5, +2.]\nSKIP: [\"a.*\", b]\n"
-                            "IN: {DEPTH: 9, COLOUR: bgr}\nRAW: [1]\n");
+                            "IN: {DEPTH: 9, COLOR: bgr}\nRAW: [1]\n");
     options o;
 
     (void)state;
@@ -167,13 +167,13 @@ static void test_values(void **state)
     assert_close("mean", o.mean.v[2], 2, 0);
     assert_string_equal(o.skip.v[1], "b");
     assert_int_equal(o.in.depth, 9);
-    assert_int_equal(o.in.colour, 1);
+    assert_int_equal(o.in.color, 1);
     assert_int_equal(o.raw->n, 1);
     sb_yaml_free(doc);
 }
 
 /* As yacs decodes them. */
-static void test_quoted(void **state)
+static void test_quoted_values_are_decoded(void **state)
 {
     sb_yaml_doc *doc = load("FLAG: 'False'\nCOUNT: \"8\"\nRATIO: '1e-3'\n"
                             "SIZES: ['64', 32]\n");
@@ -222,10 +222,10 @@ static const struct {
     {"SIZES: [1,\n 513]", "t.yaml:2: SIZES: found 513, allowed a list of 1 to "
                           "2 whole numbers 1..512"},
     {"MEAN: [a]", "t.yaml:1: MEAN: found a, allowed a list of numbers"},
-    {"SKIP: [[a]]", "t.yaml:1: SKIP: found a list, allowed a list of texts"},
+    {"SKIP: [[a]]", "t.yaml:1: SKIP: found a list, allowed a list of strings"},
     {"IN: 4", "t.yaml:1: IN: found 4, allowed a map"},
     {"IN:\n  DEPHT: 2", "t.yaml:2: IN.DEPHT: unknown key, allowed DEPTH, "
-                        "COLOUR; did you mean DEPTH?"},
+                        "COLOR; did you mean DEPTH?"},
     {"IN:\n  DEPTH: 10", "t.yaml:2: IN.DEPTH: found 10, allowed a whole number "
                          "-1..9"},
     {"flag: true", "t.yaml:1: flag: unknown key, allowed FLAG, COUNT, RATIO, "
@@ -240,7 +240,7 @@ static const struct {
     {"text", "t.yaml:1: found text, allowed a map"},
 };
 
-static void test_wrong(void **state)
+static void test_wrong_values_get_a_line(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(wrong); i++) {
@@ -254,7 +254,7 @@ static void test_wrong(void **state)
     }
 }
 
-static void test_sets(void **state)
+static void test_several_tables_read_one_map(void **state)
 {
     sb_yaml_doc *doc = load("MUST: 4\nDEPTH: 5\n");
     sb_yaml_doc *bad = load("MUST: 4\nDEPHT: 5\n");
@@ -271,7 +271,7 @@ static void test_sets(void **state)
                   SB_BAD_CONFIG);
     assert_string_equal(sb_ctx_error(test_ctx()),
                         "t.yaml:2: X.DEPHT: unknown key, allowed MUST, DEPTH, "
-                        "COLOUR; did you mean DEPTH?");
+                        "COLOR; did you mean DEPTH?");
     assert_status(sb_params_read_sets(none, none->root, "", sets, 2),
                   SB_BAD_CONFIG);
     assert_string_equal(sb_ctx_error(test_ctx()),
@@ -281,7 +281,7 @@ static void test_sets(void **state)
     sb_yaml_free(none);
 }
 
-static void test_set(void **state)
+static void test_one_key_is_set_by_its_path(void **state)
 {
     sb_yaml_doc *doc = load("[IN.DEPTH, 7, IN.DEPHT, 7, IN.DEPTH, x, COUNT.X, "
                             "1, [a], 1]");
@@ -296,7 +296,7 @@ static void test_set(void **state)
                   SB_BAD_CONFIG);
     assert_string_equal(sb_ctx_error(test_ctx()),
                         "t.yaml:1: A.IN.DEPHT: unknown key, allowed DEPTH, "
-                        "COLOUR; did you mean DEPTH?");
+                        "COLOR; did you mean DEPTH?");
     assert_status(sb_params_set(doc, "A", v[4], v[5], table, &o),
                   SB_BAD_CONFIG);
     assert_string_equal(sb_ctx_error(test_ctx()),
@@ -312,14 +312,14 @@ static void test_set(void **state)
     sb_yaml_free(doc);
 }
 
-static void test_find(void **state)
+static void test_keys_are_found_by_path(void **state)
 {
     size_t offset = 0;
 
     (void)state;
-    assert_ptr_equal(sb_params_find(table, "IN.COLOUR", &offset),
+    assert_ptr_equal(sb_params_find(table, "IN.COLOR", &offset),
                      &inner_table[1]);
-    assert_int_equal(offset, AT(in) + offsetof(inner, colour));
+    assert_int_equal(offset, AT(in) + offsetof(inner, color));
     assert_ptr_equal(sb_params_find(table, "IN", NULL), &table[8]);
     assert_null(sb_params_find(table, "IN.", NULL));
     assert_null(sb_params_find(table, "", NULL));
@@ -327,7 +327,7 @@ static void test_find(void **state)
 }
 
 /* A sample file is complete, and reading it gives the defaults. */
-static void test_sample(void **state)
+static void test_a_sample_file_reads_as_the_defaults(void **state)
 {
     sb_yaml_doc *doc;
     options o;
@@ -347,7 +347,7 @@ static void test_sample(void **state)
     sb_str_free(&text);
 }
 
-static void test_nearest(void **state)
+static void test_the_nearest_word_is_proposed(void **state)
 {
     static const char *const names[] = {"minmax", "mse", "percentile", NULL};
 
@@ -360,7 +360,7 @@ static void test_nearest(void **state)
 }
 
 /* Files have points, whatever the user's language writes. */
-static void test_locale(void **state)
+static void test_locale_does_not_matter(void **state)
 {
     sb_yaml_doc *doc = load("RATIO: 0.75");
     options o;
@@ -371,6 +371,125 @@ static void test_locale(void **state)
     assert_ok(sb_params_read(doc, doc->root, "", table, &o));
     (void)setlocale(LC_NUMERIC, "C");
     assert_close("ratio", o.ratio, 0.75, 0);
+    sb_yaml_free(doc);
+}
+
+/* ---- values ------------------------------------------------------------- */
+
+/* Rows of `table` without map and node. */
+static const sb_param_def *flat_table(void)
+{
+    static sb_param_def flat[16];
+
+    for (size_t i = 0, n = 0; table[i].name; i++)
+        if (table[i].type != SB_PARAM_MAP && table[i].type != SB_PARAM_NODE)
+            flat[n++] = table[i];
+    return flat;
+}
+
+#define FLAT                                                         \
+    "FLAG: true\nCOUNT: 7\nRATIO: 0.1\nPATH: 'a \"b'\nMODE: EXACT\n" \
+    "SIZES: [64, 32]\nMEAN: [0.5, -1]\nSKIP: [x, y]\n"
+
+static const char flat_json[] =
+    "{\"FLAG\":true,\"COUNT\":7,\"RATIO\":0.1,"
+    "\"PATH\":\"a \\\"b\",\"MODE\":\"exact\",\"SIZES\":[64,32],"
+    "\"MEAN\":[0.5,-1],\"SKIP\":[\"x\",\"y\"]}";
+
+static void test_values_are_compared(void **state)
+{
+    static const char *const others[] = {
+        "FLAG: false\n",     "COUNT: 8\n",        "RATIO: 0.2\n",
+        "PATH: a\n",         "PATH:\n",           "MODE: fast\n",
+        "SIZES: [64, 33]\n", "SIZES: 64\n",       "MEAN: [0.5]\n",
+        "MEAN: [0.5, 1]\n",  "SKIP: [x, y, z]\n", "SKIP: [x, z]\n",
+    };
+    sb_yaml_doc *doc = load(FLAT);
+    options a, b;
+
+    (void)state;
+    assert_ok(sb_params_read(doc, doc->root, "", flat_table(), &a));
+    assert_ok(sb_params_read(doc, doc->root, "", flat_table(), &b));
+    assert_true(sb_params_equal(flat_table(), &a, &b));
+    assert_true(sb_params_equal(NULL, NULL, NULL));
+    for (size_t i = 0; i < SB_COUNT(others); i++) {
+        size_t n = strcspn(others[i], ":");
+        char text[300] = "", *end;
+
+        /* FLAT with that line instead of its own */
+        for (const char *line = FLAT; *line; line = strchr(line, '\n') + 1)
+            if (strncmp(line, others[i], n + 1) != 0)
+                (void)strncat(text, line, strcspn(line, "\n") + 1);
+        end = text + strlen(text);
+        if (strcmp(others[i], "PATH:\n") != 0)
+            (void)snprintf(end, sizeof text - strlen(text), "%s", others[i]);
+        sb_yaml_doc *other = load(text);
+        assert_ok(sb_params_read(other, other->root, "", flat_table(), &b));
+        assert_false(sb_params_equal(flat_table(), &a, &b));
+        sb_yaml_free(other);
+    }
+    sb_yaml_free(doc);
+}
+
+static void test_values_are_printed(void **state)
+{
+    sb_yaml_doc *doc = load(FLAT);
+    sb_str text;
+    options o;
+
+    (void)state;
+    sb_str_init(&text, test_ctx());
+    assert_ok(sb_params_read(doc, doc->root, "", flat_table(), &o));
+    sb_params_words(flat_table(), &o, &text);
+    assert_string_equal(sb_str_text(&text),
+                        " flag true count 7 ratio 0.1 path a \"b mode exact "
+                        "sizes 64,32 mean 0.5,-1 skip x,y");
+    sb_str_clear(&text);
+    sb_params_words(NULL, NULL, &text);
+    assert_string_equal(sb_str_text(&text), "");
+    sb_params_json(flat_table(), &o, &text);
+    assert_string_equal(sb_str_text(&text), flat_json);
+    sb_str_free(&text);
+    sb_yaml_free(doc);
+}
+
+static void test_values_in_files(void **state)
+{
+    static const struct {
+        const char *from, *to, *want;
+    } edits[] = {
+        {"true", "1", "j:1:9: FLAG: another value"},
+        {"\"COUNT\":7", "\"COUNT\":8", "j:1:22: COUNT"},
+        {"\"exact\"", "1", "MODE"},
+        {"[64,32]", "[64]", "SIZES"},
+        {"[64,32]", "64", "SIZES"},
+        {"\"y\"", "\"z\"", "SKIP"},
+        {"\"MEAN\"", "\"MEAM\"", "j:1:1: MEAN: missing"},
+        {"{", "{\"MORE\":1,", "9 parameters, want 8"},
+    };
+    sb_yaml_doc *doc = load(FLAT);
+    sb_json_doc *json = NULL;
+    options o;
+
+    (void)state;
+    assert_ok(sb_params_read(doc, doc->root, "", flat_table(), &o));
+    assert_ok(
+        sb_json_read(test_ctx(), "j", flat_json, strlen(flat_json), &json));
+    assert_ok(sb_params_check_json(json, json->root, flat_table(), &o));
+    sb_json_free(json);
+    for (size_t i = 0; i < SB_COUNT(edits); i++) {
+        const char *at = strstr(flat_json, edits[i].from);
+        char text[300];
+
+        assert_non_null(at);
+        (void)snprintf(text, sizeof text, "%.*s%s%s", (int)(at - flat_json),
+                       flat_json, edits[i].to, at + strlen(edits[i].from));
+        assert_ok(sb_json_read(test_ctx(), "j", text, strlen(text), &json));
+        assert_status(sb_params_check_json(json, json->root, flat_table(), &o),
+                      SB_BAD_DATA);
+        assert_error_has(edits[i].want);
+        sb_json_free(json);
+    }
     sb_yaml_free(doc);
 }
 
@@ -392,7 +511,7 @@ static sb_status read_scenario(sb_ctx *ctx)
     return status == SB_BAD_CONFIG ? SB_OK : status;
 }
 
-static void test_memory(void **state)
+static void test_every_failed_allocation_is_reported(void **state)
 {
     (void)state;
     test_every_allocation("parameters", read_scenario);
@@ -401,12 +520,20 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_values),
-        cmocka_unit_test(test_quoted),   cmocka_unit_test(test_wrong),
-        cmocka_unit_test(test_sets),     cmocka_unit_test(test_set),
-        cmocka_unit_test(test_find),     cmocka_unit_test(test_sample),
-        cmocka_unit_test(test_nearest),  cmocka_unit_test(test_locale),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_missing_keys_have_defaults),
+        cmocka_unit_test(test_values_of_every_type),
+        cmocka_unit_test(test_quoted_values_are_decoded),
+        cmocka_unit_test(test_wrong_values_get_a_line),
+        cmocka_unit_test(test_several_tables_read_one_map),
+        cmocka_unit_test(test_one_key_is_set_by_its_path),
+        cmocka_unit_test(test_keys_are_found_by_path),
+        cmocka_unit_test(test_a_sample_file_reads_as_the_defaults),
+        cmocka_unit_test(test_the_nearest_word_is_proposed),
+        cmocka_unit_test(test_locale_does_not_matter),
+        cmocka_unit_test(test_every_failed_allocation_is_reported),
+        cmocka_unit_test(test_values_are_compared),
+        cmocka_unit_test(test_values_are_printed),
+        cmocka_unit_test(test_values_in_files),
     };
     return cmocka_run_group_tests_name("param", tests, NULL, NULL);
 }

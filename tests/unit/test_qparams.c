@@ -3,9 +3,9 @@
 
 #include <float.h>
 
-#include "quant/qparams.h"
+#include "quant/quantize/qparams.h"
 
-static void test_bounds(void **state)
+static void test_bounds_of_every_width(void **state)
 {
     (void)state;
     assert_int_equal(sb_qmin(8, true), -128);
@@ -41,7 +41,7 @@ static const struct {
     {"everything, symmetric", {-FLT_MAX, 0}, 8, true, FLT_MAX / 127.5, 0},
 };
 
-static void test_ranges(void **state)
+static void test_scales_and_zero_points_by_hand(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
@@ -55,7 +55,7 @@ static void test_ranges(void **state)
 
 /* The original, in float32, on activations of a real network: range, scale and
  * zero point as PyTorch has them. */
-static void test_float(void **state)
+static void test_float_arithmetic_is_that_of_pytorch(void **state)
 {
     float scale, zero;
 
@@ -69,7 +69,7 @@ static void test_float(void **state)
     assert_true(scale == 2.64F * 2.0F / 15.0F);
 }
 
-static void test_channels(void **state)
+static void test_channels_have_scales_of_their_own(void **state)
 {
     sb_qparams q;
     sb_range ranges[] = {{-1, 1.55F}, {0, 2.55F}, {-2.55F, 0}};
@@ -91,10 +91,10 @@ static void test_channels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_float),
-        cmocka_unit_test(test_channels),
+        cmocka_unit_test(test_bounds_of_every_width),
+        cmocka_unit_test(test_scales_and_zero_points_by_hand),
+        cmocka_unit_test(test_float_arithmetic_is_that_of_pytorch),
+        cmocka_unit_test(test_channels_have_scales_of_their_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

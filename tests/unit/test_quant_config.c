@@ -3,9 +3,10 @@
 #include "sbtest.h"
 
 #include "graph/text.h"
-#include "quant/observer.h"
-#include "quant/quant_config.h"
-#include "quant/target.h"
+#include "quant/config/quant_config.h"
+#include "quant/observe/observer_def.h"
+#include "quant/quantize/quantizer.h"
+#include "runtime/target.h"
 
 static sb_status load(const char *text, sb_quant_config **out)
 {
@@ -31,6 +32,17 @@ static sb_quant_spec spec_of(const sb_quant_config *cfg, sb_quant_kind kind,
 
     sb_quant_config_spec(cfg, kind, &node, &spec);
     return spec;
+}
+
+/* The observer's parameters, as `config check` prints them. */
+static void assert_params(const sb_quant_spec *spec, const char *want)
+{
+    sb_str text;
+
+    sb_str_init(&text, test_ctx());
+    sb_params_words(spec->observer->params, spec->observer_params, &text);
+    assert_string_equal(sb_str_text(&text), want);
+    sb_str_free(&text);
 }
 
 /* ---- files -------------------------------------------------------------- */
@@ -70,9 +82,7 @@ static void test_post_training(void **state)
     sb_quant_spec s = spec_of(cfg, SB_QUANT_WEIGHT, "Conv", "a.b", "n");
 
     (void)state;
-    assert_int_equal(sb_quant_config_backend(cfg), SB_BACKEND_TENSORRT);
-    assert_string_equal(sb_quant_backend_name(sb_quant_config_backend(cfg)),
-                        "tensorrt");
+    assert_ptr_equal(sb_quant_config_target(cfg), sb_target_find("tensorrt"));
     assert_true(sb_quant_config_schedule(cfg).fuse_bn);
     assert_true(sb_quant_config_schedule(cfg).bn_tuning);
     assert_true(sb_quant_config_schedule(cfg).disable_unnecessary_quant);
@@ -84,26 +94,24 @@ static void test_post_training(void **state)
     assert_int_equal(s.granularity, SB_QUANT_PER_CHANNEL);
     assert_true(s.symmetric);
     assert_int_equal(s.bits, 8);
-    assert_string_equal(s.quantizer, "uniform");
-    assert_string_equal(s.observer, "minmax");
+    assert_ptr_equal(s.quantizer, sb_quantizer_find(NULL, "uniform"));
+    assert_null(s.quantizer_params);
+    assert_ptr_equal(s.observer, sb_observer_find(NULL, "minmax"));
     assert_int_equal(s.channel_axis, -1);
     assert_null(s.pattern);
-    s = spec_of(cfg, SB_QUANT_FEATURE, "Conv", "a.b", "n");
-    assert_int_equal(s.kind, SB_QUANT_FEATURE);
+    s = spec_of(cfg, SB_QUANT_ACTIVATION, "Conv", "a.b", "n");
+    assert_int_equal(s.kind, SB_QUANT_ACTIVATION);
     assert_int_equal(s.granularity, SB_QUANT_PER_TENSOR);
-    assert_string_equal(s.observer, "mse");
+    assert_ptr_equal(s.observer, sb_observer_find(NULL, "mse"));
     assert_int_equal(s.channel_axis, 2);
     assert_false(s.disabled);
-    assert_false(s.aciq_laplace);
-    assert_close("alpha", s.percentile_alpha, 0.001, 0);
-    assert_close("ema", s.ema_ratio, 0.9, 0);
-    assert_close("pact", s.pact_alpha, 10, 0);
-    s = spec_of(cfg, SB_QUANT_FEATURE, "MatMul", "head", "");
-    assert_string_equal(s.observer, "aciq");
-    assert_true(s.aciq_laplace);
+    assert_null(s.observer_params);
+    s = spec_of(cfg, SB_QUANT_ACTIVATION, "MatMul", "head", "");
+    assert_ptr_equal(s.observer, sb_observer_find(NULL, "aciq"));
+    assert_params(&s, " laplace");
     assert_string_equal(s.pattern, "head");
     assert_true(
-        spec_of(cfg, SB_QUANT_FEATURE, "LayerNormalization", "h.ln_1", "")
+        spec_of(cfg, SB_QUANT_ACTIVATION, "LayerNormalization", "h.ln_1", "")
             .disabled);
     assert_false(
         spec_of(cfg, SB_QUANT_WEIGHT, "LayerNormalization", "h.ln_1", "")
@@ -160,7 +168,7 @@ static const char *const published[] = {
     "    QADD: {ENABLE_QUANT: yes}, SPECIFIC: {}}\n",
 };
 
-static void test_published(void **state)
+static void test_published_files_load(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(published); i++)
@@ -169,7 +177,7 @@ static void test_published(void **state)
 
 /* ---- what it says ------------------------------------------------------- */
 
-static void test_specific(void **state)
+static void test_specific_settings_go_by_pattern(void **state)
 {
     sb_quant_config *cfg = must_load(
         "W:\n"
@@ -210,19 +218,22 @@ static void test_specific(void **state)
         spec_of(cfg, SB_QUANT_WEIGHT, "Conv", "layer2.0.conv1", "");
     assert_int_equal(s.granularity, SB_QUANT_PER_TENSOR);
     assert_false(s.symmetric);
-    assert_int_equal(spec_of(cfg, SB_QUANT_FEATURE, "Conv", "ab", "").bits, 7);
-    assert_int_equal(spec_of(cfg, SB_QUANT_FEATURE, "Conv", "b", "").bits, 8);
+    assert_int_equal(spec_of(cfg, SB_QUANT_ACTIVATION, "Conv", "ab", "").bits,
+                     7);
+    assert_int_equal(spec_of(cfg, SB_QUANT_ACTIVATION, "Conv", "b", "").bits,
+                     8);
     assert_true(
-        spec_of(cfg, SB_QUANT_FEATURE, "LayerNormalization", "", "").bits == 8);
+        spec_of(cfg, SB_QUANT_ACTIVATION, "LayerNormalization", "", "").bits ==
+        8);
     assert_int_equal(sb_quant_config_patterns(cfg, SB_QUANT_WEIGHT).n, 6);
-    assert_string_equal(sb_quant_config_patterns(cfg, SB_QUANT_FEATURE).v[1],
+    assert_string_equal(sb_quant_config_patterns(cfg, SB_QUANT_ACTIVATION).v[1],
                         "ab");
     sb_quant_config_spec(cfg, SB_QUANT_WEIGHT, NULL, &s);
     assert_int_equal(s.bits, 4);
     sb_quant_config_free(cfg);
 }
 
-static void test_skips(void **state)
+static void test_skipped_modules_stay_float(void **state)
 {
     sb_quant_config *cfg = must_load(
         W8 A8 "SKIP_TRACE_MODULES: [view, blocks.*.drop, '/head/*', a_b]\n");
@@ -284,15 +295,16 @@ typedef struct lines {
     size_t n;
 } lines;
 
-static void keep_line(void *user, const char *line)
+static void keep_line(void *user, sb_log_level level, const char *line)
 {
     lines *kept = user;
 
+    assert_int_equal(level, SB_LOG_LEVEL_WARNING);
     if (kept->n < 8)
         (void)snprintf(kept->text[kept->n++], 160, "%s", line);
 }
 
-static void test_unused(void **state)
+static void test_patterns_without_a_node_are_named(void **state)
 {
     static const char text[] = "graph g(x: f32[2]) -> (y) {\n"
                                "    a = Relu(x) @ layer1.0\n"
@@ -303,7 +315,7 @@ static void test_unused(void **state)
         "q.yaml:5: W.SPECIFIC['layer1.*']: has no effect, patterns before it "
         "take its nodes",
         "q.yaml:6: W.SPECIFIC['layer2']: matches no node",
-        "q.yaml:8: SCHEDULE.BN_TUNING: batch normalisation stays as it is, "
+        "q.yaml:8: SCHEDULE.BN_TUNING: batch normalization is folded as it is, "
         "this version does not tune it",
         "q.yaml: SKIP_TRACE_MODULES 'neck': matches no module",
     };
@@ -329,46 +341,117 @@ static void test_unused(void **state)
 }
 
 /* Names in configs are names of rows. */
-static void test_rows(void **state)
+static void test_rows_bring_their_keys(void **state)
 {
-    const sb_param_def *backend =
-        sb_params_find(sb_quant_config_table(), "BACKEND", NULL);
+    const sb_param_def *table;
+    sb_arena arena;
+
+    sb_arena_init(&arena, test_ctx());
+    assert_ok(sb_quant_config_table(&arena, &table));
+    const sb_param_def *backend = sb_params_find(table, "BACKEND", NULL);
     const sb_param_def *observer =
-        sb_params_find(sb_quant_config_table(), "A.OBSERVER.TYPE", NULL);
+        sb_params_find(table, "A.OBSERVER.TYPE", NULL);
     size_t n = 0, found = 0;
     const sb_target_def *const *targets = sb_target_all(&n);
 
     (void)state;
-    for (int b = 0; b < SB_BACKEND_COUNT; b++) {
-        const char *name = sb_quant_backend_name((sb_quant_backend)b);
-
-        assert_non_null(sb_target_find(name));
-        assert_string_equal(name, backend->names[b]);
-    }
-    assert_null(backend->names[SB_BACKEND_COUNT]);
+    for (size_t b = 0; backend->names[b]; b++)
+        assert_non_null(sb_target_find(backend->names[b]));
     for (size_t t = 0; t < n; t++)
-        for (int b = 0; b < SB_BACKEND_COUNT; b++)
+        for (size_t b = 0; backend->names[b]; b++)
             found += strcmp(targets[t]->name, backend->names[b]) == 0;
     assert_int_equal(found, n);
-    for (size_t i = 0; observer->names[i]; i++) {
-        const sb_observer_def *row = sb_observer_find(observer->names[i]);
+    for (size_t i = 0; observer->names[i]; i++)
+        assert_string_equal(sb_observer_at(NULL, i)->name, observer->names[i]);
+    sb_arena_free(&arena);
+}
 
-        assert_non_null(row);
-        assert_string_equal(sb_observer_name(row), observer->names[i]);
+/* Every row's parameters have a key for each side that it is for, and no
+ * other; what W or A says of one row stays when SPECIFIC changes to another
+ * and back. */
+static void assert_section(const sb_param_def *table, const char *what,
+                           const char *name, const sb_param_def *params,
+                           const bool *sides)
+{
+    char upper[64], path[160];
+    size_t n = strlen(name);
+
+    for (size_t i = 0; i <= n; i++)
+        upper[i] = name[i] >= 'a' && name[i] <= 'z'
+                       ? (char)(name[i] - 'a' + 'A')
+                       : name[i];
+    for (int k = 0; k < 2; k++) {
+        (void)snprintf(path, sizeof path, "%s.%s.%s", k ? "A" : "W", what,
+                       upper);
+        const sb_param_def *row = sb_params_find(table, path, NULL);
+        assert_true((row != NULL) == (params && sides[k]));
+        if (row)
+            assert_ptr_equal(row->fields, params);
     }
 }
 
-static void test_modes(void **state)
+static void test_parameters_of_rows(void **state)
+{
+    const sb_param_def *table;
+    const sb_observer_def *o;
+    const sb_quantizer_def *q;
+    sb_arena arena;
+
+    (void)state;
+    sb_arena_init(&arena, test_ctx());
+    assert_ok(sb_quant_config_table(&arena, &table));
+    for (size_t i = 0; (o = sb_observer_at(NULL, i)) != NULL; i++)
+        assert_section(
+            table, "OBSERVER", o->name, o->params,
+            (bool[]){o->flags & SB_OBS_WEIGHT, o->flags & SB_OBS_ACTIVATION});
+    for (size_t i = 0; (q = sb_quantizer_at(NULL, i)) != NULL; i++)
+        assert_section(table, "QUANTIZER", q->name, q->params,
+                       (bool[]){q->uses[0].schemes, q->uses[1].schemes});
+    sb_arena_free(&arena);
+}
+
+static void test_parameters_of_specific(void **state)
+{
+    sb_quant_config *cfg = must_load(
+        W8 "A:\n  QSCHEME: per-tensor-affine\n  QUANTIZER: {BIT: 8}\n"
+           "  OBSERVER: {TYPE: percentile, PERCENTILE: {ALPHA: 0.25},\n"
+           "    ACIQ: {DISTRIBUTION: LAPLACE}}\n"
+           "  SPECIFIC:\n"
+           "    a: [OBSERVER.TYPE, aciq]\n"
+           "    b: [OBSERVER.PERCENTILE.ALPHA, 0.5]\n"
+           "    c: [OBSERVER.TYPE, moving_average]\n"
+           "    d: [QUANTIZER.BIT, 4]\n");
+    static const struct {
+        const char *module, *observer, *want;
+    } cases[] = {
+        {"a", "aciq", " laplace"},        {"b", "percentile", " 0.5"},
+        {"c", "moving_average", " 0.9"},  {"d", "percentile", " 0.25"},
+        {"other", "percentile", " 0.25"},
+    };
+    sb_quant_spec all, s;
+
+    (void)state;
+    sb_quant_config_spec(cfg, SB_QUANT_ACTIVATION, NULL, &all);
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        s = spec_of(cfg, SB_QUANT_ACTIVATION, "Conv", cases[i].module, "");
+        assert_ptr_equal(s.observer, sb_observer_find(NULL, cases[i].observer));
+        assert_params(&s, cases[i].want);
+        assert_true(sb_quant_spec_same_rows(&s, &all) == (i >= 3));
+    }
+    sb_quant_config_free(cfg);
+}
+
+static void test_modes_of_activations(void **state)
 {
     sb_quant_config *only = must_load(W8 "A: none\n");
     sb_quant_config *dynamic = must_load(W8 "A: dynamic\n");
-    sb_quant_spec s = spec_of(only, SB_QUANT_FEATURE, "Conv", "a", "");
+    sb_quant_spec s = spec_of(only, SB_QUANT_ACTIVATION, "Conv", "a", "");
 
     (void)state;
     assert_int_equal(sb_quant_config_mode(only), SB_QUANT_WEIGHTS_ONLY);
     assert_true(s.disabled);
     assert_int_equal(sb_quant_config_mode(dynamic), SB_QUANT_DYNAMIC);
-    s = spec_of(dynamic, SB_QUANT_FEATURE, "Conv", "a", "");
+    s = spec_of(dynamic, SB_QUANT_ACTIVATION, "Conv", "a", "");
     assert_false(s.disabled);
     assert_true(s.dynamic);
     assert_int_equal(s.bits, 8);
@@ -378,7 +461,7 @@ static void test_modes(void **state)
     sb_quant_config_free(dynamic);
 }
 
-static void test_groups(void **state)
+static void test_group_sizes_go_by_node(void **state)
 {
     sb_quant_config *cfg =
         must_load("W: {QSCHEME: per-group-symmetric, QUANTIZER: {BIT: 4},\n"
@@ -394,7 +477,7 @@ static void test_groups(void **state)
     sb_quant_config_free(cfg);
 }
 
-static void test_sparse(void **state)
+static void test_sparse_settings_are_read(void **state)
 {
     sb_quant_config *cfg = must_load(published[4]);
     sb_sparse_config s = sb_quant_config_sparse(cfg);
@@ -411,7 +494,7 @@ static void test_sparse(void **state)
     sb_quant_config_free(cfg);
 }
 
-static void test_need(void **state)
+static void test_a_missing_half_is_told(void **state)
 {
     sb_quant_config *cfg = NULL;
     const char *sparse = published[4], *quant = W8 A8;
@@ -437,7 +520,7 @@ static void test_need(void **state)
     sb_quant_config_free(NULL);
 }
 
-static void test_default(void **state)
+static void test_the_default_is_eight_bits(void **state)
 {
     sb_quant_config *cfg = NULL;
     sb_str text;
@@ -448,7 +531,7 @@ static void test_default(void **state)
     assert_int_equal(s.bits, 8);
     assert_int_equal(s.granularity, SB_QUANT_PER_CHANNEL);
     assert_true(s.symmetric);
-    s = spec_of(cfg, SB_QUANT_FEATURE, "Conv", "", "");
+    s = spec_of(cfg, SB_QUANT_ACTIVATION, "Conv", "", "");
     assert_int_equal(s.bits, 8);
     assert_int_equal(s.granularity, SB_QUANT_PER_TENSOR);
     assert_false(s.symmetric);
@@ -477,7 +560,7 @@ static sb_status load_scenario(sb_ctx *ctx)
     return SB_OK;
 }
 
-static void test_memory(void **state)
+static void test_every_failed_allocation_is_reported(void **state)
 {
     (void)state;
     test_every_allocation("quantization config", load_scenario);
@@ -486,13 +569,21 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_post_training),  cmocka_unit_test(test_published),
-        cmocka_unit_test(test_specific),       cmocka_unit_test(test_skips),
-        cmocka_unit_test(test_function_names), cmocka_unit_test(test_unused),
-        cmocka_unit_test(test_rows),           cmocka_unit_test(test_modes),
-        cmocka_unit_test(test_groups),         cmocka_unit_test(test_sparse),
-        cmocka_unit_test(test_need),           cmocka_unit_test(test_default),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_post_training),
+        cmocka_unit_test(test_published_files_load),
+        cmocka_unit_test(test_specific_settings_go_by_pattern),
+        cmocka_unit_test(test_skipped_modules_stay_float),
+        cmocka_unit_test(test_function_names),
+        cmocka_unit_test(test_patterns_without_a_node_are_named),
+        cmocka_unit_test(test_rows_bring_their_keys),
+        cmocka_unit_test(test_modes_of_activations),
+        cmocka_unit_test(test_group_sizes_go_by_node),
+        cmocka_unit_test(test_sparse_settings_are_read),
+        cmocka_unit_test(test_a_missing_half_is_told),
+        cmocka_unit_test(test_the_default_is_eight_bits),
+        cmocka_unit_test(test_every_failed_allocation_is_reported),
+        cmocka_unit_test(test_parameters_of_rows),
+        cmocka_unit_test(test_parameters_of_specific),
     };
     return cmocka_run_group_tests_name("quant_config", tests, NULL, NULL);
 }

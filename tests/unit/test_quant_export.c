@@ -6,13 +6,13 @@
 #include <math.h>
 
 #include "graph/text.h"
-#include "quant/export.h"
+#include "quant/export/export.h"
 
 /* ---- helpers ------------------------------------------------------------ */
 
 static sb_graph *exported(const sb_quant_model *qm, int64_t *opset)
 {
-    const sb_export_choice choice = {.format = SB_EXPORT_QDQ};
+    const sb_export_choice choice = {.format = SB_EXPORT_FORMAT_QDQ};
     sb_graph *g = NULL;
 
     *opset = 0;
@@ -79,7 +79,7 @@ static const struct {
     /* clang-format on */
 };
 
-static void test_widths(void **state)
+static void test_widths_have_their_types(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
@@ -117,7 +117,7 @@ static void test_widths(void **state)
 }
 
 /* Symmetric integers in a type without a sign: 0 is in the middle. */
-static void test_offset(void **state)
+static void test_symmetric_integers_without_sign_are_offset(void **state)
 {
     (void)state;
     sb_quant_model *qm = calibrated(
@@ -153,7 +153,7 @@ static void test_offset(void **state)
     "w: f32[2,1,1,1] = [127, -63.5]\nb: f32[2] = " bias \
     "\ny = Conv(x, w, b) \"conv\"\n}"
 
-static void test_bias(void **state)
+static void test_biases_are_integers_of_both_scales(void **state)
 {
     (void)state;
     sb_quant_model *qm =
@@ -195,6 +195,43 @@ static void test_large_bias(void **state)
     CHECK(g, "the other", "w_quantized", SB_DTYPE_I8, 32, -127);
     assert_close("the other", sb_tensor_get_f64(b, 1), -9, 0);
     sb_graph_free(g);
+    sb_quant_model_free(qm);
+}
+
+/* No file has a scale that is not a positive number, be it that of an
+ * activation, of a weight or the product of both. */
+static void test_bad_scales_are_refused(void **state)
+{
+    static const struct {
+        float x, w;
+        const char *message;
+    } bad[] = {
+        {0, 1, "value 'x': scale 0 is 0, want a finite number above 0"},
+        {-1, 1, "value 'x': scale 0 is -1, want"},
+        {INFINITY, 1, "value 'x': scale 0 is inf, want"},
+        {1, NAN, "value 'w': scale 1 is nan, want"},
+        {1, 0, "value 'w': scale 1 is 0, want"},
+        {1, -2, "value 'w': scale 1 is -2, want"},
+        {1e-30F, 1e-30F, "value 'b': scale 1 is 0, want"},
+        {1e30F, 1e30F, "value 'b': scale 1 is inf, want"},
+    };
+    const sb_export_choice choice = {.format = SB_EXPORT_FORMAT_QDQ};
+    sb_quant_model *qm =
+        calibrated(CONV("[3, -2.3]"), TEST_W8 TEST_A8, "onnxruntime-arm",
+                   test_f32("1x1x1x2", -32, 95.5));
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        sb_graph *g = NULL;
+        int64_t opset = 0;
+
+        for (size_t k = 0; k < qm->place.n_quantizers; k++) {
+            sb_qparams *p = &qm->state.quantizers[k].qparams;
+            p->scale[p->n - 1] = p->n == 2 ? bad[i].w : bad[i].x;
+        }
+        assert_status(sb_export_graph(qm, &choice, &g, &opset), SB_BAD_ARG);
+        assert_error_has(bad[i].message);
+    }
     sb_quant_model_free(qm);
 }
 
@@ -243,7 +280,7 @@ static void test_bias_behind(void **state)
 /* ---- outputs ------------------------------------------------------------ */
 
 /* A pair at an output has its name; what is before it gets another. */
-static void test_output(void **state)
+static void test_outputs_keep_their_names(void **state)
 {
     (void)state;
     sb_quant_model *qm =
@@ -267,12 +304,189 @@ static void test_output(void **state)
     sb_quant_model_free(qm);
 }
 
+/* Neighbors along k are added in pairs.  Column 0 has 127 and 76 beside each
+ * other in steps of 100 / 127, and its scale grows by (127 + 76 + 1) / 127;
+ * the signs of column 1 differ, and it stays as it is. */
+#define LOOKUP(rows, outputs, more)           \
+    "graph g(i: i64[2]) -> (" outputs ") {\n" \
+    "t: f32[" rows ",64] = random(1)\n"       \
+    "w: f32[64,2] = random(2)\n"              \
+    "e = Gather(t, i)\n" more "a = Tanh(e)\n" \
+    "y = MatMul(a, w) \"fc\"\n}"
+
+/* Rows are taken of bytes where the target can and it makes the file smaller.
+ */
+static void test_large_tables_become_bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *target;
+        bool bytes;
+    } tables[] = {
+        {LOOKUP("256", "y", ""), "onnxruntime-x86", true},
+        {LOOKUP("256", "y", ""), "onnxruntime-arm", true},
+        {LOOKUP("255", "y", ""), "onnxruntime-x86", false}, /* small */
+        {LOOKUP("256", "y", ""), "openvino", false},
+        {LOOKUP("256", "y, z", "j = Abs(i)\nz = Gather(t, j)\n"),
+         "onnxruntime-x86", false},
+    };
+
+    for (size_t k = 0; k < SB_COUNT(tables); k++) {
+        int64_t opset = 0;
+        sb_quant_model *qm = calibrated(
+            tables[k].text, TEST_W8 TEST_A8, tables[k].target,
+            test_tensor(SB_DTYPE_I64, "2", (const double[]){3, 200}));
+        sb_graph *g = exported(qm, &opset);
+        sb_value_id v = sb_graph_find_value(g, "t_quantized");
+
+        assert_int_equal(v != SB_NONE, tables[k].bytes);
+        assert_int_equal(sb_graph_find_value(g, "t") == SB_NONE,
+                         tables[k].bytes);
+        if (v != SB_NONE) {
+            const sb_value *t = sb_graph_value(g, v);
+            assert_int_equal(t->constant.dtype, SB_DTYPE_I8);
+            assert_int_equal(t->n_uses, 1);
+            assert_true(
+                sb_node_is(sb_graph_node(g, t->uses[0].node), "Gather"));
+            assert_true(opset < 21); /* one scale needs no blocks */
+        }
+        sb_graph_free(g);
+        sb_quant_model_free(qm);
+    }
+}
+
+static void test_scales_grow_where_pairs_would_saturate(void **state)
+{
+    int64_t opset = 0;
+    sb_tensor *x = test_f32("1x4", -32, 95.5, 0, 1);
+
+    (void)state;
+    sb_quant_model *qm = test_quant("graph g(x: f32[N,4]) -> (y) {\n"
+                                    "w: f32[4,2] = [100, 100, 60, -60, 0, 30, "
+                                    "0, 10]\n"
+                                    "y = MatMul(x, w) \"fc\"\n}",
+                                    TEST_W8 TEST_A8, "onnxruntime-x86");
+    qm->reduce_range = SB_REDUCE_RANGE_AUTO;
+    test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
+    sb_graph *g = exported(qm, &opset);
+    CHECK(g, "pairs", "w_scale", SB_DTYPE_F32, 100.0 / 127 * 204 / 127,
+          100.0 / 127);
+    CHECK(g, "pairs", "w_quantized", SB_DTYPE_I8, 79, 127, 47, -76, 0, 38, 0,
+          13);
+    sb_graph_free(g);
+    sb_quant_model_free(qm);
+}
+
+/* A transposed convolution counts its output channels along axis 1, of which
+ * there are fewer here than columns of the kernel; neighbors are along axis 0.
+ * Those of channel 0 are 127 and 76 in steps of 100 / 127. */
+static void test_pairs_of_transposed_convolutions(void **state)
+{
+    int64_t opset = 0;
+    sb_tensor *x = test_f32("1x2x1x1", -32, 95.5);
+
+    (void)state;
+    sb_quant_model *qm = test_quant("graph g(x: f32[N,2,1,1]) -> (y) {\n"
+                                    "w: f32[2,2,1,3] = [100, 0, 1, 100, 0, 1, "
+                                    "60, 0, 1, -60, 0, 1]\n"
+                                    "y = ConvTranspose(x, w) \"up\"\n}",
+                                    TEST_W8 TEST_A8, "openvino");
+    qm->reduce_range = SB_REDUCE_RANGE_AUTO;
+    test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
+    sb_graph *g = exported(qm, &opset);
+    CHECK(g, "pairs", "w_scale", SB_DTYPE_F32, 100.0 / 127 * 204 / 127,
+          100.0 / 127);
+    sb_graph_free(g);
+    sb_quant_model_free(qm);
+}
+
+/* The scale is the least float there is, which does not grow by a twelfth. */
+static void test_pairs_of_subnormal_weights(void **state)
+{
+    static const float tiny[4] = {1.7796e-43f, 1.4e-44f, 0, 0};
+    int64_t opset = 0;
+    sb_tensor *x = test_f32("1x4", -32, 95.5, 0, 1);
+
+    (void)state;
+    sb_quant_model *qm =
+        test_quant("graph g(x: f32[N,4]) -> (y) {\n"
+                   "w: f32[4,1] = [1, 1, 1, 1]\ny = MatMul(x, w) \"fc\"\n}",
+                   TEST_W8 TEST_A8, "onnxruntime-x86");
+    for (sb_value_id v = 0; v < qm->graph->n_values; v++)
+        if (qm->graph->values[v].is_constant)
+            memcpy(qm->graph->values[v].constant.data, tiny, sizeof tiny);
+    qm->reduce_range = SB_REDUCE_RANGE_AUTO;
+    test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
+    sb_graph *g = exported(qm, &opset);
+    sb_graph_free(g);
+    sb_quant_model_free(qm);
+}
+
+/* The same where output channels are not the first axis, and where a table's
+ * rows, which are not summed, have as many elements as it has rows. */
+static void test_scales_grow_by_output_channel(void **state)
+{
+    int64_t opset = 0;
+    sb_tensor *x = test_f32("1x2x1x1", -32, 95.5);
+
+    (void)state;
+    sb_quant_model *qm = test_quant("graph g(x: f32[N,2,1,1]) -> (y) {\n"
+                                    "w: f32[2,2,1,1] = [100, -100, 60, 10]\n"
+                                    "y = ConvTranspose(x, w) \"up\"\n}",
+                                    TEST_W8 TEST_A8, "openvino");
+    qm->reduce_range = SB_REDUCE_RANGE_AUTO;
+    test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
+    sb_graph *g = exported(qm, &opset);
+    CHECK(g, "pairs", "w_quantized", SB_DTYPE_I8, 79, -127, 47, 13);
+    sb_graph_free(g);
+    sb_quant_model_free(qm);
+
+    qm = test_quant("graph g(i: i64[N]) -> (y) {\n"
+                    "w: f32[2,2] = [127, 127, 1, 2]\n"
+                    "y = Gather(w, i) \"table\"\n}",
+                    TEST_W8 "A: none\n", "onnxruntime-x86");
+    qm->reduce_range = SB_REDUCE_RANGE_AUTO;
+    assert_ok(sb_quant_model_calc_qparams(qm));
+    g = exported(qm, &opset);
+    CHECK(g, "table", "w_quantized", SB_DTYPE_I8, 127, 127, 64, 127);
+    sb_graph_free(g);
+    sb_quant_model_free(qm);
+}
+
+/* Their products are those of floats.  The scale is 254 / 255. */
+static void test_scales_of_weight_only_layers_do_not_grow(void **state)
+{
+    int64_t opset = 0;
+
+    (void)state;
+    sb_quant_model *qm = test_quant("graph g(x: f32[N,2]) -> (y) {\n"
+                                    "w: f32[2,2] = [127, -127, 127, 1]\n"
+                                    "y = MatMul(x, w) \"fc\"\n}",
+                                    TEST_W8 "A: none\n", "onnxruntime-x86");
+    qm->reduce_range = SB_REDUCE_RANGE_AUTO;
+    assert_ok(sb_quant_model_calc_qparams(qm));
+    sb_graph *g = exported(qm, &opset);
+    CHECK(g, "weight-only", "w_quantized", SB_DTYPE_I8, 127, -128, 127, 1);
+    sb_graph_free(g);
+    sb_quant_model_free(qm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_widths), cmocka_unit_test(test_offset),
-        cmocka_unit_test(test_bias),   cmocka_unit_test(test_large_bias),
-        cmocka_unit_test(test_output), cmocka_unit_test(test_bias_behind),
+        cmocka_unit_test(test_widths_have_their_types),
+        cmocka_unit_test(test_symmetric_integers_without_sign_are_offset),
+        cmocka_unit_test(test_biases_are_integers_of_both_scales),
+        cmocka_unit_test(test_large_bias),
+        cmocka_unit_test(test_outputs_keep_their_names),
+        cmocka_unit_test(test_bad_scales_are_refused),
+        cmocka_unit_test(test_large_tables_become_bytes),
+        cmocka_unit_test(test_scales_grow_where_pairs_would_saturate),
+        cmocka_unit_test(test_scales_grow_by_output_channel),
+        cmocka_unit_test(test_scales_of_weight_only_layers_do_not_grow),
+        cmocka_unit_test(test_pairs_of_transposed_convolutions),
+        cmocka_unit_test(test_pairs_of_subnormal_weights),
+        cmocka_unit_test(test_bias_behind),
     };
 
     return cmocka_run_group_tests_name("quant_export", tests, NULL, NULL);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "graph/text.h"
-#include "quant/export.h"
+#include "quant/export/export.h"
 
 #define BASE TEST_W8 TEST_A8
 
@@ -173,17 +173,20 @@ static void test_scales_and_simulation(void **state)
     sb_quant_model_free(qm);
 }
 
-static void count(void *user, size_t done, size_t total)
+static int count(void *user, const char *stage, size_t done, size_t total)
 {
     size_t *seen = user;
 
+    if (strcmp(stage, "calibrate") != 0)
+        return 0;
     assert_true(done > seen[0] && done <= total);
     seen[0] = done;
     seen[1] = total;
+    return 0;
 }
 
 /* Behind quantized weights, activations, or both; in memory and from a file. */
-static void test_asym(void **state)
+static void test_asym_observes_behind_quantized_layers(void **state)
 {
     (void)state;
     const sb_tensor **data = batches();
@@ -200,11 +203,11 @@ static void test_asym(void **state)
                 add_rows(&r, data[i]);
             observe_layers(&r, (on & 1) != 0, (on & 2) != 0);
             opt.asym_weights = (on & 1) != 0;
-            opt.asym_features = (on & 2) != 0;
+            opt.asym_activations = (on & 2) != 0;
             opt.memory_limit = limit; /* of one byte: all in a file */
-            opt.progress = count;
-            opt.progress_user = seen;
+            sb_ctx_set_progress(test_ctx(), count, seen);
             test_calibrate(qm, &opt, data);
+            sb_ctx_set_progress(test_ctx(), NULL, NULL);
             check_scales("quantized prefix", qm, &r);
             assert_int_equal(seen[0], seen[1]);
             assert_true((seen[1] > 0) == ((on & 2) != 0));
@@ -213,7 +216,7 @@ static void test_asym(void **state)
 }
 
 /* Rows of different length in one set. */
-static void test_lengths(void **state)
+static void test_rows_may_differ_in_length(void **state)
 {
     (void)state;
     static const char text[] =
@@ -236,7 +239,7 @@ static void test_lengths(void **state)
         for (int i = 0; i < 3; i++)
             add_rows(&r, data[i]);
         observe_layers(&r, asym, asym);
-        opt.asym_weights = opt.asym_features = asym;
+        opt.asym_weights = opt.asym_activations = asym;
         test_calibrate(qm, &opt, data);
         check_scales("lengths", qm, &r);
         sb_quant_model_free(qm);
@@ -245,7 +248,7 @@ static void test_lengths(void **state)
 
 /* ---- a network with branches -------------------------------------------- */
 
-/* Values that live over several blocks, two sites on one value, a shared
+/* Values that live over several blocks, two points on one value, a shared
  * weight, a result that only an output reads. */
 static const char branches[] =
     "graph net(x: f32[N,4,6,6]) -> (y, z) {\n"
@@ -269,11 +272,11 @@ static float *all_scales(const sb_quant_model *qm, size_t *n)
 
     *n = 0;
     for (size_t i = 0; i < sb_quant_model_quantizer_count(qm); i++) {
-        sb_quantizer_info q = sb_quant_model_quantizer(qm, i);
-        for (size_t k = 0; k < q.n; k++) {
+        const sb_quantizer_info *q = sb_quant_model_quantizer(qm, i);
+        for (size_t k = 0; k < q->n; k++) {
             assert_true(*n + 2 <= 4096);
-            v[(*n)++] = q.scale[k];
-            v[(*n)++] = q.zero_point[k];
+            v[(*n)++] = q->scale[k];
+            v[(*n)++] = q->zero_point[k];
         }
     }
     return v;
@@ -286,8 +289,8 @@ static float *calibrated(const char *target, const sb_tensor *const *data,
 
     test_calibrate(qm, opt, data);
     for (size_t i = 0; i < sb_quant_model_quantizer_count(qm); i++) {
-        sb_quantizer_info q = sb_quant_model_quantizer(qm, i);
-        assert_true(q.fused || q.n > 0);
+        const sb_quantizer_info *q = sb_quant_model_quantizer(qm, i);
+        assert_true(q->fused || q->n > 0);
     }
     float *v = all_scales(qm, n);
     sb_quant_model_free(qm);
@@ -311,7 +314,7 @@ static void test_any_batches_and_threads(void **state)
         sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
         size_t n = 0, m = 0;
 
-        opt.asym_weights = opt.asym_features = asym;
+        opt.asym_weights = opt.asym_activations = asym;
         float *want = calibrated(NULL, one, &opt, &n);
         float *got = calibrated(NULL, parts, &opt, &m);
         assert_int_equal(n, m);
@@ -346,13 +349,13 @@ static void test_asym_for_targets(void **state)
         sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
         const sb_tensor *out[2], *again[2];
 
-        opt.asym_weights = opt.asym_features = 1;
+        opt.asym_weights = opt.asym_activations = 1;
         test_calibrate(qm, &opt, data);
-        assert_ok(sb_quant_model_forward(qm, data, out));
+        assert_ok(test_quant_run(qm, data, out));
         sb_tensor *plain = test_tensor(SB_DTYPE_F32, "2x3x1x1", NULL);
         memcpy(plain->data, out[0]->data, sb_tensor_bytes(plain));
         sb_quant_model_set_quant(qm, 1, 1);
-        assert_ok(sb_quant_model_forward(qm, data, again));
+        assert_ok(test_quant_run(qm, data, again));
         double worst = 0, most = 0;
         for (int k = 0; k < 6; k++) {
             const float *a = again[0]->data, *p = plain->data;
@@ -365,8 +368,8 @@ static void test_asym_for_targets(void **state)
     }
 }
 
-/* What is joined has the scale of the result, if nobody else reads it and if a
- * Relu before it stays redundant. */
+/* What is joined has the scale of the result, if it has no other consumer and
+ * if a Relu before it stays redundant. */
 static void test_joined_scales(void **state)
 {
     (void)state;
@@ -431,7 +434,7 @@ static void test_quantized_outputs(void **state)
 
         test_calibrate(qm, NULL, data);
         sb_quant_model_set_quant(qm, 1, 1);
-        assert_ok(sb_quant_model_forward(qm, data, out));
+        assert_ok(test_quant_run(qm, data, out));
         assert_int_equal(out[0]->dims[2], 4);
         assert_int_equal(out[1]->dims[2], 2);
         assert_ok(sb_export_graph(qm, &choice, &g, &opset));
@@ -453,27 +456,27 @@ static void test_wrong_order(void **state)
     const sb_tensor *wrong = test_random(SB_DTYPE_F32, "2x5", 1);
     sb_calibration_options asym = SB_CALIBRATION_OPTIONS_INIT;
 
-    assert_ok(sb_quant_model_forward(qm, &x, out)); /* float */
+    assert_ok(test_quant_run(qm, &x, out)); /* float */
     assert_status(sb_quant_model_export(qm, "none.onnx", NULL), SB_BAD_ARG);
     assert_error_has("no scale yet");
     assert_status(sb_quant_model_save_calibration(qm, "none.json"), SB_BAD_ARG);
     sb_quant_model_set_quant(qm, 1, 1);
-    assert_status(sb_quant_model_forward(qm, &x, out), SB_BAD_ARG);
+    assert_status(test_quant_run(qm, &x, out), SB_BAD_ARG);
     assert_error_has("calibrate before");
     assert_status(sb_quant_model_calc_qparams(qm), SB_BAD_DATA);
     assert_error_has("'fc0.input_quantizer' has seen no data");
     assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
     assert_status(sb_quant_model_calc_qparams(qm), SB_BAD_DATA);
-    asym.asym_features = 1;
+    asym.asym_activations = 1;
     assert_ok(sb_quant_model_prepare_calibration(qm, &asym));
     assert_status(sb_quant_model_calc_qparams(qm), SB_BAD_DATA);
     assert_ok(sb_quant_model_prepare_calibration(qm, &asym));
-    assert_status(sb_quant_model_forward(qm, &wrong, out), SB_BAD_DATA);
+    assert_status(test_quant_run(qm, &wrong, out), SB_BAD_DATA);
     assert_error_has("want 6 in dimension 1");
-    assert_ok(sb_quant_model_forward(qm, &x, out));
+    assert_ok(test_quant_run(qm, &x, out));
     assert_null(out[0]);
     assert_ok(sb_quant_model_calc_qparams(qm));
-    assert_ok(sb_quant_model_forward(qm, &x, out));
+    assert_ok(test_quant_run(qm, &x, out));
     assert_non_null(out[0]);
     /* anew: what was known is forgotten */
     assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
@@ -491,14 +494,14 @@ static void test_data_that_is_not_finite(void **state)
 
     ((float *)x->data)[6 + 2] = NAN;
     assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
-    assert_ok(sb_quant_model_forward(qm, &good, out));
-    assert_status(sb_quant_model_forward(qm, (const sb_tensor *const *)&x, out),
+    assert_ok(test_quant_run(qm, &good, out));
+    assert_status(test_quant_run(qm, (const sb_tensor *const *)&x, out),
                   SB_BAD_DATA);
     assert_error_has("'x' holds NaN in sample 5");
-    asym.asym_features = 1;
+    asym.asym_activations = 1;
     assert_ok(sb_quant_model_prepare_calibration(qm, &asym));
-    assert_ok(sb_quant_model_forward(qm, &good, out));
-    assert_ok(sb_quant_model_forward(qm, (const sb_tensor *const *)&x, out));
+    assert_ok(test_quant_run(qm, &good, out));
+    assert_ok(test_quant_run(qm, (const sb_tensor *const *)&x, out));
     assert_status(sb_quant_model_calc_qparams(qm), SB_BAD_DATA);
     assert_error_has("'x' holds NaN in sample 5");
     sb_quant_model_free(qm);
@@ -521,7 +524,7 @@ static void test_asym_saved(void **state)
     sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
     size_t n = 0, m = 0;
 
-    opt.asym_weights = opt.asym_features = 1;
+    opt.asym_weights = opt.asym_activations = 1;
     test_calibrate(qm, &opt, batches());
     (void)snprintf(path, sizeof path, "/tmp/sparsebit-test-%06u",
                    (unsigned)((uintptr_t)qm >> 4) % 1000000u);
@@ -547,8 +550,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scales_and_simulation),
-        cmocka_unit_test(test_asym),
-        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_asym_observes_behind_quantized_layers),
+        cmocka_unit_test(test_rows_may_differ_in_length),
         cmocka_unit_test(test_any_batches_and_threads),
         cmocka_unit_test(test_asym_for_targets),
         cmocka_unit_test(test_joined_scales),

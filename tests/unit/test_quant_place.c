@@ -66,10 +66,11 @@ static const struct {
      "conv.input_quantizer: x 8 per-tensor-affine\n"
      "conv.weight_quantizer: w_0 8 per-channel-symmetric\n"
      "act.input_quantizer: n 8 per-tensor-affine fused\n"},
-    {"norm to be tuned: not folded", SCHEDULE("FUSE_BN: true, BN_TUNING: true"),
+    {"norm to be tuned: folded as it is",
+     SCHEDULE("FUSE_BN: true, BN_TUNING: true"),
      IMAGE W3 "c = Conv(x, w) \"conv\"\n" BN "y = Relu(n) \"act\"\n}",
      "conv.input_quantizer: x 8 per-tensor-affine\n"
-     "conv.weight_quantizer: w 8 per-channel-symmetric\n"
+     "conv.weight_quantizer: w_0 8 per-channel-symmetric\n"
      "act.input_quantizer: n 8 per-tensor-affine fused\n"},
     {"norm, relu, both switches off",
      SCHEDULE("DISABLE_UNNECESSARY_QUANT: false"),
@@ -211,7 +212,7 @@ static const struct {
      "tail.input_quantizer: b 8 per-tensor-affine\n"},
 };
 
-static void test_placement(void **state)
+static void test_quantizers_are_where_the_rules_say(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
@@ -227,9 +228,9 @@ static void test_placement(void **state)
     }
 }
 
-/* Quantizers of one value with the same settings are one site; the weight of
+/* Quantizers of one value with the same settings are one point; the weight of
  * two layers is observed once. */
-static void test_sites_are_shared(void **state)
+static void test_points_are_shared(void **state)
 {
     (void)state;
     sb_quant_model *qm =
@@ -239,7 +240,7 @@ static void test_sites_are_shared(void **state)
                    BASE, NULL);
 
     assert_int_equal(sb_quant_model_quantizer_count(qm), 6);
-    assert_int_equal(qm->n_sites, 4); /* x, w, a, b */
+    assert_int_equal(qm->place.n_points, 4); /* x, w, a, b */
     sb_quant_model_free(qm);
 }
 
@@ -273,37 +274,7 @@ static void test_channel_axes(void **state)
     sb_quant_model_free(qm);
 }
 
-/* First layers with few channels, for the target that wants them folded and
- * only where they run on integers. */
-static void test_folded_columns(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *what, *yaml, *target;
-        size_t n_nodes;
-    } rows[] = {
-        {"folded", BASE, "onnxruntime-x86", 10},
-        {"other kernels", BASE, "onnxruntime-arm", 4},
-        {"the layer is left out", BASE "SKIP_TRACE_MODULES: [conv]\n",
-         "onnxruntime-x86", 4},
-        {"activations at each run", TEST_W8 "A: dynamic\n", "onnxruntime-x86",
-         4},
-    };
-
-    for (size_t i = 0; i < SB_COUNT(rows); i++) {
-        sb_quant_model *qm = test_quant(
-            "graph main(x: f32[N,3,6,8]) -> (y) {\n"
-            "w: f32[8,3,3,3] = random(1)\nu: f32[4,8,1,1] = random(2)\n"
-            "c = Conv(x, w) {strides=[2,2], pads=[1,1,1,1]} \"conv\"\n"
-            "r = Relu(c)\nd = Conv(r, u) \"next\"\ny = Relu(d)\n}",
-            rows[i].yaml, rows[i].target);
-        assert_close(rows[i].what, (double)sb_graph_live_nodes(qm->graph),
-                     (double)rows[i].n_nodes, 0);
-        sb_quant_model_free(qm);
-    }
-}
-
-static void test_refusals(void **state)
+static void test_nothing_to_quantize_is_told(void **state)
 {
     (void)state;
     sb_quant_model *qm = NULL;
@@ -334,11 +305,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_placement),
-        cmocka_unit_test(test_sites_are_shared),
+        cmocka_unit_test(test_quantizers_are_where_the_rules_say),
+        cmocka_unit_test(test_points_are_shared),
         cmocka_unit_test(test_channel_axes),
-        cmocka_unit_test(test_folded_columns),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_nothing_to_quantize_is_told),
     };
 
     return cmocka_run_group_tests_name("quant_place", tests, NULL, NULL);

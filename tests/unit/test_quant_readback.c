@@ -3,7 +3,7 @@
 #include "quanttest.h"
 
 #include "graph/text.h"
-#include "quant/export.h"
+#include "quant/export/export.h"
 
 #define BN "SCHEDULE: {FUSE_BN: true}\n"
 
@@ -22,13 +22,14 @@ static sb_status try_again(const char *text, const char *target,
 
     assert_ok(sb_graph_parse(ctx, text, &g));
     assert_ok(sb_graph_infer(g));
-    sb_quant_mode mode = sb_quant_file_mode(g);
+    sb_quant_mode mode = sb_import_mode(g);
     assert_int_not_equal(mode, SB_QUANT_STATIC);
     const char *yaml = mode == SB_QUANT_DYNAMIC ? dynamic_yaml : none_yaml;
     assert_ok(sb_quant_config_load_memory(ctx, "test.yaml", yaml, strlen(yaml),
                                           SB_QUANT_CONFIG_QUANT, &config));
-    sb_status status = sb_quant_model_again(
-        ctx, g, config, target ? sb_target_find(target) : NULL, out);
+    const sb_build_options opt = {.follow = true};
+    sb_status status = sb_quant_model_build(
+        ctx, g, config, target ? sb_target_find(target) : NULL, &opt, out);
     sb_graph_free(g);
     return status;
 }
@@ -44,7 +45,7 @@ static sb_quant_model *again(const char *text, const char *target)
 
 static sb_graph *exported(const sb_quant_model *qm)
 {
-    const sb_export_choice choice = {.format = SB_EXPORT_QDQ};
+    const sb_export_choice choice = {.format = SB_EXPORT_FORMAT_QDQ};
     sb_graph *g = NULL;
     int64_t opset = 0;
 
@@ -118,7 +119,7 @@ static void test_dynamic_is_calibrated(void **state)
     sb_quant_model *qm =
         test_quant(dynamic_net, TEST_W8 TEST_A8, "onnxruntime-x86");
 
-    assert_false(sb_known_calibrated(&qm->known));
+    assert_false(sb_imported_calibrated(&qm->known));
     sb_tensor *x = test_f32("2x2", -32, 95.5, 1, 2);
     test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
     sb_quantizer_info w = test_quantizer(qm, "first.weight_quantizer");
@@ -142,7 +143,7 @@ static void test_dynamic_without_kernels(void **state)
                      "tensorrt has no kernels for that");
 }
 
-/* ---- weights alone ------------------------------------------------------ */
+/* ---- weight-only -------------------------------------------------------- */
 
 static const char nbits_net[] =
     "graph g(x: f32[N,16]) -> (y) {\n"
@@ -220,7 +221,7 @@ static void test_table_of_4_bit(void **state)
 /* ---- scales that follow their weight ------------------------------------ */
 
 /* gamma / sqrt(var + epsilon) is 2 and -0.5; the kernel has one scale. */
-static const char normalised[] =
+static const char normalized[] =
     "graph g(x: f32[1,1,2,2]) -> (y) {\n"
     "w_quantized: i8[2,1,1,1] = [5, -7]\nws: f32[] = 0.5\nwz: i8[] = 0\n"
     "w = DequantizeLinear(w_quantized, ws, wz)\n"
@@ -229,10 +230,10 @@ static const char normalised[] =
     "c = Conv(x, w) \"conv\"\n"
     "y = BatchNormalization(c, gamma, beta, mean, var) {epsilon=1.0}\n}";
 
-static void test_batch_normalisation(void **state)
+static void test_batch_normalization(void **state)
 {
     (void)state;
-    sb_quant_model *qm = again(normalised, NULL);
+    sb_quant_model *qm = again(normalized, NULL);
     sb_quantizer_info w = test_quantizer(qm, "conv.weight_quantizer");
 
     assert_int_equal(w.n, 2);
@@ -290,15 +291,116 @@ static void test_left_out_until_data(void **state)
 
     assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
     assert_ok(sb_quant_model_calc_qparams(qm));
-    for (size_t i = 0; i < qm->n_quantizers; i++)
-        off += qm->quantizers[i].fake_fused;
+    for (size_t i = 0; i < qm->place.n_quantizers; i++)
+        off += sb_quantizer_is_off(qm, &qm->place.quantizers[i]);
     assert_int_equal(off, 1);
     test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
-    for (size_t i = 0; i < qm->n_quantizers; i++) {
-        assert_false(qm->quantizers[i].fake_fused);
-        assert_true(qm->quantizers[i].qparams.n > 0);
+    for (size_t i = 0; i < qm->place.n_quantizers; i++) {
+        assert_false(sb_quantizer_is_off(qm, &qm->place.quantizers[i]));
+        assert_true(qm->state.quantizers[i].qparams.n > 0);
     }
     sb_quant_model_free(qm);
+}
+
+/* ---- what a file has and a configuration asks for ----------------------- */
+
+/* The integers of a file do not become others without the floats. */
+static void test_other_settings_are_refused(void **state)
+{
+    static const char text[] =
+        "graph g(x: f32[N,16]) -> (y) {\nws: f32[1,1] = [1]\n"
+        "wq: i8[16,1] = [127, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, "
+        "-127]\n"
+        "w = DequantizeLinear(wq, ws) {axis=0, block_size=16}\n"
+        "y = MatMul(x, w) \"fc\"\n}";
+    static const struct {
+        const char *settings, *target, *want; /* want NULL: as the file */
+    } rows[] = {
+        {"BIT: 8, GROUP_SIZE: 16", "onnxruntime-x86", NULL},
+        {"BIT: 8, GROUP_SIZE: 16", "virtual", NULL},
+        {"BIT: 4, GROUP_SIZE: 16", "onnxruntime-x86",
+         "test.yaml: W.QUANTIZER.BIT is 4, but 'w' is quantized to 8 bits "
+         "already; quantize the float model"},
+        {"BIT: 4, GROUP_SIZE: 16", "virtual", "W.QUANTIZER.BIT is 4"},
+        {"BIT: 8, GROUP_SIZE: 32", "onnxruntime-x86",
+         "W.QUANTIZER.GROUP_SIZE is 32, but 'w' has groups of 16 already"},
+    };
+    sb_ctx *ctx = test_ctx();
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(rows); i++) {
+        const sb_build_options opt = {.asked = true};
+        sb_quant_config *config = NULL;
+        sb_quant_model *qm = NULL;
+        sb_graph *g = NULL;
+        char yaml[160];
+
+        (void)snprintf(yaml, sizeof yaml,
+                       "W: {QSCHEME: per-group-symmetric, QUANTIZER: {%s}}\n"
+                       "A: none\n",
+                       rows[i].settings);
+        assert_ok(sb_graph_parse(ctx, text, &g));
+        assert_ok(sb_graph_infer(g));
+        assert_ok(sb_quant_config_load_memory(ctx, "test.yaml", yaml,
+                                              strlen(yaml),
+                                              SB_QUANT_CONFIG_QUANT, &config));
+        sb_status status = sb_quant_model_build(
+            ctx, g, config, sb_target_find(rows[i].target), &opt, &qm);
+        sb_graph_free(g);
+        if (rows[i].want) {
+            assert_status(status, SB_BAD_CONFIG);
+            assert_error_has(rows[i].want);
+        } else {
+            assert_ok(status);
+            sb_quant_model_free(qm);
+        }
+    }
+}
+
+/* An output of integers has a scale of its own; the layer before it needs no
+ * second one, which nothing would read. */
+static void test_integers_as_output(void **state)
+{
+    static const char *const targets[] = {
+        "onnxruntime-x86", "onnxruntime-arm", "tensorrt", "openvino", "qnn",
+        "virtual"};
+    sb_tensor *x = test_f32("1x2x1x1", 1, 2);
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(targets); i++) {
+        sb_quant_model *qm = test_quant(
+            "graph g(x: f32[N,2,1,1]) -> (y) {\n"
+            "s: f32[] = 0.5\nz: u8[] = 0\nw: f32[2,2,1,1] = [1, 2, 3, 4]\n"
+            "c = Conv(x, w) \"conv\"\na = Relu(c)\n"
+            "y = QuantizeLinear(a, s, z)\n}",
+            strncmp(targets[i], "tensorrt", 8) == 0
+                ? "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}\n"
+                  "A: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}\n"
+                : "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}\n"
+                  "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n",
+            targets[i]);
+        test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
+        sb_graph_free(exported(qm));
+        sb_quant_model_free(qm);
+    }
+}
+
+static void test_scales_of_activations_are_positive(void **state)
+{
+    sb_quant_model *qm = NULL;
+
+    (void)state;
+    assert_status(test_quant_try(test_ctx(),
+                                 "graph g(x: f32[N,2]) -> (y) {\n"
+                                 "s: f32[] = -0.5\nz: u8[] = 3\n"
+                                 "w: f32[2,2] = [1, 2, 3, 4]\n"
+                                 "q = QuantizeLinear(x, s, z) \"quant\"\n"
+                                 "d = DequantizeLinear(q, s, z)\n"
+                                 "y = MatMul(d, w) \"first\"\n}",
+                                 TEST_W8 TEST_A8, "onnxruntime-x86", &qm),
+                  SB_BAD_MODEL);
+    assert_error_has("node 'quant': scale 0 is -0.5, want a finite number "
+                     "above 0");
 }
 
 int main(void)
@@ -310,9 +412,12 @@ int main(void)
         cmocka_unit_test(test_packed_weights),
         cmocka_unit_test(test_packed_for_kernels),
         cmocka_unit_test(test_table_of_4_bit),
-        cmocka_unit_test(test_batch_normalisation),
+        cmocka_unit_test(test_batch_normalization),
         cmocka_unit_test(test_gemm_is_turned),
         cmocka_unit_test(test_left_out_until_data),
+        cmocka_unit_test(test_other_settings_are_refused),
+        cmocka_unit_test(test_integers_as_output),
+        cmocka_unit_test(test_scales_of_activations_are_positive),
     };
 
     return cmocka_run_group_tests_name("quant_readback", tests, NULL, NULL);

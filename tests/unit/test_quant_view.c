@@ -6,7 +6,7 @@
 
 #include "graph/text.h"
 #include "ops/op_registry.h"
-#include "quant/quant_view.h"
+#include "quant/model/quant_view.h"
 
 #define HEAD "graph net(x: f32[N,4]) -> (y) {\nw: f32[4,4] = random(1)\n"
 #define Q(name)                                                            \
@@ -53,7 +53,7 @@ static const struct {
                       "other") " @ other\n"
                                "b = MatMul(a_0, w_1) \"fc\" @ other\n"
                                "c = Neg(b) @ m.q\ny = Add(c, a) @ m.r\n"},
-    {"the outermost module that is meant", "m.p.*",
+    {"the top-level module that is meant", "m.p.*",
      HEAD "a = Neg(x) @ m.p.one\nb = Exp(a) @ m.p.one\n"
           "y = MatMul(b, w) \"fc\" @ m.fc\n}",
      "b = sparsebit::Module(x) \"m.p.one\" @ m.p.one\n"
@@ -87,7 +87,7 @@ static void nodes_of(const char *text, char *out, size_t size)
     }
 }
 
-static void test_views(void **state)
+static void test_views_show_quantizers_on_edges(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
@@ -97,11 +97,11 @@ static void test_views(void **state)
                        "SKIP_TRACE_MODULES: [\"%s\"]\n" TEST_W8 TEST_A8,
                        cases[i].skip);
         sb_quant_model *qm = test_quant(cases[i].graph, yaml, NULL);
-        assert_ok(sb_quant_model_print(qm, SB_GRAPH_TEXT, &text));
+        assert_ok(sb_quant_model_print(qm, SB_GRAPH_FORMAT_TEXT, &text));
         nodes_of(text, got, sizeof got);
         if (strcmp(got, cases[i].want) != 0)
             fail_msg("%s: got\n%swant\n%s", cases[i].what, got, cases[i].want);
-        sb_text_free(test_ctx(), text);
+        sb_memory_free(text);
         sb_quant_model_free(qm);
     }
 }
@@ -128,9 +128,9 @@ static void test_mermaid_file(void **state)
     assert_non_null(strstr(text, "{{\"8 bit per-tensor-affine<br/>"
                                  "stem.input_quantizer\"}}"));
     char *view = NULL;
-    assert_ok(sb_quant_model_print(qm, SB_GRAPH_TEXT, &view));
+    assert_ok(sb_quant_model_print(qm, SB_GRAPH_FORMAT_TEXT, &view));
     assert_non_null(strstr(view, "scale=1.0, zero_point=0.0"));
-    sb_text_free(test_ctx(), view);
+    sb_memory_free(view);
     assert_status(sb_quant_model_dump_mermaid(qm, "/nowhere/at/all"), SB_IO);
     sb_quant_model_free(qm);
 }
@@ -138,7 +138,7 @@ static void test_mermaid_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_views),
+        cmocka_unit_test(test_views_show_quantizers_on_edges),
         cmocka_unit_test(test_mermaid_file),
     };
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "graph/text.h"
-#include "quant/export.h"
+#include "quant/export/export.h"
 
 #define W(scheme, bits, more) \
     "W: {QSCHEME: " scheme ", QUANTIZER: {BIT: " bits "}" more "}\n"
@@ -36,7 +36,7 @@
 static const struct {
     const char *what, *graph, *yaml, *target, *want;
 } cases[] = {
-    {"weights alone", NET, W8 NONE, NULL,
+    {"weight-only", NET, W8 NONE, NULL,
      "table.weight_quantizer: t 8 per-channel-symmetric\n"
      "fc1.weight_quantizer: w 8 per-channel-symmetric\n"
      "fc2.weight_quantizer: v_0 8 per-channel-symmetric\n"},
@@ -72,7 +72,7 @@ static const struct {
      "conv.weight_quantizer: w 8 per-channel-symmetric\n"},
 };
 
-static void test_placement(void **state)
+static void test_quantizers_are_on_weights_alone(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
@@ -81,7 +81,7 @@ static void test_placement(void **state)
 
         if (strcmp(test_quant_list(qm), cases[i].want) != 0)
             fail_msg("%s: got\n%s", cases[i].what, test_quant_list(qm));
-        assert_false(sb_quant_model_needs_data(qm));
+        assert_false(sb_quant_model_needs_calibration(qm));
         sb_quant_model_free(qm);
     }
 }
@@ -106,7 +106,7 @@ static const struct {
     {CONV, W8 NONE, "onnxruntime-x86", "no kernel for the weights of Conv"},
 };
 
-static void test_refusals(void **state)
+static void test_what_has_no_sense_is_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(refusals); i++) {
@@ -136,8 +136,8 @@ static void run_file(const sb_quant_model *qm, sb_export_format format,
     exact.exact = 1;
     assert_ok(sb_quant_model_export(qm, test_quant_file(), &opt));
     assert_ok(sb_model_load(test_ctx(), test_quant_file(), &m));
-    assert_ok(sb_session_create(test_ctx(), m, &exact, &s));
-    assert_ok(sb_session_run(s, in, got));
+    assert_ok(sb_session_create(m, &exact, &s));
+    assert_ok(test_session_run(s, in, got));
     for (size_t i = 0; i < n_out; i++) {
         out[i] = test_tensor(SB_DTYPE_F32, "0", NULL); /* freed at exit */
         sb_tensor_drop(out[i]);
@@ -158,7 +158,7 @@ static void compare(const char *what, sb_quant_model *qm,
 
     run_file(qm, format, in, got, n_out);
     sb_quant_model_set_quant(qm, 1, 1);
-    assert_ok(sb_quant_model_forward(qm, in, sim));
+    assert_ok(test_quant_run(qm, in, sim));
     for (size_t i = 0; i < n_out; i++)
         assert_tensor(what, got[i], sim[i], tol);
 }
@@ -182,16 +182,16 @@ static void test_widths_of_weights(void **state)
                            schemes[s], bits);
             sb_quant_model *qm = test_quant(NET, yaml, NULL);
             assert_ok(sb_quant_model_calc_qparams(qm));
-            compare(yaml, qm, SB_EXPORT_QDQ, in, 2, 1e-6);
+            compare(yaml, qm, SB_EXPORT_FORMAT_QDQ, in, 2, 1e-6);
             if (bits <= 8)
-                compare(yaml, qm, SB_EXPORT_MATMULNBITS, in, 2, 1e-5);
+                compare(yaml, qm, SB_EXPORT_FORMAT_MATMULNBITS, in, 2, 1e-5);
             sb_quant_model_free(qm);
             if (bits != 2 && bits != 4 && bits != 8)
                 continue;
             qm = test_quant(NET, yaml, "onnxruntime-x86");
             assert_ok(sb_quant_model_calc_qparams(qm));
-            compare(yaml, qm, SB_EXPORT_QDQ, in, 2, 1e-6);
-            compare(yaml, qm, SB_EXPORT_MATMULNBITS, in, 2, 1e-5);
+            compare(yaml, qm, SB_EXPORT_FORMAT_QDQ, in, 2, 1e-6);
+            compare(yaml, qm, SB_EXPORT_FORMAT_MATMULNBITS, in, 2, 1e-5);
             sb_quant_model_free(qm);
         }
 }
@@ -220,12 +220,12 @@ static void test_widths_of_activations(void **state)
             test_calibrate(qm, NULL,
                            (const sb_tensor *const[]){
                                test_random(SB_DTYPE_F32, "4x6", 7), NULL});
-            compare(yaml, qm, SB_EXPORT_QDQ, &x, 1, 1e-6);
+            compare(yaml, qm, SB_EXPORT_FORMAT_QDQ, &x, 1, 1e-6);
             sb_quant_model_free(qm);
         }
 }
 
-static void test_dynamic(void **state)
+static void test_dynamic_files_hold_what_is_simulated(void **state)
 {
     static const char *const schemes[] = {
         "per-tensor-symmetric", "per-tensor-affine", "per-channel-symmetric",
@@ -244,13 +244,13 @@ static void test_dynamic(void **state)
                            schemes[s], bits);
             sb_quant_model *qm = test_quant(NET, yaml, NULL);
             assert_ok(sb_quant_model_calc_qparams(qm));
-            compare(yaml, qm, SB_EXPORT_QDQ, in, 2, 1e-5);
+            compare(yaml, qm, SB_EXPORT_FORMAT_QDQ, in, 2, 1e-5);
             sb_quant_model_free(qm);
             if (s == 3)
                 continue;
             qm = test_quant(CONV, yaml, NULL);
             assert_ok(sb_quant_model_calc_qparams(qm));
-            compare(yaml, qm, SB_EXPORT_QDQ, image, 1, 1e-5);
+            compare(yaml, qm, SB_EXPORT_FORMAT_QDQ, image, 1, 1e-5);
             sb_quant_model_free(qm);
         }
 }
@@ -306,7 +306,7 @@ static void test_formats_are_refused(void **state)
     sb_quant_model *qm = test_quant(NET, W8 DYN, NULL);
 
     (void)state;
-    opt.format = SB_EXPORT_MATMULNBITS;
+    opt.format = SB_EXPORT_FORMAT_MATMULNBITS;
     assert_ok(sb_quant_model_calc_qparams(qm));
     assert_status(sb_quant_model_export(qm, test_quant_file(), &opt),
                   SB_BAD_ARG);
@@ -323,11 +323,11 @@ static void test_formats_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_placement),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_quantizers_are_on_weights_alone),
+        cmocka_unit_test(test_what_has_no_sense_is_refused),
         cmocka_unit_test(test_widths_of_weights),
         cmocka_unit_test(test_widths_of_activations),
-        cmocka_unit_test(test_dynamic),
+        cmocka_unit_test(test_dynamic_files_hold_what_is_simulated),
         cmocka_unit_test(test_groups_by_definition),
         cmocka_unit_test(test_formats_are_refused),
     };

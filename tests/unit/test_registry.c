@@ -1,6 +1,7 @@
 /* The lists of operators and passes: order, uniqueness, mandatory members. */
 #include "sbtest.h"
 
+#include "ops/elementwise/elementwise.h"
 #include "ops/op_registry.h"
 #include "passes/pass.h"
 
@@ -44,6 +45,10 @@ static void test_operator_rows_are_complete(void **state)
 
         if (!op->infer || op->in_min > op->in_max || op->out_min > op->out_max)
             fail_msg("%s: incomplete row", what);
+        if (op->grad && (op->flags & SB_OP_FLAT))
+            fail_msg("%s: both flat and with a gradient", what);
+        if (op->grad == sb_grad_unary && !((const sb_ew_def *)op->aux)->grad)
+            fail_msg("%s: no strip for its gradient", what);
         if (op->since < 1 || op->since > 99)
             fail_msg("%s: since %d", what, op->since);
         if ((op->attrs_size == 0) != (op->attrs == NULL))
@@ -54,6 +59,56 @@ static void test_operator_rows_are_complete(void **state)
     }
 }
 
+static sb_node node_of(const char *domain, const char *op)
+{
+    return (sb_node){.domain = domain, .op = op};
+}
+
+/* Inputs and axes as ONNX and ONNX Runtime document them. */
+static void test_weights_of_operators(void **state)
+{
+    static const struct {
+        const char *domain, *op;
+        bool integer;
+        uint32_t input; /* of an integer operator's weight */
+        int axis;       /* of a matrix */
+    } cases[] = {
+        {"", "Conv", false, 0, 0},
+        {"", "ConvTranspose", false, 0, 1},
+        {"", "MatMul", false, 0, 1},
+        {"", "Gemm", false, 0, 1},
+        {"", "ConvInteger", true, 1, 0},
+        {"", "MatMulInteger", true, 1, 1},
+        {"", "QLinearConv", true, 3, 0},
+        {"", "QLinearMatMul", true, 3, 1},
+        {"com.microsoft", "QGemm", true, 3, 1},
+        {"com.microsoft", "MatMulIntegerToFloat", true, 1, 1},
+        {"com.microsoft", "DynamicQuantizeMatMul", true, 1, 1},
+        {"com.microsoft", "MatMulNBits", true, 1, 0},
+        {"com.microsoft", "QLinearAdd", true, 0, 0},
+        {"com.microsoft", "QAttention", true, 1, 0}, /* has no row */
+        {"com.microsoft", "QLinearReduceMean", true, 0, 0},
+        {"", "QuantizeLinear", false, 0, 0},
+        {"", "DynamicQuantizeLinear", false, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        const sb_node node = node_of(cases[i].domain, cases[i].op);
+        uint32_t input = 99;
+
+        if (sb_op_is_integer(&node, &input) != cases[i].integer ||
+            input != cases[i].input ||
+            sb_op_weight_axis(&node, 2) != cases[i].axis)
+            fail_msg("%s: input %u, axis %d", cases[i].op, (unsigned)input,
+                     sb_op_weight_axis(&node, 2));
+        assert_int_equal(sb_op_weight_axis(&node, 1), -1);
+    }
+    const sb_node batched = node_of("", "MatMul");
+    assert_int_equal(sb_op_weight_axis(&batched, 4), 3);
+    assert_int_equal(sb_op_weight_axis(&batched, -1), -1);
+}
+
 static void test_passes_are_complete(void **state)
 {
     (void)state;
@@ -62,11 +117,11 @@ static void test_passes_are_complete(void **state)
 
     assert_true(n > 0);
     for (size_t i = 0; i < n; i++) {
-        assert_ptr_equal(sb_pass_find(passes[i]->name), passes[i]);
+        assert_ptr_equal(sb_pass_find(NULL, passes[i]->name), passes[i]);
         assert_non_null(passes[i]->run);
         assert_true(passes[i]->summary && *passes[i]->summary);
     }
-    assert_null(sb_pass_find("no_such_pass"));
+    assert_null(sb_pass_find(NULL, "no_such_pass"));
     assert_non_null(sb_pipeline_find("simplify"));
 }
 
@@ -75,15 +130,15 @@ static void test_public_lists(void **state)
 {
     (void)state;
     size_t n_ops = 0, n = 0;
-    sb_listing row;
+    const sb_listing *row;
 
     (void)sb_op_all(&n_ops);
-    while (sb_list_row("ops", n, &row)) {
-        assert_true(*row.name && row.since > 0);
+    while ((row = sb_list_get(test_ctx(), "ops", n)) != NULL) {
+        assert_true(*row->name && row->since > 0);
         n++;
     }
     assert_int_equal(n, n_ops);
-    assert_false(sb_list_row("nothing", 0, &row));
+    assert_null(sb_list_get(test_ctx(), "nothing", 0));
 }
 
 int main(void)
@@ -91,6 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_operators_are_sorted_and_found),
         cmocka_unit_test(test_operator_rows_are_complete),
+        cmocka_unit_test(test_weights_of_operators),
         cmocka_unit_test(test_passes_are_complete),
         cmocka_unit_test(test_public_lists),
     };

@@ -1,9 +1,57 @@
 /* Targets: rows are complete, found by name and alias, and agree with the
  * facts that runtimes document. */
+#include <sparsebit/sparsebit.h>
+
 #include "sbtest.h"
 
 #include "graph/text.h"
-#include "quant/target.h"
+#include "runtime/target.h"
+
+static void check_ops(const sb_target_def *t)
+{
+    bool only = false, dynamic = false;
+
+    for (size_t k = 0; k < t->n_ops; k++) {
+        const sb_target_op *op = &t->ops[k];
+
+        for (size_t j = 0; j < k; j++)
+            if (strcmp(op->op, t->ops[j].op) == 0)
+                fail_msg("%s: %s twice", t->name, op->op);
+        if (op->place == SB_PLACE_FLOAT && op->fuse.kind == SB_FUSE_NONE &&
+            !op->weight_only && !op->dynamic)
+            fail_msg("%s: the row of %s says nothing", t->name, op->op);
+        if (op->place != SB_PLACE_FLOAT && op->place != SB_PLACE_FOLD &&
+            op->fuse.kind == SB_FUSE_NONE)
+            fail_msg("%s: %s is placed but not fused", t->name, op->op);
+        if ((op->fuse.kind >= SB_FUSE_INPUTS) != (t->steps == SB_SIM_INPUTS) &&
+            op->fuse.kind != SB_FUSE_NONE)
+            fail_msg("%s: %s fuses in a way of others", t->name, op->op);
+        only = only || op->weight_only;
+        dynamic = dynamic || op->dynamic;
+    }
+    assert_int_equal(only, t->ops && sb_target_has(t, SB_USE_WEIGHT_ONLY));
+    assert_int_equal(dynamic,
+                     t->ops && sb_target_has(t, SB_USE_WEIGHT_DYNAMIC));
+}
+
+/* What a configuration may name is a part of what is taken, and refusals have
+ * reasons. */
+static void check_limits(const sb_target_def *t)
+{
+    for (int use = 0; use < SB_USE_COUNT; use++) {
+        const sb_target_limits *l = &t->limits[use];
+
+        assert_int_equal(l->bits == 0, l->schemes == 0);
+        assert_int_equal(l->bits & ~SB_BITS_UP_TO(16), 0);
+        assert_int_equal(l->named_bits & ~l->bits, 0);
+        assert_int_equal(l->named_schemes & ~l->schemes, 0);
+        assert_non_null(l->why_bits);
+        if (l->schemes && l->schemes != SB_SCHEMES_ALL)
+            assert_non_null(l->why_schemes);
+    }
+    assert_true(sb_target_has(t, SB_USE_ACT) &&
+                sb_target_has(t, SB_USE_WEIGHT));
+}
 
 static void test_rows_are_complete(void **state)
 {
@@ -11,53 +59,89 @@ static void test_rows_are_complete(void **state)
     size_t n = 0;
     const sb_target_def *const *all = sb_target_all(&n);
 
-    assert_int_equal(n, 6);
     for (size_t i = 0; i < n; i++) {
         const sb_target_def *t = all[i];
 
         assert_ptr_equal(sb_target_find(t->name), t);
-        assert_true(*t->summary);
-        assert_true(sb_target_has_type(t->act_types, t->act));
-        assert_true(sb_target_has_type(t->weight_types, t->weight));
-        assert_true(t->act_schemes && t->weight_schemes);
-        assert_true(t->opset >= 13 && t->opset_wide >= 21);
-        assert_true((t->ops == NULL) == (t->n_ops == 0));
-        for (size_t k = 0; k < t->n_ops; k++) {
-            const sb_target_op *op = &t->ops[k];
-            for (size_t j = 0; j < k; j++)
-                if (strcmp(op->op, t->ops[j].op) == 0)
-                    fail_msg("%s: %s twice", t->name, op->op);
-            assert_true((op->place == SB_PLACE_FLOAT) == (op->why != NULL));
-        }
+        assert_true(*t->summary && *t->allows);
+        assert_true(t->act_types && t->weight_types);
+        assert_true(t->opset >= 13);
+        assert_int_equal(t->ops == NULL, t->n_ops == 0);
+        assert_int_equal(t->ops == NULL, t->steps == SB_SIM_UNKNOWN);
+        assert_int_equal(t->inputs != NULL, t->steps == SB_SIM_INPUTS);
+        check_ops(t);
+        check_limits(t);
     }
     assert_ptr_equal(sb_target_find("onnxruntime"),
                      sb_target_find("onnxruntime-x86"));
+    assert_ptr_equal(sb_target_default(), sb_target_find("onnxruntime-x86"));
     assert_null(sb_target_find("no-such-target"));
 }
 
-/* What is placed must be what the runtime is known to take. */
-static void test_placement_agrees_with_fusion(void **state)
+/* TensorRT and ONNX Runtime as their documentation has them. */
+static void test_settings_are_those_of_the_documentation(void **state)
+{
+    static const struct {
+        const char *target;
+        sb_target_use use;
+        int bits;
+        uint32_t scheme;
+        bool named;
+        uint32_t allowed; /* 0: taken */
+    } cases[] = {
+        {"tensorrt", SB_USE_ACT, 8, SB_SCHEME_TENSOR_SYMMETRIC, true, 0},
+        {"tensorrt", SB_USE_ACT, 8, SB_SCHEME_TENSOR_AFFINE, false,
+         SB_SCHEME_TENSOR_SYMMETRIC},
+        {"tensorrt", SB_USE_WEIGHT, 4, SB_SCHEME_CHANNEL_SYMMETRIC, true,
+         SB_BITS(8)},
+        {"tensorrt", SB_USE_WEIGHT, 4, SB_SCHEME_CHANNEL_SYMMETRIC, false, 0},
+        {"tensorrt", SB_USE_WEIGHT, 8, SB_SCHEME_TENSOR_SYMMETRIC, true,
+         SB_SCHEME_CHANNEL_SYMMETRIC},
+        {"tensorrt", SB_USE_WEIGHT, 8, SB_SCHEME_TENSOR_SYMMETRIC, false, 0},
+        {"onnxruntime-x86", SB_USE_ACT, 8, SB_SCHEME_TENSOR_SYMMETRIC, true,
+         SB_SCHEME_TENSOR_AFFINE},
+        {"onnxruntime-arm", SB_USE_ACT, 16, SB_SCHEME_TENSOR_AFFINE, false,
+         SB_BITS(8)},
+        {"onnxruntime-x86", SB_USE_WEIGHT_ONLY, 2, SB_SCHEME_GROUP_AFFINE, true,
+         0},
+        {"qnn", SB_USE_ACT, 16, SB_SCHEME_TENSOR_AFFINE, true, 0},
+        {"virtual", SB_USE_WEIGHT, 3, SB_SCHEME_GROUP_AFFINE, true, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        unsigned scheme = 0;
+        sb_target_refusal no = {0};
+
+        while (cases[i].scheme >> scheme > 1)
+            scheme++;
+        const sb_target_setting s = {cases[i].use, cases[i].bits, scheme,
+                                     cases[i].named};
+        bool taken = sb_target_check(sb_target_find(cases[i].target), &s, &no);
+        if (taken != (cases[i].allowed == 0) || no.allowed != cases[i].allowed)
+            fail_msg("case %zu: %d, 0x%x", i, taken, (unsigned)no.allowed);
+    }
+}
+
+static bool any_target(const sb_target_def *target)
+{
+    (void)target;
+    return true;
+}
+
+/* Runtimes alone, in their order. */
+static void test_lists_have_runtimes_in_their_order(void **state)
 {
     (void)state;
-    size_t n = 0;
-    const sb_target_def *const *all = sb_target_all(&n);
+    sb_str text;
 
-    for (size_t i = 0; i < n; i++) {
-        const sb_target_def *t = all[i];
-        for (size_t k = 0; k < t->n_ops; k++) {
-            const sb_target_op *op = &t->ops[k];
-            sb_node node = {.op = op->op, .domain = ""};
-
-            if (op->place == SB_PLACE_FLOAT || op->place == SB_PLACE_FOLD)
-                continue;
-            const sb_qdq_rule *rule = sb_qdq_rule_find(t->rules, &node);
-            if (!rule)
-                fail_msg("%s: %s is placed but not fused", t->name, op->op);
-            if (op->weight)
-                assert_true(rule->flags & SB_QDQ_WEIGHTED ||
-                            rule->kind == SB_QDQ_NORM);
-        }
-    }
+    sb_str_init(&text, test_ctx());
+    sb_target_list(&text, any_target, "and");
+    assert_ok(sb_str_status(&text));
+    assert_null(strstr(sb_str_text(&text), "virtual"));
+    assert_non_null(strstr(sb_str_text(&text), "onnxruntime-x86, onnx"));
+    assert_non_null(strstr(sb_str_text(&text), " and "));
+    sb_str_free(&text);
 }
 
 static int axis_of(const char *target, const char *text, int rank)
@@ -116,11 +200,23 @@ static void test_data_inputs(void **state)
     assert_true(sb_target_is_data(w, 1) && sb_target_is_data(w, 2));
 }
 
+static void test_virtual_and_unknown_names_are_no_runtimes(void **state)
+{
+    (void)state;
+    assert_true(sb_target_is_runtime("tensorrt"));
+    assert_true(sb_target_is_runtime("onnxruntime"));
+    assert_false(sb_target_is_runtime("virtual"));
+    assert_false(sb_target_is_runtime("tensor"));
+    assert_false(sb_target_is_runtime(NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_virtual_and_unknown_names_are_no_runtimes),
         cmocka_unit_test(test_rows_are_complete),
-        cmocka_unit_test(test_placement_agrees_with_fusion),
+        cmocka_unit_test(test_settings_are_those_of_the_documentation),
+        cmocka_unit_test(test_lists_have_runtimes_in_their_order),
         cmocka_unit_test(test_axis_of_weights),
         cmocka_unit_test(test_data_inputs),
     };

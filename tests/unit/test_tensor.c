@@ -35,7 +35,7 @@ static void count_release(void *user)
     ++*(int *)user;
 }
 
-static void test_buffers(void **state)
+static void test_buffers_are_aligned_and_released_once(void **state)
 {
     (void)state;
     static const size_t sizes[] = {0, 1, 63, 64, 1000};
@@ -62,7 +62,7 @@ static void test_buffers(void **state)
     sb_buf_unref(NULL);
 }
 
-static void test_sizes(void **state)
+static void test_sizes_are_checked(void **state)
 {
     (void)state;
     static const struct {
@@ -95,7 +95,7 @@ static void test_sizes(void **state)
     }
 }
 
-static void test_elements(void **state)
+static void test_elements_of_every_type(void **state)
 {
     (void)state;
     static const double v[] = {-8, 7, -1, 3, 0};
@@ -127,7 +127,7 @@ static void test_share_and_drop(void **state)
     sb_tensor_drop(&b);
 }
 
-static void test_strings(void **state)
+static void test_strings_are_copied(void **state)
 {
     (void)state;
     const int64_t dims[] = {3};
@@ -142,7 +142,7 @@ static void test_strings(void **state)
     sb_tensor_drop(&t);
 }
 
-static void test_describe(void **state)
+static void test_descriptions_fit_their_room(void **state)
 {
     (void)state;
     const int64_t dims[] = {2, 30, 4};
@@ -168,9 +168,9 @@ static void test_public_calls(void **state)
     assert_int_equal(sb_tensor_dims(t)[1], 3);
     assert_int_equal(sb_tensor_elements(t), 6);
     assert_int_equal(sb_tensor_size(t), 12);
-    assert_int_equal(((int16_t *)sb_tensor_data(t))[5], 0);
-    sb_tensor_free(test_ctx(), t);
-    sb_tensor_free(test_ctx(), NULL);
+    assert_int_equal(((const int16_t *)sb_tensor_data(t))[5], 0);
+    sb_tensor_free(t);
+    sb_tensor_free(NULL);
     assert_status(sb_tensor_create(test_ctx(), SB_DTYPE_NONE, 0, NULL, &t),
                   SB_BAD_ARG);
     assert_status(sb_tensor_create(test_ctx(), SB_DTYPE_F32, 13, NULL, &t),
@@ -233,12 +233,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dims_and_shapes),
-        cmocka_unit_test(test_buffers),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_buffers_are_aligned_and_released_once),
+        cmocka_unit_test(test_sizes_are_checked),
+        cmocka_unit_test(test_elements_of_every_type),
         cmocka_unit_test(test_share_and_drop),
-        cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_strings_are_copied),
+        cmocka_unit_test(test_descriptions_fit_their_room),
         cmocka_unit_test(test_public_calls),
         cmocka_unit_test(test_rng_is_xoshiro),
         cmocka_unit_test(test_fill_random),

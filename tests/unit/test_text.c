@@ -123,7 +123,7 @@ static void test_printed_reads_back(void **state)
     }
 }
 
-static void test_liberties(void **state)
+static void test_spaces_and_defaults_are_free(void **state)
 {
     (void)state;
     sb_graph *g = NULL;
@@ -298,7 +298,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_printed_reads_back),
-        cmocka_unit_test(test_liberties),
+        cmocka_unit_test(test_spaces_and_defaults_are_free),
         cmocka_unit_test(test_errors_name_the_line),
         cmocka_unit_test(test_deep_nesting_is_refused),
         cmocka_unit_test(test_attribute_list),

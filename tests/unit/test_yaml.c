@@ -48,7 +48,7 @@ static const struct {
     {"\"\\u00e9\": caf\xc3\xa9", "{\"\xc3\xa9\": caf\xc3\xa9}"},
 };
 
-static void test_trees(void **state)
+static void test_documents_become_trees(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(trees); i++) {
@@ -105,7 +105,7 @@ static const struct {
     {"a: \"\\0\"\n", "t.yaml:1: a text with a zero byte"},
 };
 
-static void test_refused(void **state)
+static void test_what_is_refused_gets_a_line(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SB_COUNT(refused); i++) {
@@ -119,7 +119,7 @@ static void test_refused(void **state)
     }
 }
 
-static void test_places(void **state)
+static void test_nodes_know_their_lines(void **state)
 {
     static const char text[] = "a: 1\nb:\n  c: [x,\n    y]\n";
     sb_yaml_doc *doc = NULL;
@@ -147,7 +147,7 @@ static sb_status load_bytes(const char *data, size_t n)
     return status;
 }
 
-static void test_limits(void **state)
+static void test_depth_and_size_are_limited(void **state)
 {
     enum { BIG = SB_YAML_SIZE + 1 };
     char *text = malloc(BIG);
@@ -171,7 +171,7 @@ static void test_limits(void **state)
     free(text);
 }
 
-static void test_files(void **state)
+static void test_files_are_read(void **state)
 {
     char path[] = "/tmp/sbtest-yaml-XXXXXX";
     int fd = mkstemp(path);
@@ -200,7 +200,7 @@ static sb_status load_scenario(sb_ctx *ctx)
     return SB_OK;
 }
 
-static void test_memory(void **state)
+static void test_every_failed_allocation_is_reported(void **state)
 {
     (void)state;
     test_every_allocation("yaml", load_scenario);
@@ -209,9 +209,12 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trees),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_places), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_files),  cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_documents_become_trees),
+        cmocka_unit_test(test_what_is_refused_gets_a_line),
+        cmocka_unit_test(test_nodes_know_their_lines),
+        cmocka_unit_test(test_depth_and_size_are_limited),
+        cmocka_unit_test(test_files_are_read),
+        cmocka_unit_test(test_every_failed_allocation_is_reported),
     };
     return cmocka_run_group_tests_name("yaml", tests, NULL, NULL);
 }

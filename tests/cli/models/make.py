@@ -54,6 +54,22 @@ def tiny():
                  name="tiny")
 
 
+def names():
+    """Names of two columns a character, with tabs and newlines; one module for
+    each node; dimensions that are sums."""
+    nodes = [h.make_node("Neg", [f"v{i}"], [f"v{i + 1}"], name=f"/\u5c42{i}/Neg")
+             for i in range(20)]
+    nodes[7].output[0] = nodes[8].input[0] = "a\tb\nc"
+    nodes += [h.make_node("Concat", ["\u72b6\u6001", "v20"], ["all"], axis=1,
+                          name="/tail/Concat"),
+              h.make_node("Add", ["all", "mask"], ["sum"], name="/tail/Add")]
+    return model(nodes, [value("v0", T.FLOAT, ["batch", "length"]),
+                         value("\u72b6\u6001", T.FLOAT, ["batch", "past"]),
+                         value("mask", T.FLOAT, ["batch", "past + length"])],
+                 [value("sum", T.FLOAT, ["batch", "past + length"])],
+                 name="names")
+
+
 def two():
     return model([h.make_node("Add", ["a", "b"], ["out/sum"]),
                   h.make_node("Sub", ["a", "b"], ["t"]),
@@ -61,6 +77,42 @@ def two():
                  [value("a", T.FLOAT, [2, 2]), value("b", T.FLOAT, [2, 2])],
                  [value("out/sum", T.FLOAT, [2, 2]),
                   value("diff", T.FLOAT, [2, 2])], name="two")
+
+
+def defaults():
+    """An initializer that is listed as an input, too."""
+    return model([h.make_node("Add", ["x", "w"], ["y"])],
+                 [value("x", T.FLOAT, [2, 2]), value("w", T.FLOAT, [2, 2])],
+                 [value("y", T.FLOAT, [2, 2])],
+                 [weight("w", np.array([[0, 1], [2, 3]], np.float32))],
+                 name="defaults")
+
+
+def half():
+    """Weights, input and output in float16."""
+    w = np.array([[1, 0, 2, 0], [0, 1, 0, 2], [1, 1, 1, 1]], np.float16)
+    return model([h.make_node("MatMul", ["x", "w"], ["m"], name="fc"),
+                  h.make_node("Relu", ["m"], ["y"])],
+                 [value("x", T.FLOAT16, ["N", 3])],
+                 [value("y", T.FLOAT16, ["N", 4])], [weight("w", w)],
+                 name="half")
+
+
+def bodies():
+    """Layers inside an If, one with a weight of its own, and one outside."""
+    w = np.array([[1, 2], [3, 4]], np.float32)
+    out = value("t", T.FLOAT, ["N", 2])
+    then = h.make_graph([h.make_node("MatMul", ["h", "w1"], ["t"],
+                                     name="inside")], "then", [], [out],
+                        [weight("w1", w)])
+    other = h.make_graph([h.make_node("MatMul", ["h", "w2"], ["u"])], "else",
+                         [], [value("u", T.FLOAT, ["N", 2])])
+    nodes = [h.make_node("MatMul", ["x", "w"], ["h"], name="outside"),
+             h.make_node("If", ["c"], ["y"], then_branch=then,
+                         else_branch=other)]
+    return model(nodes, [value("x", T.FLOAT, ["N", 2]), value("c", T.BOOL, [])],
+                 [value("y", T.FLOAT, ["N", 2])],
+                 [weight("w", w), weight("w2", w)], name="bodies")
 
 
 def custom():
@@ -333,8 +385,8 @@ def qdq():
 
 
 def main():
-    for make in (tiny, two, custom, slow, cnn, branches, qdq, photo,
-                 nan_weight, nan_inside):
+    for make in (tiny, two, names, custom, slow, cnn, branches, qdq, photo,
+                 nan_weight, nan_inside, defaults, half, bodies):
         save(make(), make.__name__ + ".onnx")
     for make in (tiny, two, custom, cnn, branches, function, quantized):
         save(make(), make.__name__ + ".onnx", corpus)

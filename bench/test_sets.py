@@ -1,0 +1,99 @@
+"""The data sets that the scripts beside this file measure accuracy on:
+calibration and test images, as data files for our command and as arrays for
+other programs."""
+import os
+import sys
+
+import numpy as np
+from PIL import Image
+
+from side_by_side import fixtures
+
+# Pixels become (v / scale - mean) / std, in the order of COLOR.
+PHOTOS = {
+    "mobilenet_v1": dict(crop=224, color="RGB", offset=1, scale=1.0,
+                         mean=[127.5] * 3, std=[127.5] * 3),
+    "squeezenet1_1": dict(crop=227, color="BGR", offset=0, scale=1.0,
+                          mean=[103.939, 116.779, 123.68], std=[1.0] * 3),
+}
+CIFAR = dict(color="RGB", scale=255.0, mean=[0.485, 0.456, 0.406],
+             std=[0.229, 0.224, 0.225])
+
+
+def normalize(pixels, how):
+    """[n,3,h,w] of bytes in RGB to what the network wants."""
+    x = pixels.astype(np.float32)
+    if how["color"] == "BGR":
+        x = x[:, ::-1]
+    mean, std = (np.array(how[k], np.float32).reshape(1, 3, 1, 1)
+                 for k in ("mean", "std"))
+    return np.ascontiguousarray((x / np.float32(how["scale"]) - mean) / std)
+
+
+def photo(path, crop):
+    """Short side 256, bilinear with antialias, center crop."""
+    image = Image.open(path).convert("RGB")
+    w, h = image.size
+    small = min(w, h)
+    image = image.resize((max(256, int(256 * w / small)),
+                          max(256, int(256 * h / small))), Image.BILINEAR)
+    w, h = image.size
+    x, y = round((w - crop) / 2), round((h - crop) / 2)
+    return np.asarray(image.crop((x, y, x + crop, y + crop))).transpose(2, 0, 1)
+
+
+def keys(how):
+    return (f"SCALE: {how['scale']}\nMEAN: {how['mean']}\nSTD: {how['std']}\n"
+            f"COLOR: {how['color']}\nBATCH: 8\n")
+
+
+def photo_sets(folder, name):
+    """Data files for ours, arrays for theirs: calibration and test."""
+    how = PHOTOS[name]
+    place = fixtures.find("data/imagenet300")
+    if not place:
+        sys.exit("no labeled photos among the fixtures")
+    with open(os.path.join(place, "labels.txt")) as f:
+        lines = [line.split() for line in f if line.strip()]
+    chosen = {i * len(lines) // 64 for i in range(64)}
+    files, arrays = {}, {}
+    for part in ("calib", "test"):
+        mine = [line for i, line in enumerate(lines)
+                if (i in chosen) == (part == "calib")]
+        listing = os.path.join(folder, f"{part}.txt")
+        with open(listing, "w") as f:
+            f.writelines(f"{place}/{n} {label}\n" for n, label in mine)
+        files[part] = os.path.join(folder, f"{name}-{part}.yaml")
+        with open(files[part], "w") as f:
+            f.write(f"SOURCE: image_list\nPATH: {listing}\nRESIZE: 256\n"
+                    f"CROP: {how['crop']}\nLABEL_OFFSET: {how['offset']}\n"
+                    + keys(how))
+        pixels = np.stack([photo(os.path.join(place, n), how["crop"])
+                           for n, _ in mine])
+        arrays[part] = (normalize(pixels, how),
+                        np.array([int(label) + how["offset"]
+                                  for _, label in mine]))
+    return files, arrays
+
+
+def cifar_sets(folder):
+    place, why = fixtures.cifar10()
+    if not place:
+        sys.exit(why)
+    files, arrays = {}, {}
+    for part, name, count in (("calib", "data_batch_1", 64),
+                              ("test", "test_batch", 10000)):
+        path = os.path.join(place, name + ".bin")
+        raw = np.fromfile(path, np.uint8).reshape(-1, 3073)[:count]
+        arrays[part] = (normalize(raw[:, 1:].reshape(-1, 3, 32, 32), CIFAR),
+                        raw[:, 0].astype(np.int64))
+        files[part] = os.path.join(folder, f"cifar-{part}.yaml")
+        with open(files[part], "w") as f:
+            f.write(f"SOURCE: cifar10\nPATH: {path}\n" + keys(CIFAR))
+    return files, arrays
+
+
+def sets(folder, name):
+    """files and arrays of "calib" and "test" for a network by its name."""
+    return (photo_sets(folder, name) if name in PHOTOS
+            else cifar_sets(folder))

@@ -1,0 +1,169 @@
+/* sparsebit convert - a language model in the format of another program. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli.h"
+
+typedef struct {
+    const char *model, *output, *format, *tokenizer, *float_as;
+    unsigned shard;
+    bool round, force;
+} convert_args;
+
+#define ARG(field) offsetof(convert_args, field)
+
+/* clang-format off */
+static const cli_opt opts[] = {
+    {CLI_FILE,   0,   NULL,         ARG(model),     "MODEL",  "language model: a Hugging Face folder (floats, GPTQ, AWQ), a GGUF file, a llama2.c checkpoint, or an ONNX file made from one", true},
+    {CLI_STRING, 0,   NULL,         ARG(output),    "OUT",    "file or folder to write", true},
+    {CLI_STRING, 0,   "format",     ARG(format),    "FORM",   "`gguf`, `gptq` or `float` (folders), `onnx` (default: by the name of the output; a folder is `gptq` if weights are packed, else `float`)", false},
+    {CLI_STRING, 0,   "float-as",   ARG(float_as),  "TYPE",   "what matrices of floats become: `f32`, `f16`, `bf16`, in GGUF files also `q8_0` (default: what they are)", false},
+    {CLI_FLAG,   0,   "round",      ARG(round),     NULL,     "round scales and offsets that the format does not hold exactly, instead of refusing", false},
+    {CLI_FILE,   0,   "tokenizer",  ARG(tokenizer), "FILE",   "the tokenizer (default: the model's own, or what is beside it)", false},
+    {CLI_UINT,   0,   "shard-size", ARG(shard),     "MB",     "most bytes of one safetensors file (default: 4096)", false},
+    CLI_FORCE(ARG(force)),
+    {0},
+};
+
+static const cli_example examples[] = {
+    {"sparsebit convert llama/ llama.gguf --float-as q8_0", "A Hugging Face folder for llama.cpp, 8 bit"},
+    {"sparsebit convert llama-gptq/ llama.gguf", "Weights that GPTQ packed, the same codes in blocks of GGUF"},
+    {"sparsebit convert model.gguf folder --format float", "The weights of a GGUF file as floats, for transformers"},
+    {0},
+};
+/* clang-format on */
+
+extern const cli_cmd cmd_convert;
+
+typedef enum {
+    TO_GGUF,
+    TO_FLOAT,
+    TO_GPTQ,
+    TO_ONNX,
+    TO_FOLDER, /* one of two, by the weights */
+} target;
+
+static const char *const names[] = {"gguf", "float", "gptq", "onnx"};
+
+static bool ends_with(const char *path, const char *end)
+{
+    size_t n = strlen(path), k = strlen(end);
+
+    return n >= k && strcmp(path + n - k, end) == 0;
+}
+
+static int find_target(const convert_args *args, target *out)
+{
+    *out = ends_with(args->output, ".gguf")   ? TO_GGUF
+           : ends_with(args->output, ".onnx") ? TO_ONNX
+                                              : TO_FOLDER;
+    if (!args->format)
+        return CLI_OK;
+    for (size_t i = 0; i < CLI_COUNT(names); i++)
+        if (strcmp(args->format, names[i]) == 0) {
+            *out = (target)i;
+            return CLI_OK;
+        }
+    return cli_usage(&cmd_convert,
+                     "--format: found '%s', allowed are gguf, gptq, float, "
+                     "onnx",
+                     args->format);
+}
+
+/* A folder may be there already, but no model in it. */
+static int check_output(cli_env *env, const convert_args *args, target to)
+{
+    char *config = cli_printf("%s/config.json", args->output);
+    struct stat st;
+    bool folder = stat(args->output, &st) == 0 && S_ISDIR(st.st_mode);
+    bool model = folder && stat(config, &st) == 0;
+
+    free(config);
+    if (model && !args->force)
+        return cli_usage(&cmd_convert,
+                         "'%s' holds a model: give --force to write over it",
+                         args->output);
+    if (folder ? to == TO_GGUF || to == TO_ONNX
+               : sb_output_check(env->ctx, args->output) != SB_OK)
+        return folder ? cli_error("%s: is a folder, want a file", args->output)
+                      : cli_fail(env, args->output);
+    return cli_check_output(&cmd_convert, args->output, args->model,
+                            args->force);
+}
+
+static sb_status write_model(const convert_args *args, const sb_model *model,
+                             target to)
+{
+    sb_language_options opt = SB_LANGUAGE_OPTIONS_INIT;
+
+    if (to == TO_ONNX)
+        return sb_model_save(model, args->output);
+    opt.format = to == TO_FLOAT  ? SB_LANGUAGE_FLOAT
+                 : to == TO_GGUF ? SB_LANGUAGE_GGUF
+                                 : SB_LANGUAGE_GPTQ;
+    opt.tokenizer = args->tokenizer ? args->tokenizer : args->model;
+    opt.float_as = args->float_as;
+    opt.round = args->round;
+    opt.shard_bytes = (uint64_t)args->shard << 20;
+    return sb_model_save_language(model, args->output, &opt);
+}
+
+static void print_outcome(const cli_env *env, const convert_args *args,
+                          target to)
+{
+    cli_json j = {0};
+
+    if (env->common.json) {
+        cli_json_begin(&j, "convert");
+        cli_json_str(&j, "model", args->model);
+        cli_json_str(&j, "output", args->output);
+        cli_json_str(&j, "format", names[to]);
+        cli_json_end(&j);
+        return;
+    }
+    if (env->common.quiet)
+        return;
+    cli_put("written: %s, %s, %.2f MB\n", args->output, names[to],
+            cli_path_bytes(args->output) / 1e6);
+}
+
+static int convert_run(cli_env *env, const void *parsed)
+{
+    const convert_args *args = parsed;
+    const sb_model_info *info = NULL;
+    sb_model *model = NULL;
+    target to;
+
+    if (find_target(args, &to) != CLI_OK)
+        return CLI_USAGE;
+    int rc = check_output(env, args, to);
+    if (rc == CLI_OK &&
+        (sb_model_load(env->ctx, args->model, &model) != SB_OK ||
+         sb_model_info_get(model, &info) != SB_OK))
+        rc = cli_fail(env, args->model);
+    if (rc == CLI_OK && to == TO_FOLDER)
+        to = info->n_quant_weights > 0 ? TO_GPTQ : TO_FLOAT;
+    if (rc == CLI_OK && write_model(args, model, to) != SB_OK)
+        rc = cli_fail(env, args->output);
+    if (rc == CLI_OK)
+        print_outcome(env, args, to);
+    sb_model_free(model);
+    return rc;
+}
+
+const cli_cmd cmd_convert = {
+    .name = "convert",
+    .summary = "write a language model in the format of another program",
+    .description =
+        "Reads a language model and writes it as GGUF for llama.cpp, as a "
+        "Hugging Face folder with floats or GPTQ's packed weights, or as ONNX. "
+        " Nothing is quantized anew: packed weights go into a format that "
+        "holds the same codes, scales and zero points, and where there is none "
+        "the weight is named and nothing is written.",
+    .args_size = sizeof(convert_args),
+    .opts = opts,
+    .examples = examples,
+    .run = convert_run,
+};

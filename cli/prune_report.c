@@ -1,0 +1,359 @@
+/* What `sparsebit prune` tells. */
+#include "prune_report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report_page.h"
+
+static void print_layers(const sb_prune_report *r)
+{
+    cli_table *t = cli_table_new("llrrrl");
+    static const char *const head[] = {"layer",   "operator", "size",
+                                       "removed", "left",     ""};
+
+    for (size_t i = 0; i < CLI_COUNT(head); i++)
+        cli_table_add(t, "%s", head[i]);
+    for (size_t i = 0; i < r->n_layers; i++) {
+        const sb_prune_layer *l = r->layers[i];
+
+        cli_table_add(t, "%s", l->name);
+        cli_table_add(t, "%s", l->op);
+        cli_table_add(t, "%lld", (long long)l->size);
+        cli_table_add(t, "%lld", (long long)l->removed);
+        cli_table_add(t, "%lld", (long long)(l->size - l->removed));
+        if (l->removable < l->size && l->reason)
+            cli_table_add(t, "%s%s%s%s", l->reason, l->reason_node ? " (" : "",
+                          l->reason_node ? l->reason_node : "",
+                          l->reason_node ? ")" : "");
+        else
+            cli_table_add(t, "%s",
+                          l->held ? "more would leave nothing, or no multiple "
+                                    "of ROUND_TO"
+                                  : "");
+    }
+    cli_table_print(t, "  ");
+}
+
+static void print_change(const char *what, double before, double after,
+                         const char *(*words)(double, char *, size_t))
+{
+    char a[32], b[32];
+
+    cli_put("%-11s %s -> %s (%.1f %%)\n", what, words(before, a, sizeof a),
+            words(after, b, sizeof b), before > 0 ? 100 * after / before : 100);
+}
+
+/* One row for each group, one column for each ratio. */
+static void print_scan(const sb_prune_scan *scan)
+{
+    size_t n = scan->n_groups ? scan->groups[0]->n_points : 0;
+    bool labels = !isnan(scan->accuracy);
+    char align[64] = "lr";
+    cli_table *t;
+
+    for (size_t i = 0; i < n && i + 3 < sizeof align; i++)
+        strcat(align, "r");
+    t = cli_table_new(align);
+    cli_table_add(t, "group of");
+    cli_table_add(t, "channels");
+    for (size_t i = 0; i < n; i++)
+        cli_table_add(t, "%.3g", scan->groups[0]->points[i].ratio);
+    for (size_t k = 0; k < scan->n_groups; k++) {
+        const sb_prune_group *g = scan->groups[k];
+
+        cli_table_add(t, "%s", g->name);
+        cli_table_add(t, "%lld", (long long)g->channels);
+        for (size_t i = 0; i < n; i++)
+            cli_table_add(t, labels ? "%.2f %%" : "%.4f",
+                          labels ? 100 * g->points[i].accuracy
+                                 : g->points[i].error);
+    }
+    if (labels)
+        cli_put("top-1 on %zu samples (%.2f %% before) with a share of one "
+                "group removed:\n",
+                scan->samples, 100 * scan->accuracy);
+    else
+        cli_put("relative error of the outputs on %zu samples with a share of "
+                "one group removed:\n",
+                scan->samples);
+    cli_table_print(t, "  ");
+}
+
+void cli_prune_text(const cli_env *env, const cli_prune_told *j)
+{
+    const sb_prune_report *r = j->report;
+
+    if (j->scan)
+        print_scan(j->scan);
+
+    if (env->common.verbose || j->dry_run)
+        print_layers(r);
+    if (env->common.quiet && !j->dry_run)
+        return;
+    cli_put("%lld of %lld %s can be removed (%.1f %%)\n",
+            (long long)r->removable, (long long)r->size,
+            r->structured ? "channels" : "weights",
+            r->size ? 100.0 * (double)r->removable / (double)r->size : 0);
+    if (!j->done)
+        return;
+    cli_put(r->ratio > 0 ? "%lld removed, ratio %.3g\n" : "%lld removed\n",
+            (long long)r->removed, r->ratio);
+    print_change("parameters", j->params[0], j->params[1], cli_si);
+    print_change("MACs", j->macs[0], j->macs[1], cli_si);
+    if (j->output) {
+        print_change("file", (double)j->bytes[0], (double)j->bytes[1],
+                     cli_bytes);
+        cli_put("written to %s\n", j->output);
+    }
+}
+
+static void json_layers(cli_json *o, const sb_prune_report *r)
+{
+    cli_json_open(o, "layers", '[');
+    for (size_t i = 0; i < r->n_layers; i++) {
+        const sb_prune_layer *l = r->layers[i];
+
+        cli_json_open(o, NULL, '{');
+        cli_json_str(o, "name", l->name);
+        cli_json_str(o, "operator", l->op);
+        cli_json_str(o, "weight", l->weight);
+        cli_json_int(o, "size", l->size);
+        cli_json_int(o, "removable", l->removable);
+        cli_json_int(o, "removed", l->removed);
+        cli_json_bool(o, "held", l->held != 0);
+        if (l->reason)
+            cli_json_str(o, "reason", l->reason);
+        if (l->reason_node)
+            cli_json_str(o, "reason_node", l->reason_node);
+        cli_json_close(o, '}');
+    }
+    cli_json_close(o, ']');
+}
+
+static void json_cuts(cli_json *o, const sb_prune_report *r)
+{
+    static const char *const roles[] = {"makes", "reads", "other"};
+
+    cli_json_open(o, "cuts", '[');
+    for (size_t i = 0; i < r->n_cuts; i++) {
+        const sb_prune_cut *c = r->cuts[i];
+
+        cli_json_open(o, NULL, '{');
+        cli_json_str(o, "initializer", c->value);
+        cli_json_int(o, "axis", c->axis);
+        cli_json_str(o, "role", roles[c->role]);
+        cli_json_ints(o, "indices", c->indices, c->n_indices);
+        cli_json_close(o, '}');
+    }
+    cli_json_close(o, ']');
+}
+
+static void json_scan(cli_json *o, const sb_prune_scan *scan)
+{
+    cli_json_open(o, "scan", '{');
+    cli_json_int(o, "samples", (long long)scan->samples);
+    if (!isnan(scan->accuracy))
+        cli_json_num(o, "accuracy", scan->accuracy);
+    cli_json_open(o, "groups", '[');
+    for (size_t k = 0; k < scan->n_groups; k++) {
+        const sb_prune_group *g = scan->groups[k];
+
+        cli_json_open(o, NULL, '{');
+        cli_json_str(o, "name", g->name);
+        cli_json_int(o, "channels", g->channels);
+        cli_json_open(o, "points", '[');
+        for (size_t i = 0; i < g->n_points; i++) {
+            const sb_prune_point *p = &g->points[i];
+
+            cli_json_open(o, NULL, '{');
+            cli_json_num(o, "ratio", p->ratio);
+            cli_json_int(o, "removed", p->removed);
+            cli_json_num(o, "error", p->error);
+            if (!isnan(p->accuracy))
+                cli_json_num(o, "accuracy", p->accuracy);
+            cli_json_num(o, "macs", p->macs);
+            cli_json_num(o, "params", p->params);
+            cli_json_close(o, '}');
+        }
+        cli_json_close(o, ']');
+        cli_json_close(o, '}');
+    }
+    cli_json_close(o, ']');
+    cli_json_close(o, '}');
+}
+
+void cli_prune_json(const cli_prune_told *j)
+{
+    const sb_prune_report *r = j->report;
+    cli_json o = {0};
+
+    cli_json_begin(&o, "prune");
+    cli_json_str(&o, "model", j->model);
+    if (j->output)
+        cli_json_str(&o, "output", j->output);
+    cli_json_int(&o, "size", r->size);
+    cli_json_int(&o, "removable", r->removable);
+    cli_json_int(&o, "removed", r->removed);
+    if (j->done) {
+        cli_json_num(&o, "ratio", r->ratio);
+        cli_json_num(&o, "params_before", j->params[0]);
+        cli_json_num(&o, "params_after", j->params[1]);
+        cli_json_num(&o, "macs_before", j->macs[0]);
+        cli_json_num(&o, "macs_after", j->macs[1]);
+    }
+    if (j->scan)
+        json_scan(&o, j->scan);
+    json_layers(&o, r);
+    json_cuts(&o, r);
+    cli_json_end(&o);
+}
+
+/* ---- the page --------------------------------------------------------------- */
+
+enum { CURVES = 8, COLUMNS = 6 };
+
+/* What removing half of a group, or as near to it as was looked at, costs. */
+static double group_cost(const sb_prune_group *g)
+{
+    return g->points[g->n_points / 2].error;
+}
+
+static int compare_cost(const void *a, const void *b)
+{
+    double x = group_cost(*(const sb_prune_group *const *)a);
+    double y = group_cost(*(const sb_prune_group *const *)b);
+
+    return x > y ? -1 : x < y;
+}
+
+/* Some groups in one chart. */
+static sb_status add_chart(sb_report *r, const sb_prune_group **groups,
+                           size_t n, bool accuracy)
+{
+    size_t per = groups[0]->n_points;
+    double *x = cli_alloc(n * per + 1, sizeof *x);
+    double *y = cli_alloc(n * per + 1, sizeof *y);
+    sb_report_line lines[CURVES];
+    const sb_report_line *list[CURVES];
+
+    for (size_t k = 0; k < n; k++) {
+        lines[k] = (sb_report_line)SB_REPORT_LINE_INIT;
+        lines[k].name = groups[k]->name;
+        lines[k].x = x + k * per;
+        lines[k].y = y + k * per;
+        lines[k].n = per;
+        list[k] = &lines[k];
+        for (size_t i = 0; i < per; i++) {
+            const sb_prune_point *p = &groups[k]->points[i];
+            x[k * per + i] = p->ratio;
+            y[k * per + i] = accuracy ? 100 * p->accuracy : p->error;
+        }
+    }
+    sb_status status = sb_report_lines(
+        r, "groups of channels", "share removed",
+        accuracy ? "top-1, %" : "relative error of the outputs", list, n);
+    free(x);
+    free(y);
+    return status;
+}
+
+/* Eight groups to a chart, those that cost most first. */
+static sb_status add_scan(sb_report *r, const sb_prune_scan *scan)
+{
+    const sb_prune_group **sorted =
+        cli_alloc(scan->n_groups + 1, sizeof(sb_prune_group *));
+    bool accuracy = !isnan(scan->accuracy);
+    sb_status status = SB_OK;
+
+    for (size_t i = 0; i < scan->n_groups; i++)
+        sorted[i] = scan->groups[i];
+    qsort(sorted, scan->n_groups, sizeof(sb_prune_group *), compare_cost);
+    sb_report_section(r, "What each group costs",
+                      accuracy ? "Top-1 with a share of one group of channels "
+                                 "removed and all others whole. The groups "
+                                 "that cost most come first."
+                               : "Relative error of the outputs with a share "
+                                 "of one group of channels removed and all "
+                                 "others whole. The groups that cost most "
+                                 "come first.");
+    for (size_t i = 0; i < scan->n_groups && status == SB_OK; i += CURVES) {
+        size_t left = scan->n_groups - i;
+        status =
+            add_chart(r, sorted + i, left < CURVES ? left : CURVES, accuracy);
+    }
+    free(sorted);
+    return status;
+}
+
+static void add_layers(sb_report *r, const sb_prune_report *p)
+{
+    static const char *const heads[COLUMNS] = {"layer",   "operator", "size",
+                                               "removed", "left",     "why"};
+    char **cells = cli_alloc(COLUMNS * p->n_layers + 1, sizeof *cells);
+
+    for (size_t i = 0; i < p->n_layers; i++) {
+        const sb_prune_layer *l = p->layers[i];
+        char **cell = cells + COLUMNS * i;
+        bool why = l->removable < l->size && l->reason;
+
+        cell[0] = cli_printf("%s", l->name);
+        cell[1] = cli_printf("%s", l->op);
+        cell[2] = cli_printf("%lld", (long long)l->size);
+        cell[3] = cli_printf("%lld", (long long)l->removed);
+        cell[4] = cli_printf("%lld", (long long)(l->size - l->removed));
+        cell[5] = cli_printf("%s%s%s", why ? l->reason : "",
+                             why && l->reason_node ? ": " : "",
+                             why && l->reason_node ? l->reason_node : "");
+    }
+    sb_report_section(r, "Layers",
+                      p->structured ? "Output channels of each layer; why, if "
+                                      "not all of them could go."
+                                    : "Elements of each weight, and how many "
+                                      "are zero now.");
+    sb_report_table(r, "lnrrrl", heads, (const char *const *)cells,
+                    p->n_layers);
+    for (size_t i = 0; i < COLUMNS * p->n_layers; i++)
+        free(cells[i]);
+    free(cells);
+}
+
+static void add_facts(sb_report *r, const cli_prune_told *j)
+{
+    const sb_prune_report *p = j->report;
+
+    cli_report_fact(
+        r, p->structured ? "channels that could go" : "weights that could go",
+        "%.1f %%",
+        p->size ? 100.0 * (double)p->removable / (double)p->size : 0);
+    if (!j->done)
+        return;
+    cli_report_fact(r, "removed", "%lld", (long long)p->removed);
+    cli_report_fact(r, "parameters left", "%.1f %%",
+                    j->params[0] > 0 ? 100 * j->params[1] / j->params[0] : 100);
+    cli_report_fact(r, "MACs left", "%.1f %%",
+                    j->macs[0] > 0 ? 100 * j->macs[1] / j->macs[0] : 100);
+}
+
+int cli_prune_page(cli_env *env, const char *path, const cli_prune_told *j)
+{
+    char *title = cli_printf("%s, pruned", cli_base_name(j->model));
+    char *below = cli_printf("sparsebit %s prune", sb_version());
+    sb_report *r = NULL;
+    sb_status status = sb_report_create(env->ctx, title, below, &r);
+
+    if (status == SB_OK) {
+        add_facts(r, j);
+        if (j->scan && j->scan->n_groups > 0)
+            status = add_scan(r, j->scan);
+    }
+    if (status == SB_OK) {
+        add_layers(r, j->report);
+        status = sb_report_save(r, path);
+    }
+    sb_report_free(r);
+    free(title);
+    free(below);
+    return status == SB_OK ? CLI_OK : cli_fail(env, path);
+}

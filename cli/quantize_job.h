@@ -1,0 +1,45 @@
+/* quantize_job.h - what `sparsebit quantize` was asked for and what came of
+ * it. */
+#ifndef CLI_QUANTIZE_JOB_H
+#define CLI_QUANTIZE_JOB_H
+
+#include <string.h>
+
+#include "report_page.h"
+
+typedef struct quantize_args {
+    const char *model, *config, *output, *target, *weights;
+    const char *save, *format, *asym, *reduce, *report, *preset;
+    const char *tokenizer, *float_as;
+    cli_data_spec data;
+    cli_list load, dump_after, exclude, values;
+    unsigned memory, opset, level;
+    bool exact, extra_info, dry_run, force;
+} quantize_args;
+
+typedef struct quantize_job {
+    cli_env *env;
+    const quantize_args *args;
+    sb_model *model;
+    sb_quant_model *qm;
+    sb_data *data;
+    size_t samples;
+    double load, calibrate, write; /* seconds */
+    const char *subject;           /* of a failure: the file it is about */
+    double bytes;                  /* of the model file */
+} quantize_job;
+
+/* Does --asym name `w` or `a`? */
+static inline bool quantize_asym_has(const quantize_job *j, char what)
+{
+    return j->args->asym && strchr(j->args->asym, what);
+}
+
+/* What would be done, after --dry-run; what was done (quantize_report.c). */
+void quantize_print_plan(const quantize_job *j);
+void quantize_print_json(const quantize_job *j);
+void quantize_print_text(const quantize_job *j);
+/* The page of --report. */
+int quantize_write_report(const quantize_job *j);
+
+#endif

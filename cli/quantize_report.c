@@ -1,0 +1,276 @@
+/* What `sparsebit quantize` prints: tables, JSON, and what the runtime will
+ * make of the file. */
+#include "feed_data.h"
+#include "json_model.h"
+#include "quantize_job.h"
+
+typedef struct {
+    size_t weights, activations;
+    size_t fixed; /* activations with scales in the file */
+} quantize_counts;
+
+static quantize_counts count_quantizers(const quantize_job *j)
+{
+    quantize_counts n = {0};
+
+    for (size_t i = 0; i < sb_quant_model_quantizer_count(j->qm); i++) {
+        const sb_quantizer_info *q = sb_quant_model_quantizer(j->qm, i);
+
+        if (q->fused)
+            continue;
+        *(q->is_weight ? &n.weights : &n.activations) += 1;
+        n.fixed += !q->is_weight && q->n > 0;
+    }
+    return n;
+}
+
+/* Before calibration there are no scales. */
+static void print_quantizers(const quantize_job *j, bool scales)
+{
+    cli_table *t = cli_table_new(scales ? "llrlrr" : "llrl");
+    static const char *const head[] = {"quantizer", "kind",  "bits",
+                                       "scheme",    "scale", "zero point"};
+
+    for (size_t i = 0; i < CLI_COUNT(head) - (scales ? 0 : 2); i++)
+        cli_table_add(t, "%s", head[i]);
+    for (size_t i = 0; i < sb_quant_model_quantizer_count(j->qm); i++) {
+        const sb_quantizer_info *q = sb_quant_model_quantizer(j->qm, i);
+
+        if (q->fused || (scales && q->n == 0))
+            continue;
+        cli_table_add(t, "%s", q->name);
+        cli_table_add(t, "%s", q->is_weight ? "weight" : "activation");
+        cli_table_add(t, "%d", q->bits);
+        cli_table_add(t, "%s", q->scheme);
+        if (scales && q->n == 1) {
+            cli_table_add(t, "%.6g", (double)q->scale[0]);
+            cli_table_add(t, "%g", (double)q->zero_point[0]);
+        } else if (scales) {
+            cli_table_add(t, "%zu scales", q->n);
+            cli_table_add(t, "%s", "");
+        }
+    }
+    cli_table_print(t, "  ");
+}
+
+/* What the file would have: weights that are not quantized, and everything
+ * else, stay as they are. */
+static double estimate_bytes(const quantize_job *j)
+{
+    double bytes = j->bytes;
+
+    for (size_t i = 0; i < sb_quant_model_quantizer_count(j->qm); i++) {
+        const sb_quantizer_info *q = sb_quant_model_quantizer(j->qm, i);
+        double bits = q->bits <= 2   ? 2
+                      : q->bits <= 4 ? 4
+                      : q->bits <= 8 ? 8
+                                     : 16;
+
+        if (!q->fused && q->is_weight)
+            bytes -= (double)sb_quant_model_quantizer_elements(j->qm, i) *
+                     (32 - bits) / 8;
+    }
+    return bytes > 0 ? bytes : 0;
+}
+
+/* After --dry-run. */
+void quantize_print_plan(const quantize_job *j)
+{
+    quantize_counts n = count_quantizers(j);
+    bool needs = sb_quant_model_needs_calibration(j->qm);
+    char before[32], after[32];
+
+    if (j->env->common.json) {
+        cli_json out = {0};
+
+        cli_json_begin(&out, "quantize");
+        cli_json_str(&out, "model", j->args->model);
+        cli_json_bool(&out, "dry_run", true);
+        cli_json_num(&out, "model_bytes", j->bytes);
+        cli_json_num(&out, "estimated_bytes", estimate_bytes(j));
+        cli_json_int(&out, "weights", (long long)n.weights);
+        cli_json_int(&out, "activations", (long long)n.activations);
+        cli_json_bool(&out, "needs_data", needs);
+        cli_json_quantizers(&out, j->qm, false);
+        cli_json_end(&out);
+        return;
+    }
+    if (j->env->common.verbose)
+        print_quantizers(j, false);
+    printf("%zu weight%s and %zu activation%s would be quantized, %s\n",
+           n.weights, n.weights == 1 ? "" : "s", n.activations,
+           n.activations == 1 ? "" : "s",
+           needs ? "with calibration data" : "without calibration data");
+    printf("size: about %s (%s: %s)\n",
+           cli_bytes(estimate_bytes(j), after, sizeof after), j->args->model,
+           cli_bytes(j->bytes, before, sizeof before));
+}
+
+static void json_steps(cli_json *out, const quantize_job *j)
+{
+    const sb_quant_step *s;
+
+    cli_json_open(out, "steps", '[');
+    for (size_t i = 0; (s = sb_quant_model_step(j->qm, i)) != NULL; i++) {
+        cli_json_open(out, NULL, '{');
+        cli_json_str(out, "name", s->name);
+        cli_json_int(out, "layers", (long long)s->layers);
+        cli_json_num(out, "error_before", s->before);
+        cli_json_num(out, "error_after", s->after);
+        cli_json_bool(out, "kept", s->kept);
+        cli_json_close(out, '}');
+    }
+    cli_json_close(out, ']');
+}
+
+void quantize_print_json(const quantize_job *j)
+{
+    cli_json out = {0};
+    quantize_counts n = count_quantizers(j);
+
+    cli_json_begin(&out, "quantize");
+    cli_json_str(&out, "model", j->args->model);
+    cli_json_num(&out, "model_bytes", j->bytes);
+    if (j->args->output) {
+        cli_json_str(&out, "output", j->args->output);
+        cli_json_num(&out, "output_bytes", cli_path_bytes(j->args->output));
+    }
+    cli_json_str(&out, "target", sb_quant_model_target(j->qm));
+    cli_json_int(&out, "weights", (long long)n.weights);
+    cli_json_int(&out, "activations", (long long)n.activations);
+    cli_json_int(&out, "samples", (long long)j->samples);
+    if (j->args->asym) {
+        cli_json_open(&out, "asym", '{');
+        cli_json_bool(&out, "weights", quantize_asym_has(j, 'w'));
+        cli_json_bool(&out, "activations", quantize_asym_has(j, 'a'));
+        cli_json_close(&out, '}');
+    }
+    json_steps(&out, j);
+    cli_json_int(&out, "broken_samples",
+                 j->data ? (long long)sb_data_broken_count(j->data) : 0);
+    cli_json_open(&out, "seconds", '{');
+    cli_json_num(&out, "load", j->load);
+    cli_json_num(&out, "calibrate", j->calibrate);
+    cli_json_num(&out, "export", j->write);
+    cli_json_close(&out, '}');
+    cli_json_num(&out, "peak_rss_mb", cli_peak_rss_mb());
+    if (j->env->common.verbose)
+        cli_json_quantizers(&out, j->qm, true);
+    cli_json_end(&out);
+}
+
+/* What was done beyond scales, and what it gained. */
+static void print_steps(const quantize_job *j)
+{
+    const sb_quant_step *s;
+
+    for (size_t i = 0; (s = sb_quant_model_step(j->qm, i)) != NULL; i++)
+        cli_put("%s: %zu layer%s, error of the outputs %.3g -> %.3g%s\n",
+                s->name, s->layers, s->layers == 1 ? "" : "s", s->before,
+                s->after, s->kept ? "" : ": taken back");
+}
+
+static void print_size(const quantize_job *j)
+{
+    const quantize_args *args = j->args;
+    char before[32], after[32];
+
+    cli_put("written: %s, %s (%s: %s)\n", args->output,
+            cli_bytes(cli_path_bytes(args->output), after, sizeof after),
+            args->model, cli_bytes(j->bytes, before, sizeof before));
+}
+
+/* The file works in every runtime, but is made for none. */
+static void print_target(const quantize_job *j, const quantize_counts *n)
+{
+    if (j->args->target || n->activations == 0 ||
+        sb_target_is_runtime(sb_quant_model_target(j->qm)))
+        return;
+    cli_put("target %s: for simulation; runtimes compute much of this "
+            "file in float, slower than the float model. For a fast file name "
+            "the runtime, as in `-t onnxruntime-x86` "
+            "(`sparsebit list targets`)\n",
+            sb_quant_model_target(j->qm));
+}
+
+/* What the runtime will make of it; nothing if that is not known. */
+static void print_speed(const quantize_job *j)
+{
+    const char *target = sb_quant_model_target(j->qm);
+    const sb_lint *lint = NULL;
+    sb_model *model = NULL;
+
+    if (!sb_target_is_runtime(target) ||
+        sb_model_load(j->env->ctx, j->args->output, &model) != SB_OK)
+        return;
+    if (sb_model_lint(model, target, &lint) == SB_OK)
+        cli_judge_speed(lint);
+    sb_model_free(model);
+}
+
+void quantize_print_text(const quantize_job *j)
+{
+    quantize_counts n = count_quantizers(j);
+
+    if (j->env->common.verbose)
+        print_quantizers(j, true);
+    (void)printf("%zu weight%s and %zu activation%s quantized", n.weights,
+                 n.weights == 1 ? "" : "s", n.activations,
+                 n.activations == 1 ? "" : "s");
+    if (j->data)
+        (void)printf(", calibrated on %zu sample%s in %.1f s", j->samples,
+                     j->samples == 1 ? "" : "s", j->calibrate);
+    else if (!sb_quant_model_needs_calibration(j->qm))
+        (void)printf("%s; no calibration data needed%s",
+                     n.fixed > 0         ? " as the file says"
+                     : n.activations > 0 ? " at run time"
+                                         : "",
+                     j->args->data.path ? ", --data was not read" : "");
+    (void)printf("\n");
+    if (j->data && sb_data_broken_count(j->data) > 0)
+        (void)printf("%zu broken samples skipped\n",
+                     sb_data_broken_count(j->data));
+    print_steps(j);
+    if (j->args->output) {
+        print_size(j);
+        print_target(j, &n);
+        print_speed(j);
+    }
+    if (j->args->report)
+        cli_put("report: %s\n", j->args->report);
+}
+
+/* ---- the page ------------------------------------------------------------ */
+
+int quantize_write_report(const quantize_job *j)
+{
+    sb_quant_errors_options opt = SB_QUANT_ERRORS_OPTIONS_INIT;
+    sb_quant_errors *errors = NULL;
+    cli_feed f = {.env = j->env,
+                  .model = j->model,
+                  .data = j->data,
+                  .run = cli_feed_errors,
+                  .what = "comparing"};
+    int rc = CLI_OK;
+
+    opt.histograms = 1;
+    if (sb_quant_errors_create(j->qm, &opt, &errors) != SB_OK)
+        return cli_fail(j->env, j->args->model);
+    f.user = errors;
+    if (j->data) {
+        sb_data_rewind(j->data);
+        if (cli_feed_all(&f) != SB_OK)
+            rc = cli_fail(j->env,
+                          f.in_data ? j->args->data.path : j->args->model);
+    }
+    const cli_quant_page page = {.path = j->args->report,
+                                 .model = j->args->model,
+                                 .command = "quantize",
+                                 .qm = j->qm,
+                                 .errors = errors,
+                                 .samples = f.samples};
+    if (rc == CLI_OK)
+        rc = cli_report_quantization(j->env, &page);
+    sb_quant_errors_free(errors);
+    return rc;
+}

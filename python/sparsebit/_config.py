@@ -1,0 +1,123 @@
+"""Configurations: qconfig.yaml and sconfig.yaml, as file, text or dict."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import tempfile
+from typing import Any, Mapping, Optional, Sequence, Union
+
+from . import _core
+from ._base import Context, Path, default_context
+
+
+class Config:
+    """A configuration: what a file says, or a text, or a dict of its keys.
+
+    It is checked when it is used, and by :func:`check_config`.
+    """
+
+    def __init__(self, source: "Union[Config, Path, Mapping[str, Any]]") -> None:
+        self.path: Optional[str] = None
+        self.text: Optional[str] = None
+        if isinstance(source, Config):
+            self.path, self.text = source.path, source.text
+        elif isinstance(source, Mapping):
+            keys = {k: v for k, v in _plain(source).items() if k != "DEVICE"}
+            self.text = json.dumps(keys, indent=2)  # which is YAML as well
+        elif isinstance(source, str) and ("\n" in source or ": " in source):
+            self.text = source
+        else:
+            self.path = os.fspath(source)
+
+    def read(self) -> str:
+        """The text."""
+        if self.text is not None:
+            return self.text
+        with open(self.path or "", encoding="utf-8") as f:
+            return f.read()
+
+    def keywords(self) -> dict[str, Optional[str]]:
+        return {"config": self.path, "config_text": self.text}
+
+    def __repr__(self) -> str:
+        return f"<sparsebit.Config {self.path or 'from text'}>"
+
+
+class ConfigNode(dict[str, Any]):
+    """A configuration that is built key by key; keys are attributes, too."""
+
+    def __init__(self, keys: Mapping[str, Any] = {}) -> None:
+        super().__init__({k: ConfigNode(v) if isinstance(v, Mapping) else v
+                          for k, v in keys.items()})
+
+    def __getattr__(self, key: str) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            raise AttributeError(key) from None
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        self[key] = value
+
+    def clone(self) -> "ConfigNode":
+        return ConfigNode(copy.deepcopy(_plain(self)))
+
+    def defrost(self) -> None:
+        """Nothing is ever frozen; for scripts that say so."""
+
+    def freeze(self) -> None:
+        """The same."""
+
+    def merge_from_list(self, pairs: Sequence[Any]) -> None:
+        """Sets ``["W.QUANTIZER.BIT", 4, ...]``."""
+        for key, value in zip(pairs[::2], pairs[1::2]):
+            node = self
+            *above, last = key.split(".")
+            for name in above:
+                node = node.setdefault(name, ConfigNode())
+            node[last] = value
+
+
+ConfigSource = Union[None, Config, str, "os.PathLike[str]", Mapping[str, Any]]
+
+
+def _plain(value: Any) -> Any:
+    """Mappings of any kind (yacs has its own) as dicts; empty ones say
+    nothing."""
+    if isinstance(value, Mapping):
+        made = {str(k): _plain(v) for k, v in value.items()}
+        return {k: v for k, v in made.items() if v != {}}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value
+
+
+def config_keywords(config: ConfigSource) -> dict[str, Optional[str]]:
+    if config is None:
+        return {"config": None, "config_text": None}
+    return Config(config).keywords()
+
+
+def check_config(config: Union[Config, Path, Mapping[str, Any]],
+                 context: Optional[Context] = None) -> str:
+    """What a configuration or a data file says, one line for each setting.
+
+    Raises :class:`ConfigError` with file, line, key, what was found and what is
+    allowed.
+    """
+    config = Config(config)
+    context = context or default_context()
+    if config.path is not None:
+        return _core.config_check(context, config.path)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "config.yaml")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(config.read())
+        return _core.config_check(context, path)
+
+
+def default_config(context: Optional[Context] = None) -> str:
+    """A complete configuration, explained in comments."""
+    return _core.config_default(context or default_context())

@@ -1,0 +1,138 @@
+/* Pruning. */
+#include "core.h"
+
+static PyObject *prune_create(PyObject *self, PyObject *args,
+                              PyObject *keywords)
+{
+    static char *names[] = {
+        "",     "config",      "config_text",   "exclude", "masks_only",
+        "seed", "target_macs", "target_params", NULL};
+    sb_prune_options opt = SB_PRUNE_OPTIONS_INIT;
+    unsigned long long seed = 0;
+    PyObject *exclude = NULL, *result = NULL;
+    py_strings patterns;
+    py_handle *m;
+    sb_prune *prune = NULL;
+    py_call call;
+
+    (void)self;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "O&|zzOpKdd", names, py_arg_model, &m, &opt.config,
+            &opt.config_text, &exclude, &opt.masks_only, &seed,
+            &opt.target_macs, &opt.target_params) ||
+        py_strings_open(&patterns, exclude) != 0)
+        return NULL;
+    opt.exclude = patterns.v;
+    opt.n_exclude = patterns.n;
+    opt.seed = seed;
+    if (py_call_begin(&call, m->context) == 0) {
+        sb_status s = sb_prune_create(m->pointer, &opt, &prune);
+        result = py_call_end_new(&call, s, &py_prune_kind, prune, m->keep);
+    }
+    py_strings_close(&patterns);
+    return result;
+}
+
+static PyObject *prune_wants_data(PyObject *self, PyObject *args)
+{
+    py_handle *h;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O&", py_arg_prune, &h))
+        return NULL;
+    return PyLong_FromLong((long)sb_prune_wants_data(h->pointer));
+}
+
+static PyObject *prune_apply(PyObject *self, PyObject *args)
+{
+    py_handle *h;
+    int more = 0;
+    py_call call;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O&", py_arg_prune, &h) ||
+        py_call_begin(&call, h->context) != 0 ||
+        py_call_end(&call, sb_prune_apply(h->pointer, &more)) != 0)
+        return NULL;
+    return PyBool_FromLong(more);
+}
+
+static PyObject *prune_model(PyObject *self, PyObject *args)
+{
+    py_handle *h;
+    sb_model *model = NULL;
+    py_call call;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O&", py_arg_prune, &h) ||
+        py_call_begin(&call, h->context) != 0)
+        return NULL;
+    sb_status s = sb_prune_model(h->pointer, &model);
+    return py_call_end_new(&call, s, &py_model_kind, model, h->keep);
+}
+
+static PyObject *layer_list(const sb_prune_report *r)
+{
+    PyObject *list = PyList_New((Py_ssize_t)r->n_layers);
+
+    for (size_t i = 0; list && i < r->n_layers; i++) {
+        const sb_prune_layer *l = r->layers[i];
+        PyObject *item = Py_BuildValue(
+            "{s:N,s:N,s:N,s:L,s:L,s:L,s:N,s:N,s:N}", "name", py_text(l->name),
+            "op", py_text(l->op), "weight", py_text(l->weight), "size",
+            (long long)l->size, "removable", (long long)l->removable, "removed",
+            (long long)l->removed, "reason", py_text(l->reason), "reason_node",
+            py_text(l->reason_node), "held", PyBool_FromLong(l->held));
+        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) != 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *cut_list(const sb_prune_report *r)
+{
+    static const char *const roles[] = {"makes", "reads", "other"};
+    PyObject *list = PyList_New((Py_ssize_t)r->n_cuts);
+
+    for (size_t i = 0; list && i < r->n_cuts; i++) {
+        const sb_prune_cut *c = r->cuts[i];
+        PyObject *item =
+            Py_BuildValue("{s:N,s:i,s:s,s:N}", "value", py_text(c->value),
+                          "axis", c->axis, "role", roles[c->role], "indices",
+                          py_int_list(c->indices, c->n_indices));
+        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) != 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *prune_report(PyObject *self, PyObject *args)
+{
+    py_handle *h;
+    const sb_prune_report *r = NULL;
+    py_call call;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O&", py_arg_prune, &h) ||
+        py_call_begin(&call, h->context) != 0 ||
+        py_call_finish(&call, sb_prune_report_get(h->pointer, &r)) != 0)
+        return NULL;
+    PyObject *d = Py_BuildValue(
+        "{s:N,s:N,s:L,s:L,s:L,s:d,s:N}", "layers", layer_list(r), "cuts",
+        cut_list(r), "size", (long long)r->size, "removable",
+        (long long)r->removable, "removed", (long long)r->removed, "ratio",
+        r->ratio, "structured", PyBool_FromLong(r->structured));
+    py_unlock(h->context);
+    return d;
+}
+
+PyMethodDef py_prune_methods[] = {
+    {"prune_create", PY_KEYWORDS(prune_create), METH_VARARGS | METH_KEYWORDS,
+     "prune_create(model, **options)"},
+    {"prune_wants_data", prune_wants_data, METH_VARARGS,
+     "prune_wants_data(pruning): 0 unused, 1 helps, 2 needed"},
+    {"prune_apply", prune_apply, METH_VARARGS,
+     "prune_apply(pruning): is there more to do?"},
+    {"prune_model", prune_model, METH_VARARGS, "prune_model(pruning)"},
+    {"prune_report", prune_report, METH_VARARGS, "prune_report(pruning)"},
+    {NULL, NULL, 0, NULL}};

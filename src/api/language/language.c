@@ -1,0 +1,102 @@
+/* Tokenizers and generators as programs see them. */
+#include <string.h>
+
+#include "api/model.h"
+#include "base/options.h"
+#include "llm/generator.h"
+#include "llm/write/llm_write.h"
+
+enum { CONTEXT_DEFAULT = 4096 };
+
+size_t sb_tokenizer_size(const sb_tokenizer *t)
+{
+    return t->n_real;
+}
+
+sb_status sb_tokenizer_encode(const sb_tokenizer *t, const char *text,
+                              size_t len, int special, int64_t **ids, size_t *n)
+{
+    sb_ids list = {0};
+    int64_t *out = NULL;
+    sb_status status = sb_tokenize(t, text, len, special != 0, &list);
+
+    if (status == SB_OK)
+        status = sb_memory_create(t->ctx, NULL, list.n * sizeof *out, &out);
+    for (size_t i = 0; status == SB_OK && i < list.n; i++)
+        out[i] = list.v[i];
+    if (status == SB_OK) {
+        *ids = out;
+        *n = list.n;
+    }
+    sb_free(t->ctx, list.v);
+    return status;
+}
+
+sb_status sb_tokenizer_decode(const sb_tokenizer *t, const int64_t *ids,
+                              size_t n, char **text)
+{
+    sb_str out;
+    sb_status status = SB_OK;
+
+    sb_str_init(&out, t->ctx);
+    for (size_t i = 0; i < n && status == SB_OK; i++) {
+        if (ids[i] < 0 || ids[i] >= UINT32_MAX)
+            status = sb_fail(t->ctx, SB_BAD_ARG, "token %lld, want 0 or more",
+                             (long long)ids[i]);
+        else
+            status = sb_detokenize(t, (uint32_t)ids[i], out.len == 0, &out);
+    }
+    if (status == SB_OK)
+        status = sb_str_copy_out(&out, text);
+    sb_str_free(&out);
+    return status;
+}
+
+/* Positions that the model was made for: rows of its tables; 0: unknown. */
+static int64_t model_positions(const sb_graph *g)
+{
+    const char *text = sb_graph_prop(g, "sparsebit.positions");
+    int64_t n = 0;
+
+    for (; text && *text >= '0' && *text <= '9' && n < 1 << 28; text++)
+        n = 10 * n + (*text - '0');
+    return n;
+}
+
+sb_status sb_generator_create(const sb_model *model,
+                              const sb_tokenizer *tokenizer, size_t context,
+                              sb_generator **out)
+{
+    int64_t most = model_positions(model->graph);
+
+    SB_TRY(sb_ctx_check(model->ctx, tokenizer->ctx, "the tokenizer"));
+    if (context == 0)
+        context =
+            most > 0 && most < CONTEXT_DEFAULT ? (size_t)most : CONTEXT_DEFAULT;
+    if (most > 0 && context > (size_t)most)
+        return sb_fail(model->ctx, SB_BAD_ARG,
+                       "a context of %zu tokens, the model has %lld positions",
+                       context, (long long)most);
+    return sb_generator_make(model->graph, tokenizer, (int64_t)context, out);
+}
+
+sb_status sb_model_save_language(const sb_model *model, const char *path,
+                                 const sb_language_options *options)
+{
+    static const sb_llm_file files[] = {SB_LLM_FILE_GGUF, SB_LLM_FILE_FLOAT,
+                                        SB_LLM_FILE_GPTQ};
+    const sb_language_options defaults = SB_LANGUAGE_OPTIONS_INIT;
+    sb_language_options opt;
+
+    SB_TRY(sb_options_read(model->ctx, "sb_language_options", options,
+                           &defaults, sizeof opt, &opt));
+    if ((unsigned)opt.format >= SB_COUNT(files))
+        return sb_fail(model->ctx, SB_BAD_ARG, "format %d of language models",
+                       (int)opt.format);
+    const sb_llm_write_options w = {.file = files[opt.format],
+                                    .tokenizer = opt.tokenizer,
+                                    .float_as = opt.float_as,
+                                    .round = opt.round != 0,
+                                    .shard_bytes = opt.shard_bytes};
+    return sb_llm_write(model->graph, path, &w);
+}

@@ -1,0 +1,104 @@
+/* Language models: how well each token of a text was predicted, and how far two
+ * models differ in what they predict.
+ *
+ * Output 0 is [samples, sequence, tokens], and the input of the batch has the
+ * tokens.  Each position's logits predict the next token; perplexity is exp of
+ * the mean of -log p. */
+#include <math.h>
+
+#include "eval/eval.h"
+
+/* log(sum(exp(row))), in double. */
+static double log_sum_exp(const float *row, int64_t n)
+{
+    double most = (double)-INFINITY, sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        most = (double)row[i] > most ? (double)row[i] : most;
+    for (int64_t i = 0; i < n; i++)
+        sum += exp((double)row[i] - most);
+    return most + log(sum);
+}
+
+static sb_status language_check(const sb_eval *e, const sb_batch *b,
+                                const sb_tensor *logits, const sb_tensor *ids)
+{
+    char got[128];
+
+    if (!ids || ids->dtype != SB_DTYPE_I64 || ids->rank != 2 ||
+        logits->dtype != SB_DTYPE_F32 || logits->rank != 3 ||
+        logits->dims[0] != ids->dims[0] || logits->dims[1] != ids->dims[1] ||
+        (size_t)ids->dims[0] != b->count)
+        return sb_fail(e->ctx, SB_BAD_DATA,
+                       "perplexity wants output 0 as float[samples, sequence, "
+                       "tokens], is %s",
+                       sb_tensor_describe(logits, got, sizeof got));
+    for (int64_t i = 0; i < sb_tensor_count(ids); i++) {
+        int64_t id = ((const int64_t *)ids->data)[i];
+
+        if (id < 0 || id >= logits->dims[2])
+            return sb_fail(e->ctx, SB_BAD_DATA,
+                           "token %lld, the model knows %lld", (long long)id,
+                           (long long)logits->dims[2]);
+    }
+    return SB_OK;
+}
+
+sb_status sb_eval_language(sb_eval *e, const sb_batch *b,
+                           const sb_tensor *logits)
+{
+    const sb_tensor *ids = b->n_inputs ? b->inputs[0] : NULL;
+
+    SB_TRY(language_check(e, b, logits, ids));
+    int64_t len = ids->dims[1], n = logits->dims[2];
+    for (int64_t s = 0; s < ids->dims[0]; s++)
+        for (int64_t at = (int64_t)b->text_from; at < len; at++) {
+            const float *row =
+                (const float *)logits->data + (s * len + at - 1) * n;
+            int64_t id = ((const int64_t *)ids->data)[s * len + at];
+
+            if (at % 64 == 0)
+                SB_TRY(sb_ctx_poll(e->ctx));
+            e->log_loss += log_sum_exp(row, n) - (double)row[id];
+            e->tokens++;
+        }
+    return SB_OK;
+}
+
+/* sum(p log(p / q)) with p of the reference. */
+static double row_divergence(const float *p, const float *q, int64_t n)
+{
+    double lp = log_sum_exp(p, n), lq = log_sum_exp(q, n), sum = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double log_p = (double)p[i] - lp;
+
+        sum += exp(log_p) * (log_p - ((double)q[i] - lq));
+    }
+    return sum > 0 ? sum : 0;
+}
+
+sb_status sb_eval_language_compare(sb_eval *e, const sb_batch *b,
+                                   const sb_tensor *logits,
+                                   const sb_tensor *reference)
+{
+    const sb_tensor *ids = b->n_inputs ? b->inputs[0] : NULL;
+
+    SB_TRY(language_check(e, b, logits, ids));
+    SB_TRY(language_check(e, b, reference, ids));
+    int64_t len = ids->dims[1], n = logits->dims[2];
+    for (int64_t s = 0; s < ids->dims[0]; s++)
+        for (int64_t at = (int64_t)b->text_from; at < len; at++) {
+            int64_t first = (s * len + at - 1) * n;
+
+            if (at % 64 == 0)
+                SB_TRY(sb_ctx_poll(e->ctx));
+            e->divergence +=
+                row_divergence((const float *)reference->data + first,
+                               (const float *)logits->data + first, n);
+            e->places++;
+            e->equal += sb_eval_largest(logits, first, n, 1) ==
+                        sb_eval_largest(reference, first, n, 1);
+        }
+    return SB_OK;
+}

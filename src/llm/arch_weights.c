@@ -1,0 +1,275 @@
+/* Weights in the graph: as the file has them.
+ *
+ * Plain floats stay in the mapped file.  Float16 and bfloat16 get a Cast
+ * behind them, which the executor takes into the product.  Blocks are repacked
+ * into what MatMulNBits and GatherBlockQuantized read, which is as small. */
+#include <string.h>
+
+#include "base/threads.h"
+#include "llm/arch.h"
+
+sb_value_id sb_arch_fail(sb_arch *a, sb_status status)
+{
+    if (a->status == SB_OK)
+        a->status = status;
+    return SB_NONE;
+}
+
+const sb_weight *sb_arch_find(sb_arch *a, sb_module m, const char *ending)
+{
+    const char *names[] = {m.name, m.other};
+
+    for (size_t i = 0; i < 2 && names[i]; i++) {
+        const char *name =
+            sb_arch_name(a, "%s%s.%s", a->prefix, names[i], ending);
+        const sb_weight *w = name ? sb_checkpoint_find(a->weights, name) : NULL;
+        if (w)
+            return w;
+    }
+    return NULL;
+}
+
+bool sb_arch_has(sb_arch *a, sb_module m)
+{
+    return sb_arch_find(a, m, "weight") || sb_arch_find(a, m, "qweight");
+}
+
+/* The weight, of just these dimensions (cols 0: a vector). */
+static const sb_weight *arch_want(sb_arch *a, sb_module m, const char *ending,
+                                  int64_t rows, int64_t cols)
+{
+    const sb_weight *w = sb_arch_find(a, m, ending);
+
+    if (a->status != SB_OK)
+        return NULL;
+    if (!w) {
+        (void)sb_arch_fail(
+            a, sb_fail(a->ctx, SB_BAD_DATA, "%s: there is no tensor '%s%s.%s'",
+                       a->weights->path, a->prefix, m.name, ending));
+        return NULL;
+    }
+    bool fits = cols ? w->rank == 2 && w->dims[0] == rows && w->dims[1] == cols
+                     : w->rank == 1 && w->dims[0] == rows;
+    if (fits && w->format->dtype == SB_DTYPE_I32) {
+        (void)sb_arch_fail(a, sb_fail(a->ctx, SB_BAD_DATA,
+                                      "%s: tensor '%s' is I32, want floats",
+                                      a->weights->path, w->name));
+        return NULL;
+    }
+    if (fits)
+        return w;
+    (void)sb_arch_fail(
+        a, sb_fail(a->ctx, SB_BAD_DATA,
+                   "%s: tensor '%s' is [%lld, %lld], want [%lld, %lld]",
+                   a->weights->path, w->name, (long long)w->dims[0],
+                   w->rank > 1 ? (long long)w->dims[1] : 0LL, (long long)rows,
+                   (long long)cols));
+    return NULL;
+}
+
+sb_value_id sb_arch_constant(sb_arch *a, const char *name, const sb_tensor *t)
+{
+    sb_value_id v = name ? sb_graph_find_value(a->g, name) : SB_NONE;
+
+    if (a->status != SB_OK || !name || v != SB_NONE)
+        return v;
+    sb_status status = sb_graph_add_value(a->g, name, &v);
+    if (status == SB_OK)
+        status = sb_graph_set_constant(a->g, v, t);
+    return status == SB_OK ? v : sb_arch_fail(a, status);
+}
+
+/* ---- blocks ------------------------------------------------------------- */
+
+typedef struct nbits {
+    sb_value_id codes, scales, zeros; /* zeros: SB_NONE if symmetric */
+    const sb_weight_format *format;
+} nbits;
+
+typedef struct repack_job {
+    const sb_weight *w;
+    uint8_t *codes;
+    float *scales, *zeros;
+} repack_job;
+
+static void repack_rows(void *arg, size_t begin, size_t end)
+{
+    const repack_job *job = arg;
+    const sb_weight_format *f = job->w->format;
+    size_t cols = (size_t)job->w->dims[1], groups = cols / f->group;
+
+    for (size_t r = begin; r < end; r++)
+        sb_weight_to_nbits(f,
+                           (const char *)sb_weight_data(job->w) +
+                               r * (cols / f->block) * f->bytes,
+                           cols, job->codes + r * cols * f->bits / 8,
+                           job->scales + r * groups,
+                           job->zeros ? job->zeros + r * groups : NULL);
+}
+
+static sb_status arch_repack(sb_arch *a, const sb_weight *w, sb_tensor *codes,
+                             sb_tensor *scales, sb_tensor *zeros)
+{
+    const sb_weight_format *f = w->format;
+    int64_t groups = w->dims[1] / f->group;
+
+    *codes =
+        sb_tensor_make(SB_DTYPE_U8, 3,
+                       (int64_t[]){w->dims[0], groups, f->group * f->bits / 8});
+    *scales = sb_tensor_make(SB_DTYPE_F32, 2, (int64_t[]){w->dims[0], groups});
+    *zeros = *scales;
+    SB_TRY(sb_tensor_alloc_raw(a->ctx, codes));
+    SB_TRY(sb_tensor_alloc_raw(a->ctx, scales));
+    if (!f->symmetric)
+        SB_TRY(sb_tensor_alloc_raw(a->ctx, zeros));
+    repack_job job = {w, codes->data, scales->data, zeros->data};
+    sb_parallel_for(a->ctx, (size_t)w->dims[0], 64, repack_rows, &job);
+    return SB_OK;
+}
+
+/* Codes, scales and zero points of a weight, made once: an embedding may be
+ * the last layer as well. */
+static nbits arch_nbits(sb_arch *a, const sb_weight *w)
+{
+    const char *scales_name = sb_arch_name(a, "%s.scales", w->name);
+    const char *zeros_name = sb_arch_name(a, "%s.zeros", w->name);
+    nbits n = {.codes = sb_graph_find_value(a->g, w->name),
+               .zeros = SB_NONE,
+               .format = w->format};
+
+    if (a->status != SB_OK)
+        return n;
+    if (n.codes != SB_NONE) {
+        n.scales = sb_graph_find_value(a->g, scales_name);
+        n.zeros = sb_graph_find_value(a->g, zeros_name);
+        return n;
+    }
+    sb_tensor codes = {0}, scales = {0}, zeros = {0};
+    sb_status status = arch_repack(a, w, &codes, &scales, &zeros);
+    if (status == SB_OK) {
+        n.codes = sb_arch_constant(a, w->name, &codes);
+        n.scales = sb_arch_constant(a, scales_name, &scales);
+        n.zeros = w->format->symmetric
+                      ? SB_NONE
+                      : sb_arch_constant(a, zeros_name, &zeros);
+    } else {
+        (void)sb_arch_fail(a, status);
+    }
+    sb_tensor_drop(&codes);
+    sb_tensor_drop(&scales);
+    sb_tensor_drop(&zeros);
+    return n;
+}
+
+/* ---- layers ------------------------------------------------------------- */
+
+static sb_attr int_attr(const char *name, int64_t i)
+{
+    return (sb_attr){.name = name, .type = SB_ATTR_INT, .i = i};
+}
+
+/* A plain weight as it is, and as float32. */
+static sb_value_id arch_plain(sb_arch *a, const char *module,
+                              const sb_weight *w, bool widen)
+{
+    sb_tensor t = sb_weight_tensor(w);
+    sb_value_id v = sb_arch_constant(a, w->name, &t);
+    const sb_attr to = int_attr("to", SB_DTYPE_F32);
+
+    if (!widen || w->format->dtype == SB_DTYPE_F32 || a->status != SB_OK)
+        return v;
+    return sb_arch_node(a, module, "Cast", &v, 1, &to, 1);
+}
+
+static sb_value_id linear_nbits(sb_arch *a, const char *module,
+                                const sb_weight *w, sb_value_id x,
+                                sb_value_id bias)
+{
+    nbits n = arch_nbits(a, w);
+    const sb_attr attrs[] = {int_attr("K", w->dims[1]),
+                             int_attr("N", w->dims[0]),
+                             int_attr("bits", n.format->bits),
+                             int_attr("block_size", n.format->group)};
+    const sb_value_id in[] = {x, n.codes, n.scales, n.zeros, SB_NONE, bias};
+    size_t n_in = bias != SB_NONE ? 6 : n.zeros != SB_NONE ? 4 : 3;
+
+    return sb_arch_node(a, module, "com.microsoft::MatMulNBits", in, n_in,
+                        attrs, SB_COUNT(attrs));
+}
+
+sb_value_id sb_arch_linear(sb_arch *a, sb_module m, sb_value_id x, int64_t in,
+                           int64_t out)
+{
+    bool turned = a->config->transposed;
+    bool biased = sb_arch_find(a, m, "bias") != NULL;
+    sb_value_id bias = biased ? sb_arch_vector(a, m, "bias", out, 0) : SB_NONE;
+    const sb_attr trans = int_attr("transB", 1);
+
+    if (sb_arch_find(a, m, "qweight"))
+        return sb_arch_packed_linear(a, m, x, in, out, bias);
+    const sb_weight *w = turned ? arch_want(a, m, "weight", in, out)
+                                : arch_want(a, m, "weight", out, in);
+    if (a->status != SB_OK)
+        return SB_NONE;
+    if (w->format->unpack)
+        return linear_nbits(a, m.name, w, x, bias);
+    const sb_value_id v[] = {x, arch_plain(a, m.name, w, true), bias};
+    return sb_arch_node(a, m.name, "Gemm", v, biased ? 3 : 2, &trans,
+                        turned ? 0 : 1);
+}
+
+static sb_value_id embed_nbits(sb_arch *a, const char *module,
+                               const sb_weight *w, sb_value_id ids)
+{
+    nbits n = arch_nbits(a, w);
+    const char *name = sb_arch_name(a, "%s.rows", w->name);
+    const sb_attr attrs[] = {int_attr("bits", n.format->bits),
+                             int_attr("block_size", n.format->group)};
+
+    if (a->status != SB_OK)
+        return SB_NONE;
+    sb_tensor rows = sb_graph_value(a->g, n.codes)->constant;
+    rows.rank = 2;
+    rows.dims[1] *= rows.dims[2];
+    const sb_value_id in[] = {sb_arch_constant(a, name, &rows), ids, n.scales,
+                              n.zeros};
+    return sb_arch_node(a, module, "com.microsoft::GatherBlockQuantized", in,
+                        n.zeros != SB_NONE ? 4 : 3, attrs, SB_COUNT(attrs));
+}
+
+sb_value_id sb_arch_embed(sb_arch *a, sb_module m, sb_value_id ids,
+                          int64_t rows, int64_t cols)
+{
+    const sb_weight *w = arch_want(a, m, "weight", rows, cols);
+    const sb_attr to = int_attr("to", SB_DTYPE_F32);
+
+    if (a->status != SB_OK)
+        return SB_NONE;
+    if (w->format->unpack)
+        return embed_nbits(a, m.name, w, ids);
+    sb_value_id x =
+        sb_arch_node(a, m.name, "Gather",
+                     SB_ARCH_IN(arch_plain(a, m.name, w, false), ids), NULL, 0);
+    return w->format->dtype == SB_DTYPE_F32
+               ? x
+               : sb_arch_node(a, m.name, "Cast", &x, 1, &to, 1);
+}
+
+sb_value_id sb_arch_vector(sb_arch *a, sb_module m, const char *ending,
+                           int64_t n, float add)
+{
+    const sb_weight *w = arch_want(a, m, ending, n, 0);
+    sb_tensor t = sb_tensor_make(SB_DTYPE_F32, 1, &n);
+
+    if (a->status != SB_OK)
+        return SB_NONE;
+    sb_status status = sb_tensor_alloc_raw(a->ctx, &t);
+    if (status != SB_OK)
+        return sb_arch_fail(a, status);
+    sb_weight_to_f32(w->format, sb_weight_data(w), t.data, (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        ((float *)t.data)[i] += add;
+    sb_value_id v = sb_arch_constant(a, w->name, &t);
+    sb_tensor_drop(&t);
+    return v;
+}

@@ -1,0 +1,42 @@
+/* kv_cache.h - a causal language model that takes a text piece by piece.
+ *
+ * The graph of a network that sees a whole text, input_ids -> logits, is
+ * changed so that keys and values of earlier tokens are states of the executor:
+ * each attention writes its new ones into a cache of fixed size and reads as
+ * much of it as is filled.  Shapes do not change from token to token, so one
+ * plan serves all; nothing is copied. */
+#ifndef SB_LLM_KV_CACHE_H
+#define SB_LLM_KV_CACHE_H
+
+#include "exec/exec.h"
+
+typedef struct sb_kv_cache {
+    sb_ctx *ctx;
+    sb_graph *graph; /* inputs: input_ids [1, n], past [1], last [1], and the
+                        states; outputs: logits [1, tokens] of token `last` of
+                        the piece, and the states */
+    sb_exec *exec;
+    sb_exec_state *binds;
+    sb_state *states;
+    size_t n_states;
+    int64_t capacity;                    /* positions */
+    int64_t past;                        /* filled */
+    const sb_tensor **inputs, **outputs; /* of a run */
+    size_t at_ids, at_past, at_last;     /* in `inputs` */
+} sb_kv_cache;
+
+/* `graph` is copied.  SB_UNSUPPORTED, with the reason, unless it is a causal
+ * language model of the form that this library builds.  Free it in any case.
+ */
+SB_MUST_USE sb_status sb_kv_cache_create(const sb_graph *graph,
+                                         int64_t capacity, sb_kv_cache *out);
+void sb_kv_cache_free(sb_kv_cache *c);
+
+/* Takes `n` more tokens; *logits, borrowed, has one number for each token of
+ * the vocabulary that may follow. */
+SB_MUST_USE sb_status sb_kv_cache_take(sb_kv_cache *c, const uint32_t *ids,
+                                       size_t n, const sb_tensor **logits);
+/* Forgets all but the first `n` positions. */
+void sb_kv_cache_rewind(sb_kv_cache *c, int64_t n);
+
+#endif

@@ -1,0 +1,419 @@
+/* Numbers of a language model: config.json, or the keys of a GGUF file. */
+#include "llm/llm_config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "llm/arch.h"
+
+/* Rows of each architecture; who adds one adds its names of GGUF tensors to
+ * gguf_names.c, where they differ. */
+static const sb_llm_arch archs[] = {
+    {"llama", "LlamaForCausalLM", "llama", SB_LLM_GGUF_INTERLEAVED,
+     sb_arch_llama},
+    {"mistral", "MistralForCausalLM", NULL, 0, sb_arch_llama},
+    {"qwen2", "Qwen2ForCausalLM", "qwen2", 0, sb_arch_llama},
+    {"qwen3", "Qwen3ForCausalLM", "qwen3", 0, sb_arch_llama},
+    {"gemma3_text", "Gemma3ForCausalLM", "gemma3",
+     SB_LLM_SCALED_EMBEDDING | SB_LLM_GEMMA, sb_arch_llama},
+    {"gpt2", "GPT2LMHeadModel", "gpt2", SB_LLM_TRANSPOSED, sb_arch_gpt2},
+};
+
+sb_status sb_llm_arch_find(sb_ctx *ctx, const char *file, const char *name,
+                           bool gguf, const sb_llm_arch **out)
+{
+    sb_str known;
+
+    for (size_t i = 0; i < SB_COUNT(archs); i++) {
+        const char *own = gguf ? archs[i].gguf : archs[i].hf;
+
+        if (own && strcmp(own, name) == 0) {
+            *out = &archs[i];
+            return SB_OK;
+        }
+    }
+    sb_str_init(&known, ctx);
+    for (size_t i = 0; i < SB_COUNT(archs); i++)
+        if (gguf ? archs[i].gguf : archs[i].hf)
+            sb_str_addf(&known, "%s%s", known.len ? ", " : "",
+                        gguf ? archs[i].gguf : archs[i].hf);
+    sb_status status =
+        sb_fail(ctx, SB_UNSUPPORTED, "%s: architecture '%.64s'; known are %s",
+                file, name, sb_str_text(&known));
+    sb_str_free(&known);
+    return status;
+}
+
+/* ---- checks ------------------------------------------------------------- */
+
+static sb_status check_range(sb_ctx *ctx, const char *file, const char *what,
+                             int64_t x, int64_t most)
+{
+    if (x < 1 || x > most)
+        return sb_fail(ctx, SB_BAD_DATA, "%s: %lld %s, want 1 to %lld", file,
+                       (long long)x, what, (long long)most);
+    return SB_OK;
+}
+
+static sb_status check_sizes(sb_ctx *ctx, const char *file,
+                             const sb_llm_config *c)
+{
+    SB_TRY(check_range(ctx, file, "layers", c->layers, 4096));
+    SB_TRY(check_range(ctx, file, "hidden elements", c->hidden, 1 << 20));
+    SB_TRY(check_range(ctx, file, "feed-forward elements", c->feed_forward,
+                       1 << 22));
+    SB_TRY(check_range(ctx, file, "attention heads", c->heads, 1 << 16));
+    SB_TRY(check_range(ctx, file, "key heads", c->kv_heads, c->heads));
+    SB_TRY(check_range(ctx, file, "elements of a head", c->head_size, 1 << 14));
+    SB_TRY(check_range(ctx, file, "tokens", c->vocabulary, 1 << 24));
+    SB_TRY(check_range(ctx, file, "positions", c->positions, 1 << 28));
+    if (c->heads % c->kv_heads)
+        return sb_fail(ctx, SB_BAD_DATA,
+                       "%s: %lld attention heads for %lld key heads", file,
+                       (long long)c->heads, (long long)c->kv_heads);
+    return SB_OK;
+}
+
+static bool is_positive(double x)
+{
+    return isfinite(x) && x > 0;
+}
+
+sb_status sb_llm_config_check(sb_ctx *ctx, const char *file, sb_llm_config *c)
+{
+    if (c->kv_heads == 0)
+        c->kv_heads = c->heads;
+    if (c->head_size == 0 && c->heads > 0)
+        c->head_size = c->hidden / c->heads;
+    if (c->rope_size == 0)
+        c->rope_size = c->head_size;
+    if (c->positions > SB_POSITIONS_MOST)
+        c->positions = SB_POSITIONS_MOST;
+    SB_TRY(check_sizes(ctx, file, c));
+    if (c->rope_size < 2 || c->rope_size > c->head_size || c->rope_size % 2)
+        return sb_fail(ctx, SB_BAD_DATA,
+                       "%s: %lld rotated elements of a head of %lld, want an "
+                       "even number",
+                       file, (long long)c->rope_size, (long long)c->head_size);
+    if (!is_positive(c->norm_epsilon) || !is_positive(c->rope.theta) ||
+        !is_positive(c->local_rope.theta) || !is_positive(c->rope.factor))
+        return sb_fail(ctx, SB_BAD_DATA,
+                       "%s: norm epsilon %g, rope theta %g and %g, factor %g: "
+                       "want numbers above 0",
+                       file, c->norm_epsilon, c->rope.theta,
+                       c->local_rope.theta, c->rope.factor);
+    if (c->rope.scaling == SB_ROPE_LLAMA3 &&
+        (!is_positive(c->rope.low_factor) ||
+         !(c->rope.high_factor > c->rope.low_factor) ||
+         !is_positive(c->rope.original_positions)))
+        return sb_fail(ctx, SB_BAD_DATA,
+                       "%s: rope scaling llama3 with frequency factors %g and "
+                       "%g for %g positions",
+                       file, c->rope.low_factor, c->rope.high_factor,
+                       c->rope.original_positions);
+    if (c->window < 0 || c->window_pattern < 0 || !isfinite(c->attention_scale))
+        return sb_fail(ctx, SB_BAD_DATA, "%s: window %lld of pattern %lld",
+                       file, (long long)c->window,
+                       (long long)c->window_pattern);
+    return SB_OK;
+}
+
+static const sb_llm_config defaults = {
+    .norm_epsilon = 1e-5,
+    .positions = 2048,
+    .zeros_less_one = true, /* the first version of GPTQ says nothing */
+    .rope = {.theta = 10000, .factor = 1},
+    .local_rope = {.theta = 10000, .factor = 1},
+};
+
+/* ---- config.json -------------------------------------------------------- */
+
+typedef struct hf_reader {
+    const sb_json_doc *doc;
+    const sb_json *at; /* the object that is read */
+    sb_status status;  /* the first failure */
+} hf_reader;
+
+/* A number under one of two names; `absent` if it is not there or null. */
+static double hf_number(hf_reader *r, const char *key, const char *other,
+                        double absent)
+{
+    const sb_json *v = sb_json_get(r->at, key);
+
+    if (!v && other)
+        v = sb_json_get(r->at, other);
+    if (!v || v->kind == SB_JSON_NULL || r->status != SB_OK)
+        return absent;
+    if (v->kind != SB_JSON_NUMBER)
+        r->status = sb_json_fail(r->doc, v, "%s is no number", v->key);
+    return v->number;
+}
+
+static int64_t hf_whole(hf_reader *r, const char *key, const char *other,
+                        int64_t absent)
+{
+    double x = hf_number(r, key, other, (double)absent);
+
+    if (r->status == SB_OK && !(x >= -1e15 && x <= 1e15))
+        r->status = sb_json_fail(r->doc, sb_json_get(r->at, key),
+                                 "%s is out of range", key);
+    return r->status == SB_OK ? (int64_t)x : absent;
+}
+
+/* rope_scaling, or rope_parameters, which newer files have. */
+static void hf_rope(hf_reader *r, sb_llm_config *c)
+{
+    const sb_json *outer = r->at, *s = sb_json_get(outer, "rope_parameters");
+
+    c->rope.theta = hf_number(r, "rope_theta", NULL, c->rope.theta);
+    c->local_rope.theta =
+        hf_number(r, "rope_local_base_freq", NULL, c->local_rope.theta);
+    const sb_json *all = sb_json_get(s, "full_attention");
+    if (all) {
+        r->at = sb_json_get(s, "sliding_attention");
+        c->local_rope.theta =
+            hf_number(r, "rope_theta", NULL, c->local_rope.theta);
+        s = all;
+    }
+    if (!sb_json_is(s, SB_JSON_OBJECT))
+        s = sb_json_get(outer, "rope_scaling");
+    r->at = outer;
+    if (!sb_json_is(s, SB_JSON_OBJECT))
+        return;
+    const char *type = sb_json_text(sb_json_get(s, "rope_type"));
+    type = type ? type : sb_json_text(sb_json_get(s, "type"));
+    r->at = s;
+    c->rope.theta = hf_number(r, "rope_theta", NULL, c->rope.theta);
+    c->rope.factor = hf_number(r, "factor", NULL, 1);
+    c->rope.low_factor = hf_number(r, "low_freq_factor", NULL, 1);
+    c->rope.high_factor = hf_number(r, "high_freq_factor", NULL, 4);
+    c->rope.original_positions =
+        hf_number(r, "original_max_position_embeddings", NULL, 8192);
+    r->at = outer;
+    if (!type || strcmp(type, "default") == 0)
+        c->rope.factor = 1;
+    else if (strcmp(type, "linear") == 0)
+        c->rope.scaling = SB_ROPE_LINEAR;
+    else if (strcmp(type, "llama3") == 0)
+        c->rope.scaling = SB_ROPE_LLAMA3;
+    else if (r->status == SB_OK)
+        r->status = sb_fail(r->doc->ctx, SB_UNSUPPORTED,
+                            "%s: rope scaling '%.64s'; known are default, "
+                            "linear, llama3",
+                            r->doc->file, type);
+}
+
+/* Layers by name: all but every n-th see a window. */
+static void hf_layer_types(hf_reader *r, sb_llm_config *c)
+{
+    const sb_json *list = sb_json_get(r->at, "layer_types");
+    int64_t i = 0;
+
+    if (!sb_json_is(list, SB_JSON_LIST) || c->window == 0)
+        return;
+    c->window_pattern = 0;
+    for (const sb_json *t = list->child; t; t = t->next) {
+        const char *name = sb_json_text(t);
+        bool all = name && strcmp(name, "full_attention") == 0;
+
+        i++;
+        if (all && c->window_pattern == 0)
+            c->window_pattern = i;
+        bool fits = all ? i % c->window_pattern == 0
+                        : name && strcmp(name, "sliding_attention") == 0 &&
+                              (c->window_pattern == 0 || i % c->window_pattern);
+        if (!fits && r->status == SB_OK)
+            r->status =
+                sb_fail(r->doc->ctx, SB_UNSUPPORTED,
+                        "%s: layer_types: layer %lld is '%.64s'; known "
+                        "are sliding_attention with full_attention in "
+                        "every n-th layer",
+                        r->doc->file, (long long)i - 1, name ? name : "");
+    }
+}
+
+static void hf_window(hf_reader *r, sb_llm_config *c)
+{
+    const sb_json *use = sb_json_get(r->at, "use_sliding_window");
+
+    c->window = hf_whole(r, "sliding_window", NULL, 0);
+    if (use && use->kind == SB_JSON_BOOL && !(use->number > 0))
+        c->window = 0;
+    if (c->arch->flags & SB_LLM_GEMMA) {
+        double scale = hf_number(r, "query_pre_attn_scalar", NULL, 256);
+
+        c->window_pattern =
+            hf_whole(r, "sliding_window_pattern", "_sliding_window_pattern", 6);
+        c->attention_scale = scale > 0 ? 1 / sqrt(scale) : -1;
+        c->norm_plus_one = true;
+    }
+    hf_layer_types(r, c);
+}
+
+/* The part of a head that is rotated. */
+static void hf_rope_size(hf_reader *r, sb_llm_config *c)
+{
+    const sb_json *outer = r->at;
+    double factor = hf_number(r, "partial_rotary_factor", NULL, 1);
+    int64_t size = c->head_size   ? c->head_size
+                   : c->heads > 0 ? c->hidden / c->heads
+                                  : 0;
+
+    r->at = sb_json_get(outer, "rope_parameters");
+    factor = hf_number(r, "partial_rotary_factor", NULL, factor);
+    r->at = outer;
+    if (r->status == SB_OK && !(factor > 0 && factor <= 1))
+        r->status = sb_fail(r->doc->ctx, SB_BAD_DATA,
+                            "%s: partial_rotary_factor %g, want a number above "
+                            "0, at most 1",
+                            r->doc->file, factor);
+    else if (factor < 1)
+        c->rope_size = (int64_t)rint((double)size * factor);
+}
+
+sb_status sb_llm_config_read_packing(sb_llm_config *c, const sb_json_doc *doc,
+                                     const sb_json *q)
+{
+    const char *method = sb_json_text(sb_json_get(q, "quant_method"));
+    const char *format = sb_json_text(sb_json_get(q, "checkpoint_format"));
+    const char *version = sb_json_text(sb_json_get(q, "version"));
+
+    if (!sb_json_is(q, SB_JSON_OBJECT))
+        return SB_OK;
+    if (!method && q == doc->root)
+        method = "gptq";
+    c->awq = method && strcmp(method, "awq") == 0;
+    c->zeros_less_one = !c->awq && !(format && strcmp(format, "gptq_v2") == 0);
+    bool known =
+        method && (c->awq ? !version || strcmp(version, "gemm") == 0 ||
+                                strcmp(version, "GEMM") == 0
+                          : strcmp(method, "gptq") == 0 &&
+                                (!format || strncmp(format, "gptq", 4) == 0) &&
+                                !(format && strcmp(format, "gptq_p") == 0));
+    if (!known)
+        return sb_fail(doc->ctx, SB_UNSUPPORTED,
+                       "%s: weights packed by '%.64s' (%.64s); known are gptq "
+                       "(gptq, gptq_v2) and awq (gemm)",
+                       doc->file, method ? method : "",
+                       format    ? format
+                       : version ? version
+                                 : "");
+    return SB_OK;
+}
+
+sb_status sb_llm_config_read_hf(sb_llm_config *c, const sb_json_doc *doc)
+{
+    const sb_json *root = doc->root, *inner = sb_json_get(root, "text_config");
+    const char *type = sb_json_text(sb_json_get(root, "model_type"));
+    hf_reader r = {doc, root, SB_OK};
+
+    *c = defaults;
+    if (inner && sb_json_text(sb_json_get(inner, "model_type"))) {
+        r.at = inner;
+        type = sb_json_text(sb_json_get(inner, "model_type"));
+    }
+    if (!type)
+        return sb_json_fail(doc, NULL, "there is no model_type");
+    SB_TRY(sb_llm_arch_find(doc->ctx, doc->file, type, false, &c->arch));
+    c->layers = hf_whole(&r, "num_hidden_layers", "n_layer", 0);
+    c->hidden = hf_whole(&r, "hidden_size", "n_embd", 0);
+    c->feed_forward =
+        hf_whole(&r, "intermediate_size", "n_inner", 4 * c->hidden);
+    c->heads = hf_whole(&r, "num_attention_heads", "n_head", 0);
+    c->kv_heads = hf_whole(&r, "num_key_value_heads", NULL, c->heads);
+    c->head_size = hf_whole(&r, "head_dim", NULL, 0);
+    c->vocabulary = hf_whole(&r, "vocab_size", NULL, 0);
+    c->positions = hf_whole(&r, "max_position_embeddings", "n_positions", 2048);
+    c->norm_epsilon =
+        hf_number(&r, "rms_norm_eps", "layer_norm_epsilon", c->norm_epsilon);
+    c->transposed = (c->arch->flags & SB_LLM_TRANSPOSED) != 0;
+    hf_rope(&r, c);
+    hf_window(&r, c);
+    hf_rope_size(&r, c);
+    SB_TRY(r.status);
+    SB_TRY(sb_llm_config_read_packing(
+        c, doc, sb_json_get(root, "quantization_config")));
+    return sb_llm_config_check(doc->ctx, doc->file, c);
+}
+
+/* ---- GGUF --------------------------------------------------------------- */
+
+/* The number under `arch.name`; of a list, its first. */
+static double gguf_key(const sb_gguf *g, const char *arch, const char *name,
+                       double absent)
+{
+    char key[256];
+
+    (void)snprintf(key, sizeof key, "%s.%s", arch, name);
+    const sb_gguf_value *v = sb_gguf_find(g, key);
+    return sb_gguf_is_numeric(v) && v->n > 0 ? sb_gguf_number_at(v, 0) : absent;
+}
+
+static int64_t gguf_whole(const sb_gguf *g, const char *arch, const char *name,
+                          int64_t absent)
+{
+    double x = gguf_key(g, arch, name, (double)absent);
+
+    return x >= -1e15 && x <= 1e15 ? (int64_t)x : 0;
+}
+
+static sb_status gguf_rope(const sb_gguf *g, const char *arch, sb_llm_config *c)
+{
+    sb_gguf_text type = {"none", 4};
+    char key[256];
+
+    c->rope.theta = gguf_key(g, arch, "rope.freq_base", c->rope.theta);
+    c->local_rope.theta =
+        gguf_key(g, arch, "rope.freq_base_swa", c->local_rope.theta);
+    c->rope_size = gguf_whole(g, arch, "rope.dimension_count", 0);
+    c->rope.factor = gguf_key(g, arch, "rope.scaling.factor", 1);
+    (void)snprintf(key, sizeof key, "%s.rope.scaling.type", arch);
+    (void)sb_gguf_string(g, key, &type);
+    if (type.len == 4 && memcmp(type.data, "none", 4) == 0) {
+        c->rope.factor = 1;
+        return SB_OK;
+    }
+    if (type.len != 6 || memcmp(type.data, "linear", 6) != 0)
+        return sb_fail(g->ctx, SB_UNSUPPORTED,
+                       "%s: rope scaling '%.*s'; known are none, linear",
+                       g->path, (int)(type.len < 64 ? type.len : 64),
+                       type.data);
+    c->rope.scaling = SB_ROPE_LINEAR;
+    return SB_OK;
+}
+
+sb_status sb_llm_config_read_gguf(sb_llm_config *c, const sb_gguf *g)
+{
+    sb_gguf_text text = {"", 0};
+    char arch[64];
+
+    *c = defaults;
+    if (!sb_gguf_string(g, "general.architecture", &text) ||
+        text.len >= sizeof arch)
+        return sb_fail(g->ctx, SB_BAD_DATA,
+                       "%s: there is no general.architecture", g->path);
+    memcpy(arch, text.data, text.len);
+    arch[text.len] = '\0';
+    SB_TRY(sb_llm_arch_find(g->ctx, g->path, arch, true, &c->arch));
+    const sb_gguf_value *tokens = sb_gguf_find(g, "tokenizer.ggml.tokens");
+    c->layers = gguf_whole(g, arch, "block_count", 0);
+    c->hidden = gguf_whole(g, arch, "embedding_length", 0);
+    c->feed_forward = gguf_whole(g, arch, "feed_forward_length", 0);
+    c->heads = gguf_whole(g, arch, "attention.head_count", 0);
+    c->kv_heads = gguf_whole(g, arch, "attention.head_count_kv", c->heads);
+    c->head_size = gguf_whole(g, arch, "attention.key_length", 0);
+    c->positions = gguf_whole(g, arch, "context_length", 2048);
+    c->vocabulary = gguf_whole(g, arch, "vocab_size",
+                               tokens ? (int64_t)(tokens->n % (1 << 28)) : 0);
+    c->norm_epsilon =
+        gguf_key(g, arch, "attention.layer_norm_rms_epsilon",
+                 gguf_key(g, arch, "attention.layer_norm_epsilon", 1e-5));
+    c->interleaved = (c->arch->flags & SB_LLM_GGUF_INTERLEAVED) != 0;
+    c->window = gguf_whole(g, arch, "attention.sliding_window", 0);
+    if (c->arch->flags & SB_LLM_GEMMA)
+        c->window_pattern =
+            gguf_whole(g, arch, "attention.sliding_window_pattern", 6);
+    SB_TRY(gguf_rope(g, arch, c));
+    return sb_llm_config_check(g->ctx, g->path, c);
+}

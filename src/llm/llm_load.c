@@ -1,0 +1,163 @@
+/* Telling language models apart, and loading them. */
+#define _POSIX_C_SOURCE 200809L
+#include "llm/llm_load.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "llm/arch.h"
+#include "llm/llama2c.h"
+
+enum { HEAD = 32 };
+
+typedef enum llm_kind {
+    KIND_NONE,
+    KIND_FOLDER,
+    KIND_GGUF,
+    KIND_LLAMA2C
+} llm_kind;
+
+static bool ends_with(const char *path, const char *end)
+{
+    size_t n = strlen(path), k = strlen(end);
+
+    return n >= k && strcmp(path + n - k, end) == 0;
+}
+
+static bool has_config(const char *folder)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/config.json", folder);
+
+    return n > 0 && (size_t)n < sizeof path && sb_path_exists(path);
+}
+
+static llm_kind kind_of(const char *path)
+{
+    unsigned char head[HEAD] = {0};
+    struct stat st;
+
+    if (stat(path, &st) != 0)
+        return KIND_NONE;
+    if (S_ISDIR(st.st_mode))
+        return has_config(path) ? KIND_FOLDER : KIND_NONE;
+    if (ends_with(path, ".safetensors"))
+        return KIND_FOLDER;
+    if (!S_ISREG(st.st_mode))
+        return KIND_NONE;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return KIND_NONE;
+    ssize_t n = read(fd, head, sizeof head);
+    (void)close(fd);
+    if (n < 0)
+        return KIND_NONE;
+    if (sb_gguf_is(head, (size_t)n))
+        return KIND_GGUF;
+    return sb_llama2c_is(head, (size_t)n, (uint64_t)st.st_size) ? KIND_LLAMA2C
+                                                                : KIND_NONE;
+}
+
+bool sb_llm_is(const char *path)
+{
+    return kind_of(path) != KIND_NONE;
+}
+
+/* quantize_config.json beside a config.json that does not say it. */
+static sb_status read_packing(sb_ctx *ctx, const char *config_path,
+                              sb_llm_config *config)
+{
+    char *path = sb_path_beside(ctx, config_path, "quantize_config.json");
+    sb_mapping map = {0};
+    sb_json_doc *doc = NULL;
+    sb_status status = path ? SB_OK : SB_NO_MEMORY;
+
+    if (status == SB_OK && sb_path_exists(path)) {
+        status = sb_file_map(ctx, path, &map);
+        if (status == SB_OK)
+            status = sb_json_read(ctx, path, map.data, map.size, &doc);
+        if (status == SB_OK)
+            status = sb_llm_config_read_packing(config, doc, doc->root);
+        sb_json_free(doc);
+        sb_file_unmap(&map);
+    }
+    sb_free(ctx, path);
+    return status;
+}
+
+static sb_status read_config(sb_checkpoint *c, const char *path,
+                             sb_llm_config *config)
+{
+    sb_mapping map = {0};
+    sb_json_doc *doc = NULL;
+
+    SB_TRY(sb_file_map(c->ctx, path, &map));
+    sb_status status = sb_json_read(c->ctx, path, map.data, map.size, &doc);
+    if (status == SB_OK)
+        status = sb_llm_config_read_hf(config, doc);
+    if (status == SB_OK && !sb_json_get(doc->root, "quantization_config"))
+        status = read_packing(c->ctx, path, config);
+    config->text =
+        status == SB_OK ? sb_arena_strn(&c->arena, map.data, map.size) : NULL;
+    if (status == SB_OK && !config->text)
+        status = SB_NO_MEMORY;
+    sb_json_free(doc);
+    sb_file_unmap(&map);
+    return status;
+}
+
+/* A folder, or one safetensors file with config.json beside it. */
+static sb_status load_folder(sb_checkpoint *c, const char *path,
+                             sb_llm_config *config)
+{
+    bool folder = sb_is_folder(path);
+    char *name = folder ? sb_path_join(c->ctx, path, "config.json")
+                        : sb_path_beside(c->ctx, path, "config.json");
+
+    if (!name)
+        return SB_NO_MEMORY;
+    sb_status status = read_config(c, name, config);
+    sb_free(c->ctx, name);
+    SB_TRY(status);
+    return folder ? sb_safetensors_load_folder(c, path)
+                  : sb_safetensors_load(c, path);
+}
+
+static sb_status load_gguf(sb_checkpoint *c, const char *path,
+                           sb_llm_config *config)
+{
+    sb_gguf g = {0};
+    sb_status status = sb_gguf_open(&g, c->ctx, path);
+
+    if (status == SB_OK)
+        status = sb_llm_config_read_gguf(config, &g);
+    if (status == SB_OK)
+        status = sb_gguf_weights(&g, c);
+    if (status == SB_OK && sb_checkpoint_find(c, "rope_freqs.weight"))
+        config->rope.scaling = SB_ROPE_TENSOR;
+    sb_gguf_free(&g);
+    return status;
+}
+
+sb_status sb_llm_load(sb_ctx *ctx, const char *path, sb_graph **out,
+                      uint64_t *file_bytes)
+{
+    sb_checkpoint c;
+    sb_llm_config config = {0};
+    llm_kind kind = kind_of(path);
+
+    sb_checkpoint_init(&c, ctx, path);
+    sb_status status = kind == KIND_FOLDER ? load_folder(&c, path, &config)
+                       : kind == KIND_GGUF ? load_gguf(&c, path, &config)
+                                           : sb_llama2c_load(&c, path, &config);
+    if (status == SB_OK)
+        status = sb_arch_build(ctx, &c, &config, out);
+    *file_bytes = c.file_bytes;
+    sb_checkpoint_free(&c);
+    return status;
+}

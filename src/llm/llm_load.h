@@ -1,0 +1,16 @@
+/* llm_load.h - language models from files: what is it, and its graph. */
+#ifndef SB_LLM_LLM_LOAD_H
+#define SB_LLM_LLM_LOAD_H
+
+#include "graph/graph.h"
+
+/* Is it a Hugging Face folder, a GGUF file or a llama2.c checkpoint?  Looks at
+ * the name and the first bytes only. */
+bool sb_llm_is(const char *path);
+
+/* The graph, input_ids [batch, sequence] -> logits [batch, sequence, tokens],
+ * over weights that stay in the mapped files where they can. */
+SB_MUST_USE sb_status sb_llm_load(sb_ctx *ctx, const char *path, sb_graph **out,
+                                  uint64_t *file_bytes);
+
+#endif

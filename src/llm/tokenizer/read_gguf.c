@@ -1,0 +1,196 @@
+/* Tokenizers in GGUF files: keys tokenizer.ggml.*. */
+#include <string.h>
+
+#include "llm/gguf.h"
+#include "llm/tokenizer/tokenizer.h"
+
+/* What `tokenizer.ggml.pre` stands for: llama.cpp names the pre-tokenizer
+ * instead of storing its pattern. */
+#define WORDS_1 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define WORDS_2 "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static const struct {
+    const char *name;
+    bool digits;         /* each digit is a word, before all else */
+    const char *pattern; /* NULL: GPT-2's */
+    bool whole_words;
+} cuts[] = {
+    {"gpt-2", false, NULL, false},
+    {"default", false, NULL, false},
+    {"smollm", true, NULL, false},
+    {"starcoder", true, NULL, false},
+    {"refact", true, NULL, false},
+    {"command-r", true, NULL, false},
+    {"llama-bpe", false, WORDS_1 "\\p{N}{1,3}" WORDS_2, true},
+    {"llama3", false, WORDS_1 "\\p{N}{1,3}" WORDS_2, true},
+    {"llama-v3", false, WORDS_1 "\\p{N}{1,3}" WORDS_2, true},
+    {"qwen2", false, WORDS_1 "\\p{N}" WORDS_2, false},
+    {"deepseek-r1-qwen", false, WORDS_1 "\\p{N}" WORDS_2, false},
+};
+
+static sb_status find_cut(sb_tokenizer *t, const sb_gguf *g)
+{
+    sb_gguf_text name = {"default", 7};
+    sb_str known;
+
+    (void)sb_gguf_string(g, "tokenizer.ggml.pre", &name);
+    for (size_t i = 0; i < SB_COUNT(cuts); i++)
+        if (strlen(cuts[i].name) == name.len &&
+            memcmp(cuts[i].name, name.data, name.len) == 0) {
+            t->whole_words = cuts[i].whole_words;
+            if (cuts[i].digits)
+                SB_TRY(sb_tokenizer_add_cut(t, g->path, "\\p{N}",
+                                            SB_CUT_ISOLATED, false));
+            return sb_tokenizer_add_cut(
+                t, g->path, cuts[i].pattern ? cuts[i].pattern : sb_gpt2_pattern,
+                SB_CUT_ISOLATED, false);
+        }
+    sb_str_init(&known, t->ctx);
+    for (size_t i = 0; i < SB_COUNT(cuts); i++)
+        sb_str_addf(&known, "%s%s", i ? ", " : "", cuts[i].name);
+    sb_status status = sb_fail(
+        t->ctx, SB_UNSUPPORTED,
+        "%s: pre-tokenizer '%.*s'; known are %s; take tokenizer.json instead",
+        g->path, (int)(name.len < 64 ? name.len : 64), name.data,
+        sb_str_text(&known));
+    sb_str_free(&known);
+    return status;
+}
+
+const char *sb_gguf_cut_name(const sb_tokenizer *t)
+{
+    for (size_t i = 0; i < SB_COUNT(cuts); i++) {
+        const char *pattern =
+            cuts[i].pattern ? cuts[i].pattern : sb_gpt2_pattern;
+        size_t n = cuts[i].digits ? 2 : 1;
+
+        if (t->n_cuts == n && t->whole_words == cuts[i].whole_words &&
+            (n == 1 || strcmp(t->cuts[0].pattern, "\\p{N}") == 0) &&
+            strcmp(t->cuts[n - 1].pattern, pattern) == 0 &&
+            t->cuts[n - 1].keep == SB_CUT_ISOLATED)
+            return cuts[i].name;
+    }
+    return NULL;
+}
+
+static sb_status add_tokens(sb_tokenizer *t, sb_gguf *g)
+{
+    static const sb_token_kind kinds[] = {
+        SB_TOKEN_NORMAL, SB_TOKEN_NORMAL, SB_TOKEN_UNKNOWN, SB_TOKEN_CONTROL,
+        SB_TOKEN_USER,   SB_TOKEN_UNUSED, SB_TOKEN_BYTE};
+    const sb_gguf_value *tokens = sb_gguf_find(g, "tokenizer.ggml.tokens");
+    const sb_gguf_value *scores = sb_gguf_find(g, "tokenizer.ggml.scores");
+    const sb_gguf_value *types = sb_gguf_find(g, "tokenizer.ggml.token_type");
+    sb_gguf_text *texts = NULL;
+
+    if (!tokens)
+        return sb_fail(t->ctx, SB_BAD_DATA, "%s: there are no tokens", g->path);
+    SB_TRY(sb_gguf_strings(g, tokens, &texts));
+    bool scored = sb_gguf_is_numeric(scores) && scores->n == tokens->n;
+    bool typed = sb_gguf_is_numeric(types) && types->n == tokens->n;
+    for (uint64_t i = 0; i < tokens->n; i++) {
+        double kind = typed ? sb_gguf_number_at(types, i) : 1;
+
+        SB_TRY(sb_tokenizer_add(t, texts[i].data, texts[i].len,
+                                kind >= 0 && kind < SB_COUNT(kinds)
+                                    ? kinds[(int)kind]
+                                    : SB_TOKEN_NORMAL,
+                                scored ? sb_gguf_number_at(scores, i) : 0));
+    }
+    return sb_tokenizer_index(t);
+}
+
+static sb_status add_merges(sb_tokenizer *t, sb_gguf *g)
+{
+    const sb_gguf_value *v = sb_gguf_find(g, "tokenizer.ggml.merges");
+    sb_gguf_text *texts = NULL;
+
+    if (!v)
+        return sb_fail(t->ctx, SB_BAD_DATA, "%s: there are no merges", g->path);
+    SB_TRY(sb_gguf_strings(g, v, &texts));
+    for (uint64_t i = 0; i < v->n; i++) {
+        size_t len = texts[i].len;
+        const char *space =
+            len ? memchr(texts[i].data + 1, ' ', len - 1) : NULL;
+        if (!space)
+            return sb_fail(t->ctx, SB_BAD_DATA, "%s: merge %llu has no space",
+                           g->path, (unsigned long long)i);
+        size_t n = (size_t)(space - texts[i].data);
+        uint32_t a = sb_tokenizer_find(t, texts[i].data, n);
+        uint32_t b = sb_tokenizer_find(t, space + 1, len - n - 1);
+        if (a != SB_TOKEN_NONE && b != SB_TOKEN_NONE)
+            SB_TRY(sb_merges_add(t, a, b, (double)i));
+    }
+    return SB_OK;
+}
+
+static uint32_t token_under(const sb_tokenizer *t, const sb_gguf *g,
+                            const char *key)
+{
+    double x = -1;
+
+    (void)sb_gguf_number(g, key, &x);
+    return x >= 0 && x < (double)t->n_real ? (uint32_t)x : SB_TOKEN_NONE;
+}
+
+static void add_specials(sb_tokenizer *t, const sb_gguf *g, bool add_bos)
+{
+    static const char *const ends[] = {"tokenizer.ggml.eos_token_id",
+                                       "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    double add = add_bos, add_eos = 0;
+
+    t->bos = token_under(t, g, "tokenizer.ggml.bos_token_id");
+    t->unknown = token_under(t, g, "tokenizer.ggml.unknown_token_id");
+    (void)sb_gguf_number(g, "tokenizer.ggml.add_bos_token", &add);
+    (void)sb_gguf_number(g, "tokenizer.ggml.add_eos_token", &add_eos);
+    for (size_t i = 0; i < SB_COUNT(ends); i++) {
+        uint32_t id = token_under(t, g, ends[i]);
+        if (id != SB_TOKEN_NONE)
+            t->eos[t->n_eos++] = id;
+    }
+    if (add > 0 && t->bos != SB_TOKEN_NONE)
+        t->before[t->n_before++] = t->bos;
+    if (add_eos > 0 && t->n_eos)
+        t->after[t->n_after++] = t->eos[0];
+}
+
+static sb_status read_parts(sb_tokenizer *t, sb_gguf *g)
+{
+    sb_gguf_text model = {"", 0};
+    double prefix = 1;
+
+    (void)sb_gguf_string(g, "tokenizer.ggml.model", &model);
+    bool spm = model.len == 5 && memcmp(model.data, "llama", 5) == 0;
+    t->byte_level = model.len == 4 && memcmp(model.data, "gpt2", 4) == 0;
+    if (!spm && !t->byte_level)
+        return sb_fail(t->ctx, SB_UNSUPPORTED,
+                       "%s: tokenizer '%.*s'; known are llama, gpt2", g->path,
+                       (int)(model.len < 64 ? model.len : 64), model.data);
+    SB_TRY(add_tokens(t, g));
+    add_specials(t, g, spm);
+    for (uint32_t i = 0; i < t->n_real; i++)
+        if (t->tokens[i].kind == SB_TOKEN_CONTROL ||
+            t->tokens[i].kind == SB_TOKEN_USER)
+            SB_TRY(sb_tokenizer_add_literal(t, &(sb_added_token){.id = i}));
+    SB_TRY(sb_tokenizer_sort_literals(t));
+    if (t->byte_level) {
+        SB_TRY(find_cut(t, g));
+        return add_merges(t, g);
+    }
+    t->fuse_unknown = true;
+    (void)sb_gguf_number(g, "tokenizer.ggml.add_space_prefix", &prefix);
+    SB_TRY(sb_tokenizer_metaspace(t, prefix > 0, false));
+    return sb_merges_from_scores(t);
+}
+
+sb_status sb_tokenizer_read_gguf(sb_tokenizer *t, const char *path)
+{
+    sb_gguf g = {0};
+    sb_status status = sb_gguf_open(&g, t->ctx, path);
+
+    if (status == SB_OK)
+        status = read_parts(t, &g);
+    sb_gguf_free(&g);
+    return status;
+}

@@ -1,0 +1,185 @@
+/* Rows of matrices. */
+#include "llm/write/matrix.h"
+
+#include "base/threads.h"
+
+int64_t sb_matrix_source_row(const sb_matrix *m, int64_t row)
+{
+    if (m->heads == 0)
+        return row;
+    int64_t size = m->rows / m->heads, half = m->rotated / 2;
+    int64_t head = row / size, at = row % size;
+
+    if (at >= m->rotated)
+        return row;
+    return head * size + (m->to_neighbors ? at % 2 * half + at / 2
+                                          : at % half * 2 + at / half);
+}
+
+static void floats_of(const sb_tensor *t, int64_t at, int64_t n, float *to)
+{
+    sb_convert(t->dtype,
+               (const char *)t->data + (size_t)at * sb_dtype_size(t->dtype),
+               SB_DTYPE_F32, to, (size_t)n);
+}
+
+static unsigned code_at(const uint8_t *row, int64_t i, int bits)
+{
+    return (unsigned)row[i * bits / 8] >> (i * bits % 8) & ((1u << bits) - 1);
+}
+
+static const uint8_t *codes_row(const sb_matrix *m, int64_t from)
+{
+    return (const uint8_t *)m->t->data +
+           from * (sb_matrix_groups(m) * m->group * m->bits / 8);
+}
+
+static float zero_at(const sb_matrix *m, int64_t from, int64_t group)
+{
+    int64_t n = sb_matrix_groups(m);
+    float zero = (float)(1 << (m->bits - 1));
+
+    if (m->zeros && m->zeros->dtype != SB_DTYPE_U8)
+        floats_of(m->zeros, from * n + group, 1, &zero);
+    else if (m->zeros)
+        zero = (float)code_at((const uint8_t *)m->zeros->data +
+                                  from * ((n * m->bits + 7) / 8),
+                              group, m->bits);
+    return zero;
+}
+
+void sb_matrix_codes(const sb_matrix *m, int64_t row, uint8_t *codes,
+                     float *scales, float *zeros)
+{
+    int64_t from = sb_matrix_source_row(m, row), n = sb_matrix_groups(m);
+    const uint8_t *packed = codes_row(m, from);
+
+    for (int64_t i = 0; i < m->cols; i++)
+        codes[i] = (uint8_t)code_at(packed, i, m->bits);
+    floats_of(m->scales, from * n, n, scales);
+    for (int64_t g = 0; g < n; g++)
+        zeros[g] = zero_at(m, from, g);
+}
+
+void sb_matrix_floats(const sb_matrix *m, int64_t row, float *to)
+{
+    int64_t from = sb_matrix_source_row(m, row), n = m->cols;
+
+    if (m->bits == 0 && !m->turned) {
+        floats_of(m->t, from * n, n, to);
+        return;
+    }
+    if (m->bits == 0) {
+        for (int64_t i = 0; i < n; i++)
+            floats_of(m->t, i * m->rows + from, 1, &to[i]);
+        return;
+    }
+    const uint8_t *packed = codes_row(m, from);
+    float scale = 0, zero = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (i % m->group == 0) {
+            floats_of(m->scales, from * sb_matrix_groups(m) + i / m->group, 1,
+                      &scale);
+            zero = zero_at(m, from, i / m->group);
+        }
+        to[i] = ((float)code_at(packed, i, m->bits) - zero) * scale;
+    }
+}
+
+/* ---- what they are like ------------------------------------------------- */
+
+static bool is_half(float x)
+{
+    float back = sb_f16_to_f32(sb_f32_to_f16(x));
+
+    /* Infinities and NaN are no scales. */
+    return isfinite(back) && !(back < x) && !(back > x);
+}
+
+/* The same for a product that a zero point was divided out of: it is off by
+ * one rounding of float32 or two. */
+static bool is_near_half(float x)
+{
+    float back = sb_f16_to_f32(sb_f32_to_f16(x));
+
+    return fabsf(back - x) <= fabsf(x) * 0x1p-21F;
+}
+
+static void look_at_group(sb_matrix_facts *f, const uint8_t *codes, int64_t n,
+                          float scale, float zero)
+{
+    int lo = 255, hi = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        lo = codes[i] < lo ? codes[i] : lo;
+        hi = codes[i] > hi ? codes[i] : hi;
+    }
+    f->code_lo = lo < f->code_lo ? lo : f->code_lo;
+    f->code_hi = hi > f->code_hi ? hi : f->code_hi;
+    f->lo = fminf(f->lo, (float)lo - zero);
+    f->hi = fmaxf(f->hi, (float)hi - zero);
+    f->zero_lo = fminf(f->zero_lo, zero);
+    f->zero_hi = fmaxf(f->zero_hi, zero);
+    f->whole = f->whole && isfinite(zero) && !(rintf(zero) < zero) &&
+               !(rintf(zero) > zero);
+    if (f->half && !is_half(scale)) {
+        f->half = false;
+        f->odd = scale;
+    }
+    f->half_offsets = f->half_offsets && is_near_half(zero * scale);
+    f->scale_most = sb_larger_size(f->scale_most, scale);
+    f->offset_most = sb_larger_size(f->offset_most, zero * scale);
+}
+
+sb_status sb_matrix_look(sb_ctx *ctx, const sb_matrix *m, sb_matrix_facts *out)
+{
+    size_t n = (size_t)sb_matrix_groups(m);
+    uint8_t *codes = sb_alloc_raw(ctx, (size_t)m->cols, 1);
+    float *scales = sb_alloc_raw(ctx, 2 * n, sizeof *scales);
+    sb_status status = codes && scales ? SB_OK : SB_NO_MEMORY;
+
+    *out = (sb_matrix_facts){.whole = true,
+                             .half = true,
+                             .half_offsets = true,
+                             .code_lo = 255,
+                             .lo = INFINITY,
+                             .hi = -INFINITY,
+                             .zero_lo = INFINITY,
+                             .zero_hi = -INFINITY};
+    for (int64_t row = 0; status == SB_OK && row < m->rows; row++) {
+        sb_matrix_codes(m, row, codes, scales, scales + n);
+        for (int64_t g = 0; g < (int64_t)n; g++) {
+            int64_t at = g * m->group, left = m->cols - at;
+
+            look_at_group(out, codes + at, left < m->group ? left : m->group,
+                          scales[g], scales[n + (size_t)g]);
+        }
+        if (row % 256 == 0)
+            status = sb_ctx_poll(ctx);
+    }
+    sb_free(ctx, codes);
+    sb_free(ctx, scales);
+    return status;
+}
+
+sb_status sb_matrix_same(sb_ctx *ctx, const sb_matrix *a, const sb_matrix *b,
+                         bool *same)
+{
+    size_t n = (size_t)a->cols;
+
+    *same = a->rows == b->rows && a->cols == b->cols && a->bits == b->bits &&
+            (a->bits == 0 || a->group == b->group);
+    if (!*same || a->t->data == b->t->data)
+        return SB_OK;
+    float *x = sb_alloc_raw(ctx, 2 * n, sizeof *x);
+    if (!x)
+        return SB_NO_MEMORY;
+    for (int64_t row = 0; *same && row < a->rows; row++) {
+        sb_matrix_floats(a, row, x);
+        sb_matrix_floats(b, row, x + n);
+        for (size_t i = 0; *same && i < n; i++)
+            *same = !(x[i] < x[n + i]) && !(x[i] > x[n + i]);
+    }
+    sb_free(ctx, x);
+    return SB_OK;
+}

@@ -1,0 +1,105 @@
+/* Attention over a partly filled cache, one query of one head at a time. */
+#include "ops/attention/cached_attention.h"
+
+#include <math.h>
+
+#include "base/simd.h"
+#include "base/threads.h"
+
+enum { LANES = 16 };
+
+typedef struct cached_job {
+    const sb_attention *a;
+    const sb_cached_args *args;
+} cached_job;
+
+/* Sixteen partial sums, added in a fixed order. */
+SB_HOT static void dot_rows(const float *q, const float *k, int64_t step,
+                            int64_t rows, int64_t n, float scale, float *out)
+{
+    for (int64_t r = 0; r < rows; r++, k += step) {
+        float sum[LANES] = {0}, all = 0;
+        int64_t i = 0;
+
+        for (; i + LANES <= n; i += LANES) {
+            SB_SIMD
+            for (int j = 0; j < LANES; j++)
+                sum[j] += q[i + j] * k[i + j];
+        }
+        for (; i < n; i++)
+            sum[i % LANES] += q[i] * k[i];
+        for (int j = 0; j < LANES; j++)
+            all += sum[j];
+        out[r] = all * scale;
+    }
+}
+
+SB_HOT static void add_rows(const float *p, const float *v, int64_t step,
+                            int64_t rows, int64_t n, float *y)
+{
+    for (int64_t r = 0; r < rows; r++, v += step) {
+        SB_SIMD
+        for (int64_t i = 0; i < n; i++)
+            y[i] += p[r] * v[i];
+    }
+}
+
+/* Weights that sum to one. */
+static void soften_row(float *row, int64_t n)
+{
+    float most = -INFINITY, sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        most = row[i] > most ? row[i] : most;
+    for (int64_t i = 0; i < n; i++) {
+        row[i] = expf(row[i] - most);
+        sum += row[i];
+    }
+    for (int64_t i = 0; i < n; i++)
+        row[i] /= sum;
+}
+
+static void cap_scores(float *row, int64_t n, float cap)
+{
+    for (int64_t i = 0; i < n; i++)
+        row[i] = cap * tanhf(row[i] / cap);
+}
+
+static void cached_query(void *arg, size_t lane, size_t item)
+{
+    const cached_job *job = arg;
+    const sb_attention *a = job->a;
+    const sb_cached_args *args = job->args;
+    int64_t query = (int64_t)item % a->q_len;
+    int64_t head = (int64_t)item / a->q_len % a->q_heads;
+    int64_t batch = (int64_t)item / a->q_len / a->q_heads;
+    int64_t kv = head / (a->q_heads / a->kv_heads);
+    int64_t len = args->lens[batch] < a->k_len ? args->lens[batch] : a->k_len;
+    int64_t end = args->lens[batch] - a->q_len + query + 1;
+    int64_t begin =
+        args->left >= 0 && end - 1 > args->left ? end - 1 - args->left : 0;
+    end = end > len ? len : end;
+    int64_t n = end > begin ? end - begin : 0;
+    float *scores = args->scratch + (int64_t)lane * a->k_len;
+    const float *q = args->q + batch * a->q.b + head * a->q.h + query * a->q.s;
+    const float *k = args->k + batch * a->k.b + kv * a->k.h + begin * a->k.s;
+    const float *v = args->v + batch * a->v.b + kv * a->v.h + begin * a->v.s;
+    float *y = args->y + batch * a->y.b + head * a->y.h + query * a->y.s;
+
+    dot_rows(q, k, a->k.s, n, a->head_size, a->scale, scores);
+    if (a->softcap > 0)
+        cap_scores(scores, n, a->softcap);
+    soften_row(scores, n);
+    for (int64_t i = 0; i < a->v_head_size; i++)
+        y[i] = 0;
+    add_rows(scores, v, a->v.s, n, a->v_head_size, y);
+}
+
+void sb_cached_attention(sb_ctx *ctx, const sb_attention *a,
+                         const sb_cached_args *args)
+{
+    cached_job job = {a, args};
+
+    sb_parallel_lanes(ctx, (size_t)(a->n_batch * a->q_heads * a->q_len),
+                      args->lanes, cached_query, &job);
+}

@@ -1,0 +1,499 @@
+/* Convolution of 8-bit tensors without gathering; see int8_conv_direct.h.
+ *
+ * Items (image, some groups, band of rows) are independent; each thread packs
+ * into memory of its own, small enough for the second-level cache. */
+#include "ops/int8/int8_conv_direct.h"
+
+#include <string.h>
+
+#include "base/simd.h"
+#include "base/threads.h"
+
+enum {
+    COLS = SB_INT_TILE_COLS,
+    BAND_BYTES = 128 << 10, /* aimed at */
+    BAND_MOST = 512 << 10,  /* where not even one row is smaller */
+    ITEM_WORK = 400000,     /* multiplications worth a thread's while */
+};
+
+/* ---- preparing ---------------------------------------------------------- */
+
+/* How the taps of one axis lie: `n` of them, `step` apart. */
+typedef struct tap_axis {
+    int64_t n, step, stride;
+} tap_axis;
+
+static tap_axis taps_of(const sb_int8_conv *c, int axis, bool in_pairs)
+{
+    tap_axis t = {c->kernel[axis], c->dilation[axis], c->stride[axis]};
+
+    if (in_pairs) {
+        t.n = (t.n + 1) / 2;
+        t.step = t.n > 1 ? 2 * t.step : t.step;
+    }
+    return t;
+}
+
+/* What a line has more than results. */
+static int64_t reach_of(tap_axis t)
+{
+    return (t.n - 1) * t.step / t.stride;
+}
+
+/* Phases that are packed: those before the last one that some tap reads. */
+static int64_t phases_of(tap_axis t)
+{
+    int64_t last = (t.n - 1) * t.step;
+
+    return t.step % t.stride == 0 || last == 0 ? 1
+           : last < t.stride - 1               ? last + 1
+                                               : t.stride;
+}
+
+/* Sets rows and columns of a band, each pixel of `pixel` bytes; false if a band
+ * would be too large. */
+static bool choose_band(const sb_int8_conv *c, sb_int8_direct *d, int64_t pixel,
+                        int64_t reach_h, int64_t reach_w)
+{
+    if (reach_h >= BAND_MOST || reach_w >= BAND_MOST ||
+        pixel * (reach_h + 1) > BAND_BYTES / COLS)
+        return false;
+    int64_t column = pixel * (reach_h + 1); /* of a band of one row */
+    d->cols = c->y[2];
+    if (d->cols > BAND_MOST / column - reach_w) {
+        d->cols = BAND_BYTES / column - reach_w;
+        if (d->cols < COLS)
+            return false;
+    }
+    d->n_strip = (c->y[2] + d->cols - 1) / d->cols;
+    d->line = d->cols + reach_w;
+    d->rows = BAND_BYTES / (pixel * d->line) - reach_h;
+    d->rows = d->rows < 1 ? 1 : d->rows > c->y[1] ? c->y[1] : d->rows;
+    d->n_band = (c->y[1] + d->rows - 1) / d->rows;
+    d->rows = (c->y[1] + d->n_band - 1) / d->n_band;
+    d->plane_h = d->rows + reach_h;
+    return true;
+}
+
+/* Everything but the offsets; false if it is not for this convolution. */
+static bool int8_conv_direct_plan(const sb_int8_conv *c, sb_int8_direct *d)
+{
+    bool pointwise = c->k == c->c_in;
+
+    if (c->n_pixel == 0 || c->c_in == 0 || c->c_out == 0 ||
+        (pointwise && c->group == 1))
+        return false;
+    d->by_rows = c->c_in == 1;
+    d->block = c->c_out == 1 ? 1 : SB_INT_TILE_ROWS;
+    d->n_pair = (c->c_in + 1) / 2;
+    tap_axis h = taps_of(c, 1, d->by_rows), w = taps_of(c, 2, false);
+    d->phase_h = phases_of(h);
+    d->phase_w = phases_of(w);
+    d->n_unit = d->n_pair * c->kernel[0] * h.n * w.n;
+
+    const size_t sizes[] = {(size_t)d->n_pair, (size_t)c->kernel[0],
+                            (size_t)d->phase_h, (size_t)d->phase_w};
+    size_t pixel = sizeof(uint32_t);
+    for (size_t i = 0; i < SB_COUNT(sizes); i++)
+        if (!sb_mul_size(pixel, sizes[i], &pixel) || pixel > BAND_MOST)
+            return false;
+    if (!choose_band(c, d, (int64_t)pixel, reach_of(h), reach_of(w)))
+        return false;
+    d->size = (int64_t)(pixel / sizeof(uint32_t)) * d->plane_h * d->line;
+    return true;
+}
+
+static void set_offsets(const sb_int8_conv *c, sb_int8_direct *d)
+{
+    tap_axis h = taps_of(c, 1, d->by_rows), w = taps_of(c, 2, false);
+    int64_t plane = d->plane_h * d->line, *to = d->offset;
+
+    for (int64_t at = 0; at < d->n_pair * c->kernel[0]; at++)
+        for (int64_t y = 0; y < h.n * h.step; y += h.step)
+            for (int64_t x = 0; x < w.n * w.step; x += w.step) {
+                int64_t phase = at * d->phase_h + y % h.stride;
+
+                phase = phase * d->phase_w + x % w.stride;
+                *to++ = phase * plane + y / h.stride * d->line + x / w.stride;
+            }
+}
+
+static int64_t int8_conv_direct_blocks(const sb_int8_conv *c,
+                                       const sb_int8_direct *d)
+{
+    return (c->c_out + d->block - 1) / d->block;
+}
+
+/* Small groups are put together; a band that is alone is shared by threads,
+ * which pack it once more each, and compute some of the channels. */
+static void choose_items(const sb_int8_conv *c, sb_int8_direct *d)
+{
+    double work =
+        ((double)c->c_out * (double)c->k + 32 * (double)(c->c_in + c->c_out)) *
+        (double)c->n_pixel;
+    int64_t want = 2 * (int64_t)d->lanes;
+    int64_t bands = c->n_batch * c->y[0] * d->n_band * d->n_strip;
+
+    d->groups = d->parts = 1;
+    if (d->n_band * d->n_strip == 1 && c->y[0] == 1)
+        d->groups = (int64_t)(ITEM_WORK / work) + 1;
+    d->groups = d->groups < c->group ? d->groups : c->group;
+    bands *= (c->group + d->groups - 1) / d->groups;
+    if (bands > 0 && bands < want && work > ITEM_WORK)
+        d->parts = (want + bands - 1) / bands;
+    d->parts = d->parts < int8_conv_direct_blocks(c, d)
+                   ? d->parts
+                   : int8_conv_direct_blocks(c, d);
+}
+
+sb_status sb_int8_direct_create(sb_ctx *ctx, sb_int8_conv *c)
+{
+    sb_int8_direct wanted = {.lanes = (size_t)sb_ctx_threads(ctx)};
+
+    if (!int8_conv_direct_plan(c, &wanted))
+        return SB_OK;
+    choose_items(c, &wanted);
+    /* Far from overflow: there are not more units than weights in the file. */
+    sb_int8_direct *d = sb_alloc(
+        ctx, 1, sizeof *d + (size_t)wanted.n_unit * sizeof wanted.offset[0]);
+    if (!d)
+        return SB_NO_MEMORY;
+    *d = wanted;
+    set_offsets(c, d);
+    c->direct = d;
+    return SB_OK;
+}
+
+/* int16 elements of the weights of a block of output channels. */
+static int64_t block_size(const sb_int8_direct *d)
+{
+    return d->n_unit * d->block * 2;
+}
+
+int64_t sb_int8_direct_group_size(const sb_int8_conv *c)
+{
+    return int8_conv_direct_blocks(c, c->direct) * block_size(c->direct);
+}
+
+/* Where weight `p` of k stands among units: 2 * unit, + 1 if second in it. */
+static int64_t place_of(const sb_int8_conv *c, int64_t p)
+{
+    const sb_int8_direct *d = c->direct;
+    int64_t n_tap = c->k / c->c_in, kh = c->kernel[1], kw = c->kernel[2];
+
+    if (!d->by_rows)
+        return (p / n_tap / 2 * n_tap + p % n_tap) * 2 + p / n_tap % 2;
+    int64_t y = p / kw % kh, plane = p / kw / kh;
+    return ((plane * ((kh + 1) / 2) + y / 2) * kw + p % kw) * 2 + y % 2;
+}
+
+/* [block][unit][channel][2] */
+void sb_int8_direct_pack(const sb_int8_conv *c, const void *w,
+                         const int32_t *zero, int16_t *out)
+{
+    const sb_int8_direct *d = c->direct;
+
+    memset(out, 0, (size_t)sb_int8_direct_group_size(c) * sizeof *out);
+    for (int64_t p = 0; p < c->k; p++) {
+        int64_t place = place_of(c, p);
+
+        for (int64_t m = 0; m < c->c_out; m++) {
+            int64_t from = m * c->k + p;
+            int32_t q = c->w_signed ? ((const int8_t *)w)[from]
+                                    : ((const uint8_t *)w)[from];
+
+            out[m / d->block * block_size(d) +
+                (place / 2 * d->block + m % d->block) * 2 + place % 2] =
+                (int16_t)(q - zero[m]);
+        }
+    }
+}
+
+/* Bytes of one thread's band; tiles may read beyond its end. */
+static size_t lane_bytes(const sb_int8_direct *d)
+{
+    return ((size_t)d->size + COLS + SB_ALIGN) * sizeof(uint32_t) / SB_ALIGN *
+           SB_ALIGN;
+}
+
+bool sb_int8_direct_scratch(const sb_int8_conv *c, size_t *bytes)
+{
+    return sb_mul_size(lane_bytes(c->direct), c->direct->lanes, bytes);
+}
+
+/* ---- packing the image -------------------------------------------------- */
+
+/* Results that are computed from one packed band. */
+typedef struct direct_band {
+    const sb_int8_direct_args *args;
+    sb_int8_tile_fn tile;
+    int64_t depth, row, col; /* of the first result */
+    int64_t rows, cols;
+    int64_t channel;    /* first one of the group */
+    int64_t begin, end; /* of the group's */
+    char *y;            /* the first result of the group's first channel */
+} direct_band;
+
+/* Where a line of pairs comes from.  What is not there has a mask of 0, and
+ * the address of the other. */
+typedef struct pair_line {
+    const char *even, *odd, *stop; /* stop: the end of the tensor */
+    uint32_t even_mask, odd_mask;
+    int64_t stride;
+    int64_t begin, end, n; /* pairs that are pixels; of a line */
+    bool is_signed;
+    int32_t zero;
+} pair_line;
+
+#define PACK_LINE(type, STEP)                                               \
+    SB_SIMD_16                                                              \
+    for (int64_t j = 0; j < n; j++) {                                       \
+        int32_t a = ((const type *)even)[j * (STEP)] - zero;                \
+        int32_t b = ((const type *)odd)[j * (STEP)] - zero;                 \
+                                                                            \
+        to[j] = ((uint32_t)a & even_mask) | ((uint32_t)b << 16 & odd_mask); \
+    }
+
+static inline void pack_pixels(const pair_line *l, int64_t at, int64_t n,
+                               uint32_t *to)
+{
+    const char *even = l->even + at, *odd = l->odd + at;
+    uint32_t even_mask = l->even_mask, odd_mask = l->odd_mask;
+    int64_t step = l->stride;
+    int32_t zero = l->zero;
+
+    if (l->is_signed && step == 1)
+        PACK_LINE(int8_t, 1)
+    else if (l->is_signed)
+        PACK_LINE(int8_t, step)
+    else if (step == 1)
+        PACK_LINE(uint8_t, 1)
+    else if (step == 2)
+        PACK_LINE(uint8_t, 2)
+    else
+        PACK_LINE(uint8_t, step)
+}
+
+/* to[j] = pixels at + j * stride, or 0 outside.  Goes on behind the last pixel
+ * for the sake of whole vectors, if the image does, too: what is written there
+ * is the end of this line or the beginning of the next. */
+static inline void pack_line(const pair_line *l, int64_t at, uint32_t *to)
+{
+    enum { LANE = 16 };
+    int64_t n = l->end - l->begin, whole = (n + LANE - 1) / LANE * LANE;
+    const char *last = l->even > l->odd ? l->even : l->odd;
+
+    for (int64_t j = 0; j < l->begin; j++)
+        to[j] = 0;
+    at += l->begin * l->stride;
+    if (whole * l->stride <= l->stop - last - at)
+        n = whole;
+    pack_pixels(l, at, n, to + l->begin);
+    for (int64_t j = l->end; j < l->n; j++)
+        to[j] = 0;
+}
+
+/* Which j of a line have 0 <= at + j * stride < width. */
+static void set_span(pair_line *l, int64_t at, int64_t width)
+{
+    int64_t begin = at < 0 ? (-at + l->stride - 1) / l->stride : 0;
+    int64_t end = at < width ? (width - at + l->stride - 1) / l->stride : 0;
+
+    l->begin = begin < l->n ? begin : l->n;
+    l->end = end < l->n ? end : l->n;
+    l->end = l->end > l->begin ? l->end : l->begin;
+}
+
+/* Row h of two planes, or rows of one; false if there is nothing but zeros. */
+static inline bool set_rows(const sb_int8_conv *c, const pair_line *planes,
+                            int64_t h, pair_line *l)
+{
+    int64_t below = h + (c->direct->by_rows ? c->dilation[1] : 0);
+    bool has_even = h >= 0 && h < c->x[1];
+    bool has_odd = below >= 0 && below < c->x[1];
+
+    if (!has_even && !has_odd)
+        return false;
+    l->even = planes->even + (has_even ? h : below) * c->x[2];
+    l->odd = planes->odd + (has_odd ? below : h) * c->x[2];
+    l->even_mask = has_even ? planes->even_mask : 0;
+    l->odd_mask = has_odd ? planes->odd_mask : 0;
+    return true;
+}
+
+/* All phases of one plane of the image, or two. */
+SB_HOT static void pack_plane(const direct_band *b, const pair_line *planes,
+                              uint32_t *to)
+{
+    const sb_int8_conv *c = b->args->c;
+    const sb_int8_direct *d = c->direct;
+    pair_line l = *planes;
+
+    for (int64_t ph = 0; ph < d->phase_h; ph++)
+        for (int64_t pw = 0; pw < d->phase_w; pw++) {
+            int64_t at = b->col * c->stride[2] + pw - c->pad[2];
+
+            set_span(&l, at, c->x[2]);
+            for (int64_t i = 0; i < d->plane_h; i++, to += d->line) {
+                int64_t h = (b->row + i) * c->stride[1] + ph - c->pad[1];
+
+                if (set_rows(c, planes, h, &l))
+                    pack_line(&l, at, to);
+                else
+                    memset(to, 0, (size_t)d->line * sizeof *to);
+            }
+        }
+}
+
+/* The band of one group's channels at `x`. */
+static void pack_band(const direct_band *b, const char *x, uint32_t *to)
+{
+    const sb_int8_conv *c = b->args->c;
+    const sb_int8_direct *d = c->direct;
+    int64_t plane = c->x[1] * c->x[2], image = c->x[0] * plane;
+    int64_t size = d->phase_h * d->phase_w * d->plane_h * d->line;
+    pair_line planes = {.stop = (const char *)b->args->x +
+                                c->n_batch * c->group * c->c_in * image,
+                        .even_mask = 0xFFFF,
+                        .stride = c->stride[2],
+                        .n = d->line,
+                        .is_signed = c->x_signed,
+                        .zero = b->args->x_zero};
+
+    for (int64_t i = 0; i < c->c_in; i += 2) {
+        bool two = i + 1 < c->c_in;
+
+        planes.odd_mask = two || d->by_rows ? 0xFFFF0000u : 0;
+        for (int64_t kd = 0; kd < c->kernel[0]; kd++, to += size) {
+            int64_t z =
+                b->depth * c->stride[0] - c->pad[0] + kd * c->dilation[0];
+
+            if (z < 0 || z >= c->x[0]) {
+                memset(to, 0, (size_t)size * sizeof *to);
+                continue;
+            }
+            planes.even = x + i * image + z * plane;
+            planes.odd = planes.even + (two ? image : 0);
+            pack_plane(b, &planes, to);
+        }
+    }
+    memset(to, 0, COLS * sizeof *to);
+}
+
+/* ---- running ------------------------------------------------------------ */
+
+/* Positions [first, first + COLS) of output channel `m` of the group: those
+ * that are pixels go to y, row by row. */
+SB_HOT static void store(const direct_band *b, int64_t m, int64_t first,
+                         const int32_t *acc)
+{
+    const sb_int8_conv *c = b->args->c;
+    const sb_int8_conv_end *e = b->args->end;
+    int64_t line = c->direct->line;
+    size_t size = e->dtype == SB_DTYPE_I32 ? sizeof *acc : 1;
+    uint8_t bytes[COLS];
+    const char *from = (const char *)acc;
+    char *y = b->y + (size_t)(m * c->n_pixel) * size;
+
+    if (e->dtype != SB_DTYPE_I32) {
+        sb_int8_conv_requantize(e, b->channel + m, acc, COLS, bytes);
+        from = (const char *)bytes;
+    }
+    for (int64_t row = first / line; row < b->rows; row++) {
+        int64_t begin = row * line, end = begin + b->cols;
+
+        if (begin >= first + COLS)
+            break;
+        begin = begin > first ? begin : first;
+        end = end < first + COLS ? end : first + COLS;
+        if (begin < end)
+            memcpy(y + (size_t)(row * c->y[2] + begin - row * line) * size,
+                   from + (size_t)(begin - first) * size,
+                   (size_t)(end - begin) * size);
+    }
+}
+
+static void run_band(const direct_band *b, const int16_t *w, const uint32_t *x)
+{
+    const sb_int8_conv *c = b->args->c;
+    const sb_int8_direct *d = c->direct;
+    int64_t n_position = (b->rows - 1) * d->line + b->cols;
+    int32_t acc[SB_INT_TILE_ROWS * COLS];
+
+    for (int64_t first = 0; first < n_position; first += COLS)
+        for (int64_t m = b->begin; m < b->end; m += d->block) {
+            int64_t n = b->end - m < d->block ? b->end - m : d->block;
+
+            b->tile(w + m / d->block * block_size(d), x + first, d->offset,
+                    d->n_unit, acc);
+            for (int64_t r = 0; r < n; r++)
+                store(b, m + r, first, acc + r * COLS);
+        }
+}
+
+/* The next digit of a number in mixed bases. */
+static int64_t int8_conv_direct_take(int64_t *rest, int64_t base)
+{
+    int64_t digit = *rest % base;
+
+    *rest /= base;
+    return digit;
+}
+
+static int64_t int8_conv_direct_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void run_item(void *arg, size_t lane, size_t item)
+{
+    const sb_int8_direct_args *a = arg;
+    const sb_int8_conv *c = a->c;
+    const sb_int8_direct *d = c->direct;
+    int64_t rest = (int64_t)item, first,
+            n_block = int8_conv_direct_blocks(c, d);
+    size_t size = a->end->dtype == SB_DTYPE_I32 ? sizeof(int32_t) : 1;
+    uint32_t *packed =
+        (uint32_t *)(void *)((char *)a->scratch + lane * lane_bytes(d));
+    direct_band b = {.args = a, .tile = sb_int8_tile_choose(d->block)};
+
+    b.col = int8_conv_direct_take(&rest, d->n_strip) * d->cols;
+    b.cols = int8_conv_direct_least(c->y[2] - b.col, d->cols);
+    b.row = int8_conv_direct_take(&rest, d->n_band) * d->rows;
+    b.rows = int8_conv_direct_least(c->y[1] - b.row, d->rows);
+    first = int8_conv_direct_take(&rest, d->parts);
+    b.begin = first * n_block / d->parts * d->block;
+    b.end = int8_conv_direct_least((first + 1) * n_block / d->parts * d->block,
+                                   c->c_out);
+    b.depth = int8_conv_direct_take(&rest, c->y[0]);
+    first =
+        int8_conv_direct_take(&rest, (c->group + d->groups - 1) / d->groups) *
+        d->groups;
+    for (int64_t g = first;
+         g < int8_conv_direct_least(first + d->groups, c->group); g++) {
+        int64_t group = rest * c->group + g; /* rest: the image */
+        int64_t at = (b.depth * c->y[1] + b.row) * c->y[2] + b.col;
+
+        b.channel = g * c->c_out;
+        b.y = (char *)a->end->y +
+              (size_t)(group * c->c_out * c->n_pixel + at) * size;
+        pack_band(&b,
+                  (const char *)a->x +
+                      group * c->c_in * c->x[0] * c->x[1] * c->x[2],
+                  packed);
+        run_band(&b, a->w + g * sb_int8_direct_group_size(c), packed);
+    }
+}
+
+void sb_int8_direct_run(sb_ctx *ctx, const sb_int8_direct_args *args)
+{
+    const sb_int8_conv *c = args->c;
+    const sb_int8_direct *d = c->direct;
+    int64_t chunks = (c->group + d->groups - 1) / d->groups;
+    sb_int8_direct_args a = *args;
+
+    sb_parallel_lanes(ctx,
+                      (size_t)(c->n_batch * chunks * c->y[0] * d->parts *
+                               d->n_band * d->n_strip),
+                      d->lanes, run_item, &a);
+}

@@ -1,0 +1,81 @@
+/* Criterion "reconstruction": how much the results of the layers that read a
+ * channel change without it, after the best that least squares can do with the
+ * others:
+ *
+ *     |w_c|^2 / (G^-1)_cc
+ *
+ * with G the second moments of what the layer reads, w_c its weights for the
+ * channel.  The residual 1 / (G^-1)_cc is small for channels that others can
+ * stand in for. */
+#include "prune/criterion/axis_norm.h"
+#include "prune/linear.h"
+#include "prune/seen.h"
+
+/* What is left of each channel when the others have explained it. */
+static sb_status reconstruction_residuals(sb_ctx *ctx, const sb_seen_value *s,
+                                          double *out)
+{
+    int64_t n = s->n;
+    double *l = sb_alloc(ctx, (size_t)(n * n), sizeof *l), trace = 0;
+    double *work = sb_alloc(ctx, (size_t)n, sizeof *work);
+    sb_status status = l && work ? SB_OK : SB_NO_MEMORY;
+
+    for (int64_t i = 0; i < n && status == SB_OK; i++) {
+        for (int64_t j = 0; j <= i; j++)
+            l[i * n + j] = s->gram[i * (n + 1) + j];
+        trace += l[i * n + i];
+    }
+    for (int64_t i = 0; i < n && status == SB_OK; i++)
+        l[i * n + i] += 1e-4 * trace / (double)n + 1e-30;
+    if (status == SB_OK && sb_cholesky(l, n))
+        sb_cholesky_inverse_diagonal(l, n, out, work);
+    else
+        for (int64_t i = 0; i < n; i++)
+            out[i] = 1;
+    for (int64_t i = 0; i < n && status == SB_OK; i++)
+        out[i] = 1 / out[i];
+    sb_free(ctx, l);
+    sb_free(ctx, work);
+    return status;
+}
+
+/* The error of one layer for each of its inputs. */
+static sb_status reconstruction_axis(const sb_criterion_ask *ask,
+                                     const sb_tensor *t, int axis, double *out)
+{
+    const sb_channels *ch = ask->channels;
+    const sb_seen_value *s = NULL;
+
+    for (size_t i = 0; i < ch->n_axes && !s; i++) {
+        const sb_prune_axis *a = &ch->axes[i];
+        if (a->axis == axis && a->reader != SB_NONE &&
+            sb_const_of(ch->graph, a->value) == t)
+            s = sb_seen_of(ask->seen, a->read.value, a->read.axis);
+    }
+    sb_axis_sums(t, axis, true, out);
+    if (!s || s->n != t->dims[axis])
+        return SB_OK;
+    double *rest = sb_alloc(ask->ctx, (size_t)s->n, sizeof *rest);
+    if (!rest)
+        return SB_NO_MEMORY;
+    sb_status status = reconstruction_residuals(ask->ctx, s, rest);
+    for (int64_t i = 0; i < s->n && status == SB_OK; i++)
+        out[i] *= rest[i];
+    sb_free(ask->ctx, rest);
+    return status;
+}
+
+static sb_status reconstruction_score(const sb_criterion_ask *ask, double *out)
+{
+    bool found;
+
+    return sb_score_by_axis(ask, SB_AXIS_READ, reconstruction_axis, out,
+                            &found);
+}
+
+const sb_criterion_def sb_criterion_reconstruction = {
+    .name = "reconstruction",
+    .summary = "what the next layers lose, others standing in (needs data)",
+    .needs_data = true,
+    .score = reconstruction_score,
+};

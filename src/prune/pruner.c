@@ -1,0 +1,223 @@
+/* A network being pruned, step by step. */
+#include "prune/pruner.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "passes/pass.h"
+#include "prune/refit.h"
+
+/* Why nothing can go, said of the first layer. */
+static sb_status nothing_to_prune(const sb_pruner *p)
+{
+    const sb_channels *ch = &p->ch;
+    const sb_graph *g = p->graph;
+
+    for (size_t i = 0; i < ch->n_axes; i++) {
+        const sb_prune_axis *a = &ch->axes[i];
+        if (a->maker == SB_NONE)
+            continue;
+        const sb_node *layer = sb_graph_node(g, a->maker);
+        uint32_t c = ch->channel_of[a->first];
+        const sb_blame *b =
+            c == SB_NONE ? ch->blame[a->first] : ch->channels[c].stats;
+        const char *by = b && b->node != SB_NONE
+                             ? sb_node_label(g, sb_graph_node(g, b->node))
+                             : "";
+        return sb_fail(p->ctx, SB_UNSUPPORTED,
+                       "no channel can be removed; of '%s' (%s): %s%s%s%s",
+                       sb_node_label(g, layer), layer->op,
+                       b ? b->why : "it is excluded", *by ? " (node '" : "", by,
+                       *by ? "')" : "");
+    }
+    return sb_fail(p->ctx, SB_UNSUPPORTED,
+                   "no channel can be removed: the network has no layer with "
+                   "constant weights");
+}
+
+static sb_status find_channels(sb_pruner *p)
+{
+    SB_TRY(sb_channels_find(p->graph, &p->ch));
+    if (p->cfg->type == SB_PRUNE_UNSTRUCTURED) {
+        SB_TRY(sb_mask_weights(&p->ch, &p->masked, &p->n_masked));
+        return p->n_masked ? SB_OK
+                           : sb_fail(p->ctx, SB_UNSUPPORTED,
+                                     "the network has no float weights that "
+                                     "could be pruned");
+    }
+    for (uint32_t c = 0; c < p->ch.n_channels; c++)
+        if (sb_select_may(&p->ch, p->cfg, c))
+            return SB_OK;
+    return nothing_to_prune(p);
+}
+
+/* A simplified copy whose IDs a clone keeps. */
+static sb_status take_graph(sb_pruner *p, const sb_graph *graph)
+{
+    sb_graph *g = NULL;
+
+    SB_TRY(sb_graph_clone(graph, &g));
+    sb_status status = sb_passes_run(g, "simplify", NULL, NULL, NULL);
+    if (status == SB_OK && p->cfg->type == SB_PRUNE_STRUCTURED)
+        status = sb_prune_unshare(g);
+    if (status == SB_OK)
+        status = sb_graph_clone_sorted(g, &p->graph);
+    sb_graph_free(g);
+    return status;
+}
+
+static sb_status check_origin(const sb_pruner *p)
+{
+    const sb_criterion_def *row = p->cfg->criterion;
+
+    return !row->needs_origin || p->origin
+               ? SB_OK
+               : sb_fail(p->ctx, SB_BAD_ARG,
+                         "criterion '%s' compares with the network before "
+                         "training: give it (--before)",
+                         row->name);
+}
+
+sb_status sb_pruner_init(const sb_graph *graph, const sb_graph *origin,
+                         sb_prune_config *cfg, bool masks_only, uint64_t seed,
+                         sb_pruner *out)
+{
+    *out = (sb_pruner){.ctx = graph->ctx, .cfg = cfg, .masks_only = masks_only};
+    sb_status status = origin ? sb_graph_clone(origin, &out->origin) : SB_OK;
+    if (status == SB_OK)
+        status = check_origin(out);
+    if (status == SB_OK)
+        status = take_graph(out, graph);
+    if (status == SB_OK)
+        status = sb_prune_config_check(cfg, out->graph);
+    if (status == SB_OK)
+        status = find_channels(out);
+    out->args = (sb_prune_args){
+        .cfg = cfg, .origin = out->origin, .seed = seed, .share = 1};
+    if (status != SB_OK)
+        sb_pruner_free(out);
+    return status;
+}
+
+void sb_pruner_renew(sb_pruner *p)
+{
+    sb_thinner_free(p->thinner);
+    sb_seen_free(p->seen);
+    sb_selection_free(p->ctx, &p->chosen);
+    p->thinner = NULL;
+    p->args.seen = p->seen = NULL;
+    p->scored = false;
+}
+
+/* What belongs to the present graph. */
+static void drop_graph(sb_pruner *p)
+{
+    sb_pruner_renew(p);
+    sb_free(p->ctx, p->masked);
+    sb_channels_free(&p->ch);
+    sb_graph_free(p->graph);
+    p->masked = NULL;
+    p->graph = NULL;
+}
+
+void sb_pruner_free(sb_pruner *p)
+{
+    if (!p->ctx)
+        return;
+    drop_graph(p);
+    sb_graph_free(p->origin);
+    sb_prune_config_free(p->cfg);
+    *p = (sb_pruner){0};
+}
+
+sb_status sb_pruner_forward(sb_pruner *p, const sb_tensor *const *inputs,
+                            const int64_t *labels, size_t n)
+{
+    p->scored = false;
+    if (p->cfg->criterion->thin) {
+        if (!p->thinner)
+            SB_TRY(sb_thinner_create(&p->ch, &p->args, p->masked, p->n_masked,
+                                     &p->thinner));
+        return sb_thinner_run(p->thinner, inputs);
+    }
+    if (!p->seen)
+        SB_TRY(sb_seen_create(&p->ch, p->cfg, p->args.seed, &p->seen));
+    p->args.seen = p->seen;
+    return sb_seen_run(p->seen, inputs, labels, n);
+}
+
+sb_status sb_pruner_score(sb_pruner *p)
+{
+    if (p->scored)
+        return SB_OK;
+    sb_selection_free(p->ctx, &p->chosen);
+    SB_TRY(sb_selection_make(&p->ch, &p->args, &p->chosen));
+    p->scored = true;
+    return SB_OK;
+}
+
+/* The channels that were chosen, removed. */
+static sb_status cut_chosen(sb_pruner *p, bool refit, sb_graph **out)
+{
+    sb_graph *g = NULL;
+
+    if (p->masks_only)
+        return sb_mask_channels(&p->ch, p->chosen.gone, out);
+    SB_TRY(sb_graph_clone(p->graph, &g));
+    sb_status status = SB_OK;
+    if (refit && p->seen && p->cfg->file.refit)
+        status = sb_refit(&p->ch, p->seen, p->chosen.gone, g);
+    if (status == SB_OK)
+        status = sb_channels_cut(&p->ch, p->chosen.gone, g);
+    if (status == SB_OK)
+        *out = g;
+    else
+        sb_graph_free(g);
+    return status;
+}
+
+sb_status sb_pruner_cut(sb_pruner *p, double ratio, bool refit, sb_graph **out)
+{
+    if (p->cfg->criterion->needs_data && !p->seen && !p->thinner)
+        return sb_fail(p->ctx, SB_BAD_ARG,
+                       "criterion '%s' needs samples: give data",
+                       p->cfg->criterion->name);
+    if (p->thinner) {
+        SB_TRY(sb_thinner_apply(p->thinner, &p->thinning));
+        return sb_graph_clone(sb_thinner_graph(p->thinner), out);
+    }
+    if (p->cfg->type == SB_PRUNE_UNSTRUCTURED)
+        return sb_mask_apply(&p->ch, &p->args, p->masked, p->n_masked, out);
+    SB_TRY(sb_pruner_score(p));
+    SB_TRY(sb_select_channels(&p->ch, &p->args, ratio, &p->chosen));
+    return cut_chosen(p, refit, out);
+}
+
+sb_status sb_pruner_cut_ratios(sb_pruner *p, const double *ratios, bool refit,
+                               sb_graph **out)
+{
+    SB_TRY(sb_pruner_score(p));
+    SB_TRY(sb_select_ratios(&p->ch, &p->args, ratios, &p->chosen));
+    return cut_chosen(p, refit, out);
+}
+
+/* One shot in steps: of this share, n of which leave what one of RATIO does. */
+double sb_pruner_step_ratio(const sb_pruner *p)
+{
+    const sb_prune_file *f = &p->cfg->file;
+    double n = (double)f->iterations, i = (double)p->step;
+
+    if (f->schedule == SB_SCHEDULE_ONE_SHOT)
+        return 1 - pow(1 - f->ratio, 1 / n);
+    double before = 1 - f->ratio * sb_prune_config_share(p->cfg, i / n);
+    double after = 1 - f->ratio * sb_prune_config_share(p->cfg, (i + 1) / n);
+    return 1 - after / before;
+}
+
+sb_status sb_pruner_advance(sb_pruner *p, const sb_graph *result)
+{
+    drop_graph(p);
+    p->step++;
+    SB_TRY(sb_graph_clone_sorted(result, &p->graph));
+    return find_channels(p);
+}

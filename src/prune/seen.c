@@ -1,0 +1,238 @@
+/* Running a network and collecting what pruning wants to know of its values.
+ *
+ * Of each value that a layer with a constant weight reads, along the axis that
+ * is summed over: the second moments of its channels, from at most
+ * POSITIONS_MOST places of a sample (evenly spread), which is plenty for
+ * least squares over channels.  Sums are in double and in a fixed order. */
+#include "prune/seen.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/simd.h"
+#include "base/threads.h"
+#include "prune/linear.h"
+
+enum { POSITIONS_MOST = 256, GRAM_MOST = 8192, LANES = 16 };
+
+/* ---- what is watched --------------------------------------------------------- */
+
+static sb_status seen_watch(struct sb_prune_seen *s, sb_value_id v, int axis,
+                            bool rank)
+{
+    const sb_shape *shape = &sb_graph_value(s->graph, v)->type.shape;
+    int64_t n = shape->dim[axis];
+
+    if (s->at[v] != SB_NONE || n < 1 || n > GRAM_MOST ||
+        sb_is_const(s->graph, v))
+        return SB_OK;
+    SB_TRY(sb_grow(s->ctx, &s->values, &s->cap, s->n + 1, sizeof *s->values));
+    sb_seen_value *w = &s->values[s->n];
+    *w = (sb_seen_value){.value = v, .axis = axis, .n = n};
+    w->gram = sb_alloc(s->ctx, (size_t)((n + 1) * (n + 1)), sizeof *w->gram);
+    s->at[v] = (uint32_t)s->n++;
+    if (!w->gram)
+        return SB_NO_MEMORY;
+    if (!rank)
+        return SB_OK;
+    w->rank = sb_alloc(s->ctx, (size_t)n, sizeof *w->rank);
+    return w->rank ? SB_OK : SB_NO_MEMORY;
+}
+
+static sb_status seen_watch_all(struct sb_prune_seen *s, const sb_channels *ch)
+{
+    for (size_t i = 0; i < ch->n_axes; i++) {
+        const sb_prune_axis *a = &ch->axes[i];
+        bool image = s->ranks && a->value != SB_NONE &&
+                     sb_graph_value(ch->graph, a->value)->type.shape.rank == 4;
+        if (image && a->axis == 1 &&
+            sb_graph_value(ch->graph, a->value)->producer != SB_NONE)
+            SB_TRY(seen_watch(s, a->value, 1, true));
+        else if (a->reader != SB_NONE && a->read.value != SB_NONE)
+            SB_TRY(seen_watch(s, a->read.value, a->read.axis, false));
+    }
+    return SB_OK;
+}
+
+/* ---- collecting -------------------------------------------------------------- */
+
+typedef struct gram_job {
+    const float *x; /* [n + 1][count], count a multiple of LANES */
+    int64_t n, count;
+    double *gram;
+} gram_job;
+
+static void gram_rows(void *arg, size_t begin, size_t end)
+{
+    const gram_job *j = arg;
+
+    for (size_t r = begin; r < end; r++) {
+        const float *a = j->x + (int64_t)r * j->count;
+        for (int64_t c = 0; c <= (int64_t)r; c++) {
+            const float *b = j->x + c * j->count;
+            float lane[LANES] = {0}, sum = 0;
+            for (int64_t k = 0; k < j->count; k += LANES) {
+                SB_SIMD
+                for (int64_t l = 0; l < LANES; l++)
+                    lane[l] += a[k + l] * b[k + l];
+            }
+            for (int l = 0; l < LANES; l++)
+                sum += lane[l];
+            j->gram[(int64_t)r * (j->n + 1) + c] += (double)sum;
+        }
+    }
+}
+
+/* The positions of one sample into [channel][position], ones below. */
+static void seen_gather(const sb_tensor *t, int axis, int64_t sample,
+                        int64_t step, int64_t count, float *out)
+{
+    int64_t wide = (count + LANES - 1) / LANES * LANES;
+    int64_t outer = sb_dims_product(t->dims, 1, axis), n = t->dims[axis];
+    int64_t inner = sb_dims_product(t->dims, axis + 1, t->rank);
+    const float *x = (const float *)t->data + sample * outer * n * inner;
+
+    for (int64_t k = 0; k < count; k++) {
+        int64_t p = k * step, o = p / inner, i = p % inner;
+        for (int64_t c = 0; c < n; c++)
+            out[c * wide + k] = x[(o * n + c) * inner + i];
+        out[n * wide + k] = 1;
+    }
+}
+
+static sb_status collect_gram(struct sb_prune_seen *s, sb_seen_value *w,
+                              const sb_tensor *t)
+{
+    int64_t samples = w->axis == 0 ? 1 : t->dims[0];
+    int64_t places = sb_tensor_count(t) / (samples * w->n);
+    int64_t step = (places + POSITIONS_MOST - 1) / POSITIONS_MOST;
+    int64_t count = places > 0 ? (places + step - 1) / step : 0;
+
+    if (count == 0 || w->axis == 0)
+        return SB_OK;
+    int64_t wide = (count + LANES - 1) / LANES * LANES;
+    float *x = sb_alloc(s->ctx, (size_t)((w->n + 1) * wide), sizeof *x);
+    if (!x)
+        return SB_NO_MEMORY;
+    for (int64_t i = 0; i < samples; i++) {
+        gram_job j = {x, w->n, wide, w->gram};
+        seen_gather(t, w->axis, i, step, count, x);
+        sb_parallel_for(s->ctx, (size_t)w->n + 1, 8, gram_rows, &j);
+    }
+    w->samples += samples;
+    sb_free(s->ctx, x);
+    return SB_OK;
+}
+
+typedef struct rank_job {
+    const sb_tensor *t;
+    sb_seen_value *w;
+} rank_job;
+
+static void rank_channels(void *arg, size_t begin, size_t end)
+{
+    const rank_job *j = arg;
+    const int64_t *d = j->t->dims;
+
+    for (size_t c = begin; c < end; c++)
+        for (int64_t i = 0; i < d[0]; i++)
+            j->w->rank[c] +=
+                sb_matrix_rank((const float *)j->t->data +
+                                   (i * d[1] + (int64_t)c) * d[2] * d[3],
+                               d[2], d[3]);
+}
+
+static sb_status seen_dump(void *user, const char *name, const sb_tensor *t)
+{
+    struct sb_prune_seen *s = user;
+    sb_value_id v = sb_graph_find_value(s->graph, name);
+
+    SB_TRY(sb_ctx_poll(s->ctx));
+    if (v == SB_NONE || s->at[v] == SB_NONE || t->dtype != SB_DTYPE_F32)
+        return SB_OK;
+    sb_seen_value *w = &s->values[s->at[v]];
+    if (t->rank <= w->axis || t->dims[w->axis] != w->n)
+        return SB_OK;
+    if (w->rank && t->rank == 4) {
+        rank_job j = {t, w};
+        sb_parallel_for(s->ctx, (size_t)w->n, 1, rank_channels, &j);
+    }
+    return collect_gram(s, w, t);
+}
+
+/* ---- all of it --------------------------------------------------------------- */
+
+sb_status sb_seen_create(const sb_channels *ch, const sb_prune_config *cfg,
+                         uint64_t seed, struct sb_prune_seen **out)
+{
+    bool weights = cfg->type == SB_PRUNE_UNSTRUCTURED;
+    sb_ctx *ctx = ch->graph->ctx;
+    struct sb_prune_seen *s = sb_alloc(ctx, 1, sizeof *s);
+
+    if (!s)
+        return SB_NO_MEMORY;
+    *s = (struct sb_prune_seen){
+        .ctx = ctx, .graph = ch->graph, .ranks = cfg->criterion->needs_ranks};
+    s->at = sb_alloc(ctx, ch->graph->n_values, sizeof *s->at);
+    sb_status status = s->at ? SB_OK : SB_NO_MEMORY;
+    if (status == SB_OK) {
+        memset(s->at, 0xff, ch->graph->n_values * sizeof *s->at);
+        status = seen_watch_all(s, ch);
+    }
+    if (status == SB_OK && cfg->criterion->needs_slopes)
+        status = sb_slopes_create(ch, weights, seed, &s->slopes);
+    if (status == SB_OK) {
+        const sb_exec_options opt = {.dump = seen_dump, .dump_user = s};
+        status = sb_exec_create(ctx, ch->graph, &opt, &s->exec);
+    }
+    if (status == SB_OK)
+        *out = s;
+    else
+        sb_seen_free(s);
+    return status;
+}
+
+void sb_seen_free(struct sb_prune_seen *s)
+{
+    if (!s)
+        return;
+    sb_exec_free(s->exec);
+    sb_slopes_free(s->slopes);
+    for (size_t i = 0; i < s->n; i++) {
+        sb_free(s->ctx, s->values[i].gram);
+        sb_free(s->ctx, s->values[i].rank);
+    }
+    sb_free(s->ctx, s->values);
+    sb_free(s->ctx, s->at);
+    sb_free(s->ctx, s);
+}
+
+sb_status sb_seen_run(struct sb_prune_seen *s, const sb_tensor *const *inputs,
+                      const int64_t *labels, size_t n)
+{
+    const sb_tensor **outputs =
+        sb_alloc(s->ctx, s->graph->n_outputs, sizeof *outputs);
+
+    if (!outputs)
+        return SB_NO_MEMORY;
+    sb_status status = sb_exec_run(s->exec, inputs, NULL, outputs);
+    /* The inputs of the network are not made by a node. */
+    for (size_t i = 0; i < s->graph->n_inputs && status == SB_OK; i++)
+        if (inputs[i])
+            status = seen_dump(
+                s, sb_graph_value(s->graph, s->graph->inputs[i])->name,
+                inputs[i]);
+    sb_free(s->ctx, outputs);
+    if (status == SB_OK && s->slopes)
+        status = sb_slopes_run(s->slopes, inputs, labels, n);
+    return status;
+}
+
+const sb_seen_value *sb_seen_of(const struct sb_prune_seen *s,
+                                sb_value_id value, int axis)
+{
+    if (value == SB_NONE || s->at[value] == SB_NONE)
+        return NULL;
+    const sb_seen_value *w = &s->values[s->at[value]];
+    return w->axis == axis && w->samples > 0 ? w : NULL;
+}

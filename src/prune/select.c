@@ -1,0 +1,292 @@
+/* Choosing channels by their scores.
+ *
+ * The ratio says how many, rounded down as the original does; what stays is a
+ * multiple of ROUND_TO, and no axis of any value loses its last index.  Equal
+ * scores go by position. */
+#include "prune/select.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- scores ----------------------------------------------------------------- */
+
+sb_status sb_selection_make(const sb_channels *ch, const sb_prune_args *args,
+                            sb_selection *out)
+{
+    sb_ctx *ctx = ch->graph->ctx;
+    const sb_criterion_def *criterion = args->cfg->criterion;
+    double *scores = sb_alloc(ctx, ch->n_channels, sizeof *scores);
+
+    *out = (sb_selection){
+        .gone = sb_alloc(ctx, ch->n_channels, 1),
+        .candidates = sb_alloc(ctx, ch->n_groups, sizeof *out->candidates),
+        .removed = sb_alloc(ctx, ch->n_groups, sizeof *out->removed),
+        .held = sb_alloc(ctx, ch->n_groups, sizeof *out->held),
+        .scores = sb_alloc(ctx, ch->n_channels, sizeof *out->scores),
+    };
+    bool all = scores && out->gone && out->candidates && out->removed &&
+               out->held && out->scores;
+    sb_status status = all ? SB_OK : SB_NO_MEMORY;
+    for (uint32_t g = 0; g < ch->n_groups && status == SB_OK; g++) {
+        const sb_criterion_ask ask = {.ctx = ctx,
+                                      .channels = ch,
+                                      .group = &ch->groups[g],
+                                      .weight = SB_NONE,
+                                      .seen = args->seen,
+                                      .origin = args->origin,
+                                      .seed = args->seed};
+        status = sb_progress(ctx, "scoring channels", g, ch->n_groups);
+        if (status == SB_OK)
+            status = criterion->score(&ask, scores);
+        for (uint32_t i = 0; i < ch->groups[g].n && status == SB_OK; i++)
+            out->scores[ch->ordered[ch->groups[g].first + i]] =
+                isfinite(scores[i]) ? scores[i] : HUGE_VAL;
+    }
+    sb_free(ctx, scores);
+    return status;
+}
+
+void sb_selection_free(sb_ctx *ctx, sb_selection *s)
+{
+    sb_free(ctx, s->gone);
+    sb_free(ctx, s->candidates);
+    sb_free(ctx, s->removed);
+    sb_free(ctx, s->held);
+    sb_free(ctx, s->scores);
+    *s = (sb_selection){0};
+}
+
+/* ---- choosing ---------------------------------------------------------------- */
+
+typedef struct ranked {
+    double score;
+    uint32_t channel;
+} ranked;
+
+typedef struct chooser {
+    const sb_channels *ch;
+    const sb_prune_config *cfg;
+    sb_selection *s;
+    uint32_t *left; /* by axis: indices that stay */
+    ranked *order;  /* of candidates */
+    double *ratio;  /* by group */
+    bool *stated;   /* by group: a pattern says so */
+} chooser;
+
+static int ranked_compare(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+
+    if (x->score != y->score)
+        return x->score < y->score ? -1 : 1;
+    return x->channel < y->channel ? -1 : x->channel > y->channel;
+}
+
+bool sb_select_may(const sb_channels *ch, const sb_prune_config *cfg,
+                   uint32_t channel)
+{
+    return cfg->file.statistics || !ch->channels[channel].stats;
+}
+
+void sb_select_stated(const sb_channels *ch, const sb_prune_args *args,
+                      double ratio, double *ratios, bool *stated)
+{
+    for (uint32_t g = 0; g < ch->n_groups; g++) {
+        ratios[g] = args->share * ratio;
+        stated[g] = false;
+    }
+    for (size_t i = 0; i < ch->n_axes; i++) {
+        const sb_prune_axis *a = &ch->axes[i];
+        if (a->maker == SB_NONE)
+            continue;
+        bool said;
+        double r = args->share *
+                   sb_prune_config_ratio(
+                       args->cfg, sb_graph_node(ch->graph, a->maker), &said);
+        for (uint32_t k = 0; said && k < a->n; k++) {
+            uint32_t channel = ch->channel_of[a->first + k];
+            if (channel == SB_NONE)
+                continue;
+            uint32_t g = ch->channels[channel].group;
+            if (!stated[g] || r == 0)
+                ratios[g] = r;
+            stated[g] = true;
+        }
+    }
+}
+
+static uint32_t common_divisor(uint32_t a, uint32_t b)
+{
+    return b ? common_divisor(b, a % b) : a;
+}
+
+/* How many channels a group keeps a multiple of: a channel may be several
+ * indices wide, as a head is. */
+static uint32_t group_unit(const chooser *c, const sb_channel_group *g)
+{
+    const sb_channels *ch = c->ch;
+    const sb_channel *first = &ch->channels[ch->ordered[g->first]];
+    uint32_t round_to = (uint32_t)c->cfg->file.round_to, width = 0;
+    const sb_prune_axis *axis = NULL;
+
+    for (uint32_t i = 0; i < first->n; i++) {
+        const sb_prune_axis *a =
+            sb_channels_axis(ch, ch->members[first->first + i]);
+        if (a->maker == SB_NONE || (axis && a != axis))
+            continue;
+        axis = a;
+        width++;
+    }
+    return round_to / common_divisor(round_to, width ? width : 1);
+}
+
+/* Takes the channel out unless an axis would lose its last index. */
+static bool chooser_take(chooser *c, uint32_t channel)
+{
+    const sb_channels *ch = c->ch;
+    const sb_channel *x = &ch->channels[channel];
+    uint32_t done = 0;
+    bool empty = false;
+
+    for (; done < x->n && !empty; done++) {
+        const sb_prune_axis *a =
+            sb_channels_axis(ch, ch->members[x->first + done]);
+        empty = --c->left[a - ch->axes] == 0;
+    }
+    for (uint32_t i = 0; empty && i < done; i++)
+        c->left[sb_channels_axis(ch, ch->members[x->first + i]) - ch->axes]++;
+    c->s->gone[channel] = !empty;
+    return !empty;
+}
+
+/* Removes up to `k` of the first n in `order`, all of one group. */
+static void chooser_remove(chooser *c, uint32_t g, const ranked *order,
+                           uint32_t n, uint32_t k)
+{
+    uint32_t unit = group_unit(c, &c->ch->groups[g]);
+    uint32_t total = c->ch->groups[g].n, keep = total - k, taken = 0;
+
+    keep = (keep + unit - 1) / unit * unit;
+    if (keep < unit)
+        keep = unit;
+    c->s->held[g] = keep > total - k && total - k < unit;
+    k = keep < total ? total - keep : 0;
+    for (uint32_t i = 0; i < n && taken < k; i++)
+        taken += chooser_take(c, order[i].channel);
+    /* What could not go must not break the multiple. */
+    for (uint32_t i = n; i-- > 0 && (total - taken) % unit != 0 && taken;)
+        if (c->s->gone[order[i].channel]) {
+            c->s->gone[order[i].channel] = 0;
+            taken--;
+        }
+    c->s->held[g] |= taken < k;
+    c->s->removed[g] = taken;
+}
+
+/* Candidates of a group, the lowest scores first. */
+static uint32_t chooser_rank(const chooser *c, uint32_t g, ranked *out)
+{
+    const sb_channel_group *group = &c->ch->groups[g];
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < group->n; i++) {
+        uint32_t channel = c->ch->ordered[group->first + i];
+        if (sb_select_may(c->ch, c->cfg, channel))
+            out[n++] = (ranked){c->s->scores[channel], channel};
+    }
+    qsort(out, n, sizeof *out, ranked_compare);
+    return n;
+}
+
+/* floor(ratio * n), with what a decimal fraction lacks in binary. */
+static uint32_t share_of(double ratio, uint32_t n)
+{
+    return (uint32_t)floor(ratio * n + 1e-9);
+}
+
+static void choose_layers(chooser *c)
+{
+    for (uint32_t g = 0; g < c->ch->n_groups; g++) {
+        uint32_t n = chooser_rank(c, g, c->order);
+        c->s->candidates[g] = n;
+        chooser_remove(c, g, c->order, n, share_of(c->ratio[g], n));
+    }
+}
+
+/* Groups for which a pattern states a ratio do not take part. */
+static void choose_global(chooser *c, double ratio)
+{
+    const sb_channels *ch = c->ch;
+    uint32_t n = 0, k;
+
+    for (uint32_t g = 0; g < ch->n_groups; g++)
+        if (!c->stated[g])
+            n += chooser_rank(c, g, c->order + n);
+    qsort(c->order, n, sizeof *c->order, ranked_compare);
+    k = share_of(ratio, n);
+    for (uint32_t i = 0; i < k; i++)
+        c->s->removed[ch->channels[c->order[i].channel].group]++;
+    for (uint32_t g = 0; g < ch->n_groups; g++) {
+        uint32_t m = chooser_rank(c, g, c->order);
+        c->s->candidates[g] = m;
+        chooser_remove(c, g, c->order, m,
+                       c->stated[g] ? share_of(c->ratio[g], m)
+                                    : c->s->removed[g]);
+    }
+}
+
+static void chooser_reset(chooser *c)
+{
+    const sb_channels *ch = c->ch;
+
+    memset(c->s->gone, 0, ch->n_channels);
+    memset(c->s->removed, 0, ch->n_groups * sizeof *c->s->removed);
+    memset(c->s->held, 0, ch->n_groups * sizeof *c->s->held);
+    for (size_t i = 0; i < ch->n_axes; i++)
+        c->left[i] = ch->axes[i].n;
+}
+
+/* `ratios`: of each group, or NULL: `ratio` and patterns say it. */
+static sb_status choose_all(const sb_channels *ch, const sb_prune_args *args,
+                            double ratio, const double *ratios, sb_selection *s)
+{
+    sb_ctx *ctx = ch->graph->ctx;
+    chooser c = {.ch = ch,
+                 .cfg = args->cfg,
+                 .s = s,
+                 .left = sb_alloc(ctx, ch->n_axes, sizeof *c.left),
+                 .order = sb_alloc(ctx, ch->n_channels, sizeof *c.order),
+                 .ratio = sb_alloc(ctx, ch->n_groups, sizeof *c.ratio),
+                 .stated = sb_alloc(ctx, ch->n_groups, sizeof *c.stated)};
+    bool all = c.left && c.order && c.ratio && c.stated;
+
+    if (all) {
+        chooser_reset(&c);
+        if (ratios)
+            memcpy(c.ratio, ratios, ch->n_groups * sizeof *ratios);
+        else
+            sb_select_stated(ch, args, ratio, c.ratio, c.stated);
+        if (args->cfg->scope == SB_SCOPE_GLOBAL && !ratios)
+            choose_global(&c, args->share * ratio);
+        else
+            choose_layers(&c);
+    }
+    sb_free(ctx, c.left);
+    sb_free(ctx, c.order);
+    sb_free(ctx, c.ratio);
+    sb_free(ctx, c.stated);
+    return all ? SB_OK : SB_NO_MEMORY;
+}
+
+sb_status sb_select_channels(const sb_channels *ch, const sb_prune_args *args,
+                             double ratio, sb_selection *s)
+{
+    return choose_all(ch, args, ratio, NULL, s);
+}
+
+sb_status sb_select_ratios(const sb_channels *ch, const sb_prune_args *args,
+                           const double *ratios, sb_selection *s)
+{
+    return choose_all(ch, args, 0, ratios, s);
+}

@@ -1,0 +1,221 @@
+/* Empirical bias correction (M. Nagel et al., Data-free quantization through
+ * weight equalization and bias correction, arXiv 1906.04721, section 4.2).
+ *
+ * Rounding shifts the mean of what a layer computes; adding the difference to
+ * its bias takes the shift away.  Layers are corrected through the quantized
+ * network: what a layer reads was already corrected.  One pass over the batches
+ * does all layers.  Each batch runs in float, which gives the means that are
+ * wanted (ChannelMean), then quantized, where CorrectMean behind each layer
+ * adds what was missing on average so far. */
+#include "quant/calibrate/replay.h"
+#include "quant/correct/correct.h"
+#include "quant/model/instrument.h"
+#include "quant/model/overlay.h"
+#include "quant/place/place.h"
+
+typedef struct corrector {
+    sb_quant_model *qm;
+    sb_bias_layer *layers;
+    size_t n;
+    sb_state *states; /* shift, count of each layer */
+    sb_exec_state *bound;
+    sb_value_id *wanted; /* input of the quantized graph, of each layer */
+    sb_replay plain, quantized;
+} corrector;
+
+static sb_status correct_find(corrector *c)
+{
+    const sb_graph *g = c->qm->graph;
+
+    c->layers = sb_alloc(c->qm->ctx, g->n_nodes + 1, sizeof *c->layers);
+    if (!c->layers)
+        return SB_NO_MEMORY;
+    for (sb_node_id id = 0; id < g->n_nodes; id++)
+        if (sb_bias_layer_find(g, id, &c->layers[c->n]) &&
+            (sb_quantizer_on(c->qm, id, 0) || sb_quantizer_on(c->qm, id, 1)))
+            c->n++;
+    return SB_OK;
+}
+
+/* ---- graphs ------------------------------------------------------------- */
+
+static sb_status correct_add_value(sb_graph *g, int64_t n, sb_value_id *out)
+{
+    SB_TRY(sb_graph_add_value(g, NULL, out));
+    sb_graph_value(g, *out)->type =
+        (sb_type){.dtype = SB_DTYPE_F32, .shape = {.rank = 1, .dim = {n}}};
+    return SB_OK;
+}
+
+static sb_status correct_add_node(sb_graph *g, const sb_bias_layer *l,
+                                  sb_node_spec *spec)
+{
+    const sb_attr axis = {.name = "axis", .type = SB_ATTR_INT, .i = l->axis};
+    sb_node_id made = SB_NONE;
+
+    spec->domain = SB_FUSED_DOMAIN;
+    spec->attrs = &axis;
+    spec->n_attrs = 1;
+    spec->position =
+        sb_graph_node(g, sb_graph_value(g, l->result)->producer)->position;
+    return sb_graph_add_node(g, spec, &made);
+}
+
+/* The float network with the means of all layers as further outputs. */
+static sb_status correct_float_graph(const corrector *c, sb_graph *g)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        const sb_bias_layer *l = &c->layers[i];
+        sb_value_id mean = SB_NONE;
+        sb_node_spec spec = {.op = "ChannelMean",
+                             .inputs = &l->result,
+                             .n_in = 1,
+                             .outputs = &mean,
+                             .n_out = 1};
+
+        SB_TRY(correct_add_value(g, l->channels, &mean));
+        SB_TRY(correct_add_node(g, l, &spec));
+        SB_TRY(sb_graph_add_output(g, mean));
+    }
+    return SB_OK;
+}
+
+/* CorrectMean behind a layer of the quantized network. */
+static sb_status correct_put(const corrector *c, sb_graph *g, size_t i)
+{
+    const sb_bias_layer *l = &c->layers[i];
+    sb_value_id in[4] = {l->result}, out[3];
+    bool done = false;
+
+    for (size_t k = 1; k < 4; k++)
+        SB_TRY(correct_add_value(g, k < 3 ? l->channels : 1, &in[k]));
+    SB_TRY(sb_graph_add_value(g, NULL, &out[0]));
+    sb_graph_value(g, out[0])->type = sb_graph_value(g, l->result)->type;
+    for (size_t k = 1; k < 3; k++)
+        SB_TRY(correct_add_value(g, k < 2 ? l->channels : 1, &out[k]));
+    SB_TRY(sb_graph_replace_value(g, l->result, out[0], &done));
+    sb_node_spec spec = {.op = "CorrectMean",
+                         .inputs = in,
+                         .n_in = SB_COUNT(in),
+                         .outputs = out,
+                         .n_out = SB_COUNT(out)};
+    SB_TRY(correct_add_node(g, l, &spec));
+    c->wanted[i] = in[1];
+    for (size_t k = 0; k < 2; k++)
+        c->bound[2 * i + k] = (sb_exec_state){
+            .in = in[2 + k], .out = out[1 + k], .state = &c->states[2 * i + k]};
+    return SB_OK;
+}
+
+/* The quantized network: inputs of the model, what is wanted of each layer,
+ * then the states. */
+static sb_status correct_quantized_graph(const corrector *c, sb_graph *g)
+{
+    for (size_t i = 0; i < c->n; i++)
+        SB_TRY(correct_put(c, g, i));
+    for (size_t i = 0; i < c->n; i++)
+        SB_TRY(sb_graph_add_input(g, c->wanted[i]));
+    for (size_t i = 0; i < 2 * c->n; i++) {
+        SB_TRY(sb_graph_add_input(g, c->bound[i].in));
+        SB_TRY(sb_graph_add_output(g, c->bound[i].out));
+    }
+    return SB_OK;
+}
+
+/* ---- running ------------------------------------------------------------ */
+
+static sb_status correct_make_states(corrector *c)
+{
+    c->states = sb_alloc(c->qm->ctx, 2 * c->n + 1, sizeof *c->states);
+    c->bound = sb_alloc(c->qm->ctx, 2 * c->n + 1, sizeof *c->bound);
+    c->wanted = sb_alloc(c->qm->ctx, c->n + 1, sizeof *c->wanted);
+    if (!c->states || !c->bound || !c->wanted)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < 2 * c->n; i++) {
+        int64_t n = i % 2 == 0 ? c->layers[i / 2].channels : 1;
+
+        c->states[i].t = sb_tensor_make(SB_DTYPE_F32, 1, &n);
+        SB_TRY(sb_tensor_alloc(c->qm->ctx, &c->states[i].t));
+    }
+    return SB_OK;
+}
+
+static sb_status correct_open(corrector *c)
+{
+    sb_graph *g = NULL;
+    sb_exec_options opt = {.n_states = 2 * c->n};
+
+    SB_TRY(correct_make_states(c));
+    opt.states = c->bound;
+    SB_TRY(sb_replay_float(c->qm, &g));
+    sb_status status = correct_float_graph(c, g);
+    if (status != SB_OK) {
+        sb_graph_free(g);
+        return status;
+    }
+    SB_TRY(sb_replay_open(c->qm, g, NULL, &c->plain));
+    SB_TRY(sb_replay_quantized(c->qm, &g));
+    status = correct_quantized_graph(c, g);
+    if (status != SB_OK) {
+        sb_graph_free(g);
+        return status;
+    }
+    return sb_replay_open(c->qm, g, &opt, &c->quantized);
+}
+
+static sb_status correct_run(corrector *c)
+{
+    const sb_graph *g = c->qm->graph;
+    size_t n = sb_replay_batches(c->qm);
+
+    for (size_t i = 0; i < n; i++) {
+        SB_TRY(sb_progress(c->qm->ctx, "correct", i, n));
+        SB_TRY(sb_replay_run(&c->plain, i));
+        for (size_t k = 0; k < c->n; k++)
+            c->quantized.inputs[g->n_inputs + k] =
+                c->plain.outputs[g->n_outputs + k];
+        SB_TRY(sb_replay_run(&c->quantized, i));
+    }
+    return SB_OK;
+}
+
+static sb_status correct_lay_over(const corrector *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        const sb_bias_layer *l = &c->layers[i];
+        const sb_tensor *was = sb_overlay_constant(c->qm, l->bias);
+        const float *shift = c->states[2 * i].t.data;
+        sb_tensor t = sb_tensor_make(SB_DTYPE_F32, was->rank, was->dims);
+
+        SB_TRY(sb_tensor_alloc(c->qm->ctx, &t));
+        for (int64_t k = 0; k < l->channels; k++)
+            ((float *)t.data)[k] = (float)sb_tensor_get_f64(was, k) + shift[k];
+        sb_overlay_set(c->qm, l->bias, &t);
+        sb_tensor_drop(&t);
+    }
+    return SB_OK;
+}
+
+sb_status sb_correct_biases(sb_quant_model *qm, size_t *layers)
+{
+    corrector c = {.qm = qm};
+    sb_status status = correct_find(&c);
+
+    if (status == SB_OK && c.n > 0)
+        status = correct_open(&c);
+    if (status == SB_OK && c.n > 0)
+        status = correct_run(&c);
+    if (status == SB_OK)
+        status = correct_lay_over(&c);
+    sb_replay_close(&c.plain);
+    sb_replay_close(&c.quantized);
+    for (size_t i = 0; c.states && i < 2 * c.n; i++)
+        if (c.states[i].t.buf)
+            sb_tensor_drop(&c.states[i].t);
+    *layers = c.n;
+    sb_free(qm->ctx, c.states);
+    sb_free(qm->ctx, c.bound);
+    sb_free(qm->ctx, c.wanted);
+    sb_free(qm->ctx, c.layers);
+    return status;
+}

@@ -1,0 +1,79 @@
+/* correct.h - what is done after scales are known, so that less accuracy is
+ * lost. */
+#ifndef SB_QUANT_CORRECT_CORRECT_H
+#define SB_QUANT_CORRECT_CORRECT_H
+
+#include "quant/model/quant_model.h"
+
+/* ---- the list of methods (refine.c) ------------------------------------- */
+
+/* Does the configuration ask for a method that needs the calibration batches
+ * once more? */
+bool sb_refine_wanted(const sb_quant_model *qm);
+/* Runs the methods that the configuration asks for, over the batches that were
+ * kept, and notes what each gained. */
+SB_MUST_USE sb_status sb_refine(sb_quant_model *qm);
+
+/* ---- going back (snapshot.c) -------------------------------------------- */
+
+/* Constants, what lies over them, scales, and what observers of activations
+ * saw: who has these see anew puts others in their place, and frees none. */
+typedef struct sb_snapshot {
+    sb_tensor *constants, *overlay; /* by value */
+    sb_qparams *qparams;            /* by quantizer */
+    sb_point_state *points;
+    bool equalized;
+    bool whole; /* it can be gone back to */
+} sb_snapshot;
+
+/* sb_snapshot_settle() in any case. */
+SB_MUST_USE sb_status sb_snapshot_take(const sb_quant_model *qm,
+                                       sb_snapshot *s);
+/* Goes back to the snapshot unless `keep`, and frees it. */
+void sb_snapshot_settle(sb_quant_model *qm, sb_snapshot *s, bool keep);
+
+/* ---- measuring (output_error.c) ----------------------------------------- */
+
+/* Outputs of the float network for the first batches. */
+typedef struct sb_reference {
+    sb_quant_model *qm;
+    sb_batch_store *outputs;
+} sb_reference;
+
+/* sb_reference_close() in any case. */
+SB_MUST_USE sb_status sb_reference_open(sb_quant_model *qm, sb_reference *r);
+void sb_reference_close(sb_reference *r);
+/* How far the outputs of the quantized network are from the reference: the mean
+ * over outputs of noise / signal, or of the divergence of probabilities. */
+SB_MUST_USE sb_status sb_reference_error(const sb_reference *r, double *error);
+
+/* ---- channels (equalize.c) ---------------------------------------------- */
+
+/* Exchanges constants of the float graph for such with which channels of values
+ * that are quantized are of similar size, and the network is the same; *layers
+ * is for how many values. */
+SB_MUST_USE sb_status sb_equalize(sb_quant_model *qm, size_t *layers);
+
+/* ---- biases (bias_layers.c, bias_correction.c) -------------------------- */
+
+/* A layer whose bias can be corrected. */
+typedef struct sb_bias_layer {
+    sb_node_id node;
+    sb_value_id bias;   /* a constant [channels] that no other node reads */
+    sb_value_id result; /* of the layer with its bias */
+    int axis;           /* of the channels in the result */
+    int64_t channels;
+} sb_bias_layer;
+
+/* The layer of a node with a weight; false if it has no bias that can be
+ * corrected. */
+bool sb_bias_layer_find(const sb_graph *g, sb_node_id node, sb_bias_layer *out);
+/* Gives every layer with a constant weight that can have a bias one that is its
+ * own, zero if it had none.  Before quantizers are placed. */
+SB_MUST_USE sb_status sb_bias_layers_complete(sb_graph *g);
+
+/* Lays biases over those of the network with which the means of each layer's
+ * results are those of the float network; *layers is how many. */
+SB_MUST_USE sb_status sb_correct_biases(sb_quant_model *qm, size_t *layers);
+
+#endif

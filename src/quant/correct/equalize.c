@@ -1,0 +1,299 @@
+/* Equalization: channels that share a scale are brought to similar sizes, by
+ * factors that the layers around them undo (equalize.h).
+ *
+ * Factors come from what the float network computes on all batches.  Where they
+ * promise something, constants of the float graph, which stays the same
+ * function, are exchanged; then the values in between are observed anew. */
+#include <math.h>
+#include <string.h>
+
+#include "quant/calibrate/batch_store.h"
+#include "quant/calibrate/calibrate.h"
+#include "quant/calibrate/replay.h"
+#include "quant/correct/correct.h"
+#include "quant/correct/equalize.h"
+#include "quant/model/instrument.h"
+#include "quant/place/place.h"
+
+/* Factors that promise less than this share of the noise are not worth it. */
+static const double EQUALIZE_WORTH = 0.1;
+
+typedef struct equalizer {
+    sb_quant_model *qm;
+    sb_link *links;
+    sb_link_stats *stats; /* of each link */
+    size_t n;
+    uint32_t *link_of; /* by value: its link; SB_NONE */
+    bool *changed;     /* by value: to be observed anew */
+} equalizer;
+
+/* ---- links -------------------------------------------------------------- */
+
+static sb_status equalize_find(equalizer *e)
+{
+    const sb_graph *g = e->qm->graph;
+
+    e->links = sb_alloc(e->qm->ctx, g->n_nodes + 1, sizeof *e->links);
+    e->stats = sb_alloc(e->qm->ctx, g->n_nodes + 1, sizeof *e->stats);
+    e->link_of = sb_alloc(e->qm->ctx, g->n_values + 1, sizeof *e->link_of);
+    e->changed = sb_alloc(e->qm->ctx, g->n_values + 1, sizeof *e->changed);
+    if (!e->links || !e->stats || !e->link_of || !e->changed)
+        return SB_NO_MEMORY;
+    for (size_t v = 0; v < g->n_values; v++)
+        e->link_of[v] = SB_NONE;
+    for (sb_node_id id = 0; id < g->n_nodes; id++)
+        if (sb_link_find(e->qm, id, &e->links[e->n])) {
+            e->link_of[e->links[e->n].value] = (uint32_t)e->n;
+            e->n++;
+        }
+    return SB_OK;
+}
+
+/* ---- what is seen ------------------------------------------------------- */
+
+static sb_status equalize_make_stats(equalizer *e, const sb_link *l,
+                                     sb_link_stats *s)
+{
+    size_t n = (size_t)l->channels;
+
+    s->lo = sb_alloc(e->qm->ctx, n, sizeof *s->lo);
+    s->hi = sb_alloc(e->qm->ctx, n, sizeof *s->hi);
+    s->square = sb_alloc(e->qm->ctx, n, sizeof *s->square);
+    return s->lo && s->hi && s->square ? SB_OK : SB_NO_MEMORY;
+}
+
+static void equalize_see_number(sb_link_stats *s, int64_t c, float v)
+{
+    s->lo[c] = v < s->lo[c] ? v : s->lo[c];
+    s->hi[c] = v > s->hi[c] ? v : s->hi[c];
+    s->square[c] += (double)(v * v);
+}
+
+/* sb_observe_fn: `id` is that of a link.  Ranges hold zero. */
+static sb_status equalize_see(void *user, int64_t id, const sb_tensor *x)
+{
+    const equalizer *e = user;
+    sb_link_stats *s = &e->stats[id];
+    sb_obs_view v = sb_calibrate_view(x, e->links[id].axis);
+
+    for (int64_t o = 0; o < v.samples * v.outer; o++)
+        for (int64_t c = 0; c < v.channels; c++) {
+            const float *at = v.data + (o * v.channels + c) * v.inner;
+            for (int64_t i = 0; i < v.inner; i++)
+                equalize_see_number(s, c, at[i]);
+        }
+    s->count += (double)(v.samples * v.outer * v.inner);
+    return SB_OK;
+}
+
+static sb_status equalize_put_seen(void *user, sb_graph *g, uint32_t point,
+                                   sb_node_id beside, sb_value_id x,
+                                   sb_value_id *y)
+{
+    const equalizer *e = user;
+    uint32_t link = e->link_of[e->qm->place.points[point].value];
+    const sb_attr id = {.name = "id", .type = SB_ATTR_INT, .i = link};
+    const sb_node_spec spec = {.op = "Observe",
+                               .domain = SB_FUSED_DOMAIN,
+                               .inputs = &x,
+                               .n_in = 1,
+                               .attrs = &id,
+                               .n_attrs = 1};
+
+    *y = x;
+    return link == SB_NONE ? SB_OK : sb_quant_add_node(g, beside, &spec, x, y);
+}
+
+static sb_status equalize_replay(equalizer *e, sb_graph *g,
+                                 const sb_exec_options *opt, size_t batches)
+{
+    sb_replay replay = {0};
+    sb_status status = sb_replay_open(e->qm, g, opt, &replay);
+
+    for (size_t i = 0; i < batches && status == SB_OK; i++) {
+        status = sb_progress(e->qm->ctx, "equalize", i, batches);
+        if (status == SB_OK)
+            status = sb_replay_run(&replay, i);
+    }
+    sb_replay_close(&replay);
+    return status;
+}
+
+static sb_status equalize_look(equalizer *e)
+{
+    const sb_exec_options opt = {.observe = equalize_see, .observe_user = e};
+    sb_graph *g = NULL;
+
+    for (size_t i = 0; i < e->n; i++)
+        SB_TRY(equalize_make_stats(e, &e->links[i], &e->stats[i]));
+    SB_TRY(sb_quant_derive(e->qm, equalize_put_seen, e, &g));
+    SB_TRY(equalize_replay(e, g, &opt,
+                           sb_batch_store_count(e->qm->state.batches)));
+    for (size_t i = 0; i < e->n; i++)
+        for (int64_t c = 0; c < e->links[i].channels; c++)
+            e->stats[i].square[c] /= fmax(e->stats[i].count, 1);
+    return SB_OK;
+}
+
+/* ---- exchanging constants ----------------------------------------------- */
+
+static sb_status equalize_copy(const equalizer *e, sb_value_id v,
+                               sb_tensor *out)
+{
+    const sb_tensor *own = &sb_graph_value(e->qm->graph, v)->constant;
+
+    *out = sb_tensor_make(SB_DTYPE_F32, own->rank, own->dims);
+    SB_TRY(sb_tensor_alloc(e->qm->ctx, out));
+    memcpy(out->data, own->data, sb_tensor_bytes(out));
+    return SB_OK;
+}
+
+static sb_status equalize_exchange(equalizer *e, sb_value_id v, sb_tensor *t)
+{
+    sb_status status = sb_graph_set_constant(e->qm->graph, v, t);
+
+    e->changed[v] = true;
+    sb_tensor_drop(t);
+    return status;
+}
+
+/* Divides a constant by the factors of the channels along `axis`. */
+static sb_status equalize_divide(equalizer *e, sb_value_id v, int axis,
+                                 const float *scales)
+{
+    sb_tensor t;
+
+    if (v == SB_NONE)
+        return SB_OK;
+    SB_TRY(equalize_copy(e, v, &t));
+    int64_t inner = sb_dims_product(t.dims, axis + 1, t.rank);
+    float *w = t.data;
+    for (int64_t i = 0; i < sb_tensor_count(&t); i++)
+        w[i] /= scales[i / inner % t.dims[axis]];
+    return equalize_exchange(e, v, &t);
+}
+
+static sb_status equalize_apply(equalizer *e, const sb_link *l,
+                                const float *scales)
+{
+    sb_tensor t;
+
+    SB_TRY(equalize_divide(e, l->weight, l->weight_axis, scales));
+    SB_TRY(equalize_divide(e, l->bias, 0, scales));
+    for (size_t i = 0; i < l->n_readers; i++) {
+        const sb_link_reader *r = &l->readers[i];
+
+        SB_TRY(equalize_copy(e, r->weight, &t));
+        float *w = t.data;
+        for (int64_t k = 0; k < sb_tensor_count(&t); k++)
+            w[k] *= scales[sb_link_channel(l, r, k)];
+        SB_TRY(equalize_exchange(e, r->weight, &t));
+    }
+    for (size_t i = 0; i < l->n_chain; i++)
+        e->changed[l->chain[i]] = true;
+    return SB_OK;
+}
+
+static sb_status equalize_link(equalizer *e, size_t i, size_t *done)
+{
+    const sb_link *l = &e->links[i];
+    double gain = 1;
+    float *scales = sb_alloc(e->qm->ctx, (size_t)l->channels, sizeof *scales);
+    sb_status status = scales ? SB_OK : SB_NO_MEMORY;
+
+    if (status == SB_OK)
+        status = sb_link_scales(e->qm, l, &e->stats[i], scales, &gain);
+    if (status == SB_OK && gain < 1 - EQUALIZE_WORTH) {
+        status = equalize_apply(e, l, scales);
+        ++*done;
+    }
+    sb_free(e->qm->ctx, scales);
+    return status;
+}
+
+/* ---- observing anew ----------------------------------------------------- */
+
+static bool equalize_observes(const equalizer *e, uint32_t point)
+{
+    return e->changed[e->qm->place.points[point].value] &&
+           sb_calibrate_observes(e->qm, point);
+}
+
+static sb_status equalize_put_observed(void *user, sb_graph *g, uint32_t point,
+                                       sb_node_id beside, sb_value_id x,
+                                       sb_value_id *y)
+{
+    const equalizer *e = user;
+
+    *y = x;
+    return equalize_observes(e, point)
+               ? sb_calibrate_put(e->qm, g, point, beside, x, y)
+               : SB_OK;
+}
+
+/* The scales of all that has changed.  What observers of activations saw
+ * belongs to the snapshot now. */
+static sb_status equalize_observe(equalizer *e)
+{
+    sb_quant_model *qm = e->qm;
+    const sb_exec_options opt = {.observe = sb_calibrate_observe,
+                                 .tap = sb_calibrate_tap,
+                                 .observe_user = qm};
+    sb_graph *g = NULL;
+
+    for (uint32_t i = 0; i < qm->place.n_points; i++)
+        if (equalize_observes(e, i))
+            qm->state.points[i] =
+                (sb_point_state){.channels = qm->state.points[i].channels};
+    SB_TRY(sb_quant_derive(qm, equalize_put_observed, e, &g));
+    SB_TRY(
+        equalize_replay(e, g, &opt, sb_batch_store_count(qm->state.batches)));
+    for (uint32_t i = 0; i < qm->place.n_points; i++) {
+        const sb_quantizer *q = sb_point_quantizer(&qm->place, i);
+
+        if (equalize_observes(e, i)) {
+            SB_TRY(sb_observers_prepare(qm->ctx, &qm->state.points[i].observer,
+                                        1));
+            SB_TRY(sb_calibrate_calc(qm, i));
+        } else if (e->changed[q->value] && sb_quantizer_is_constant(qm, q)) {
+            SB_TRY(sb_calibrate_weight(
+                qm, q, &sb_graph_value(qm->graph, q->value)->constant));
+        }
+    }
+    return SB_OK;
+}
+
+/* ---- all ---------------------------------------------------------------- */
+
+static void equalize_free(equalizer *e)
+{
+    sb_ctx *ctx = e->qm->ctx;
+
+    for (size_t i = 0; i < e->n; i++) {
+        sb_free(ctx, e->stats[i].lo);
+        sb_free(ctx, e->stats[i].hi);
+        sb_free(ctx, e->stats[i].square);
+    }
+    sb_free(ctx, e->links);
+    sb_free(ctx, e->stats);
+    sb_free(ctx, e->link_of);
+    sb_free(ctx, e->changed);
+}
+
+sb_status sb_equalize(sb_quant_model *qm, size_t *layers)
+{
+    equalizer e = {.qm = qm};
+    sb_status status = equalize_find(&e);
+
+    *layers = 0;
+    if (status == SB_OK && e.n > 0)
+        status = equalize_look(&e);
+    for (size_t i = 0; i < e.n && status == SB_OK; i++)
+        status = equalize_link(&e, i, layers);
+    if (status == SB_OK && *layers > 0) {
+        qm->equalized = true;
+        status = equalize_observe(&e);
+    }
+    equalize_free(&e);
+    return status;
+}

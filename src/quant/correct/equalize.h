@@ -1,0 +1,61 @@
+/* equalize.h - values whose channels can be scaled without changing what the
+ * network computes.
+ *
+ *     layer or norm -> Relu, pools, ... -> layers
+ *
+ * Dividing channel c of the first by s_c > 0 and multiplying what the layers
+ * behind multiply it with by s_c changes nothing in float; but channels of
+ * equal size lose less where one scale serves them all. */
+#ifndef SB_QUANT_CORRECT_EQUALIZE_H
+#define SB_QUANT_CORRECT_EQUALIZE_H
+
+#include "quant/model/quant_model.h"
+
+enum { SB_LINK_CHAIN = 12, SB_LINK_READERS = 16 };
+
+/* A layer that reads the value: its weight, and where the channels that it
+ * reads are in it. */
+typedef struct sb_link_reader {
+    sb_node_id node;
+    sb_value_id weight;
+    bool transposed; /* [channels, rows] instead of [rows, channels, taps] */
+    int64_t groups, rows, taps;
+} sb_link_reader;
+
+typedef struct sb_link {
+    sb_value_id value; /* what is quantized, and read by all of `readers` */
+    int axis;          /* of its channels */
+    int64_t channels;
+    double bound; /* a Clip cuts off at it; infinite if there is none */
+    /* Whose channels are divided: a weight, or the gains of a norm, and a bias
+     * or SB_NONE. */
+    sb_node_id maker;
+    sb_value_id weight, bias;
+    int weight_axis;
+    /* Values that are divided, the last is `value`. */
+    sb_value_id chain[SB_LINK_CHAIN];
+    size_t n_chain;
+    sb_link_reader readers[SB_LINK_READERS];
+    size_t n_readers;
+} sb_link;
+
+/* What was seen of the channels of a link's value. */
+typedef struct sb_link_stats {
+    float *lo, *hi; /* [channels] */
+    double *square; /* [channels] mean */
+    double count;   /* elements of a channel */
+} sb_link_stats;
+
+/* equalize_links.c: the link that begins at a node; false if there is none. */
+bool sb_link_find(const sb_quant_model *qm, sb_node_id maker, sb_link *out);
+/* The channel that element `e` of a reader's weight is multiplied with. */
+int64_t sb_link_channel(const sb_link *l, const sb_link_reader *r, int64_t e);
+
+/* equalize_scales.c: scales [channels] with which the layers behind are
+ * expected to lose least; *gain is what is left of the expected noise, 1 if
+ * nothing is to be gained. */
+SB_MUST_USE sb_status sb_link_scales(const sb_quant_model *qm, const sb_link *l,
+                                     const sb_link_stats *seen, float *scales,
+                                     double *gain);
+
+#endif

@@ -1,0 +1,119 @@
+/* Copies of the float graph with one more node on the edges of quantizers. */
+#include <assert.h>
+#include <stdio.h>
+
+#include "quant/model/instrument.h"
+
+sb_status sb_quant_put_node(sb_graph *g, sb_node_id beside,
+                            const sb_node_spec *spec, sb_value_id x,
+                            sb_value_id y)
+{
+    sb_node_spec full = *spec;
+    sb_node_id node = SB_NONE;
+
+    sb_graph_value(g, y)->type = sb_graph_value(g, x)->type;
+    full.module = sb_graph_node(g, beside)->module;
+    full.position = sb_graph_node(g, beside)->position;
+    full.outputs = &y;
+    full.n_out = 1;
+    return sb_graph_add_node(g, &full, &node);
+}
+
+sb_status sb_quant_add_node(sb_graph *g, sb_node_id beside,
+                            const sb_node_spec *spec, sb_value_id x,
+                            sb_value_id *y)
+{
+    sb_value_id out = SB_NONE;
+
+    SB_TRY(sb_graph_add_value_like(g, sb_graph_value(g, x)->name, &out));
+    SB_TRY(sb_quant_put_node(g, beside, spec, x, out));
+    *y = out;
+    return SB_OK;
+}
+
+sb_status sb_quant_add_value(sb_graph *g, const char *base, const char *suffix,
+                             sb_value_id *out)
+{
+    sb_str name;
+
+    sb_str_init(&name, g->ctx);
+    sb_str_addf(&name, "%s%s", base, suffix);
+    sb_status status = sb_str_status(&name);
+    if (status == SB_OK)
+        status = sb_graph_add_value_as(g, sb_str_text(&name), out);
+    sb_str_free(&name);
+    return status;
+}
+
+sb_status sb_quant_move_output_as(sb_graph *g, sb_value_id x, sb_value_id y,
+                                  sb_value_id spare)
+{
+    const char *name = sb_graph_value(g, x)->name;
+    const char *fresh = sb_graph_value(g, spare)->name;
+    char unused[48]; /* one for each output that moves */
+
+    (void)snprintf(unused, sizeof unused, "sparsebit.unused%u",
+                   (unsigned)spare);
+    SB_TRY(sb_graph_rename_value(g, spare, unused));
+    SB_TRY(sb_graph_rename_value(g, x, fresh));
+    SB_TRY(sb_graph_rename_value(g, y, name));
+    for (size_t i = 0; i < g->n_outputs; i++)
+        if (g->outputs[i] == x)
+            g->outputs[i] = y;
+    sb_graph_value(g, x)->is_output = false;
+    sb_graph_value(g, y)->is_output = true;
+    return SB_OK;
+}
+
+sb_status sb_quant_move_output(sb_graph *g, sb_value_id x, sb_value_id y)
+{
+    sb_value_id spare = SB_NONE;
+
+    SB_TRY(sb_graph_add_value_like(g, sb_graph_value(g, x)->name, &spare));
+    return sb_quant_move_output_as(g, x, y, spare);
+}
+
+sb_node_id sb_quantizer_beside(const sb_graph *g, const sb_quantizer *q)
+{
+    return q->n_uses > 0 ? q->uses[0].node
+                         : sb_graph_value(g, q->value)->producer;
+}
+
+/* Redirects the edges of one point. */
+static sb_status derive_point(const sb_quant_model *qm, sb_graph *g,
+                              uint32_t point, sb_quant_point_fn fn, void *user)
+{
+    sb_value_id x = qm->place.points[point].value, y = SB_NONE;
+    const sb_quantizer *q;
+
+    for (uint32_t i = qm->place.points[point].head; i != SB_NONE; i = q->next) {
+        q = &qm->place.quantizers[i];
+        if (sb_quantizer_is_off(qm, q))
+            continue;
+        if (y == SB_NONE)
+            SB_TRY(fn(user, g, point, sb_quantizer_beside(g, q), x, &y));
+        for (size_t k = 0; y != x && k < q->n_uses; k++)
+            SB_TRY(sb_graph_set_input(g, q->uses[k].node, q->uses[k].input, y));
+        if (y != x && q->at_output)
+            SB_TRY(sb_quant_move_output(g, x, y));
+    }
+    return SB_OK;
+}
+
+sb_status sb_quant_derive(const sb_quant_model *qm, sb_quant_point_fn fn,
+                          void *user, sb_graph **out)
+{
+    sb_graph *g = NULL;
+    sb_status status = SB_OK;
+
+    SB_TRY(sb_graph_clone(qm->graph, &g));
+    assert(g->n_values == qm->graph->n_values);
+    assert(g->n_nodes == qm->graph->n_nodes);
+    for (size_t i = 0; i < qm->place.n_points && status == SB_OK; i++)
+        status = derive_point(qm, g, (uint32_t)i, fn, user);
+    if (status == SB_OK)
+        *out = g;
+    else
+        sb_graph_free(g);
+    return status;
+}

@@ -1,0 +1,100 @@
+/* Running a quantized model: derive the graph that the present state asks for,
+ * lower it, keep its executor until the state changes. */
+#include <string.h>
+
+#include "passes/pass.h"
+#include "quant/calibrate/calibrate.h"
+#include "quant/model/simulate.h"
+
+void sb_quant_run_drop(sb_quant_model *qm)
+{
+    sb_exec_free(qm->run.exec);
+    sb_graph_free(qm->run.graph);
+    sb_free(qm->ctx, qm->run.outputs);
+    qm->run = (sb_quant_run){
+        .weights_on = qm->run.weights_on,
+        .activations_on = qm->run.activations_on,
+    };
+}
+
+void sb_quant_model_set_quant(sb_quant_model *qm, int weights, int activations)
+{
+    sb_quant_run_drop(qm);
+    qm->run.weights_on = weights != 0;
+    qm->run.activations_on = activations != 0;
+}
+
+/* ---- forward ------------------------------------------------------------ */
+
+static sb_status make_exec(sb_quant_model *qm)
+{
+    sb_exec_options opt = {.exact = qm->exact};
+
+    if (qm->state.calibrating)
+        SB_TRY(sb_calibrate_graph(qm, &opt, &qm->run.graph));
+    else
+        SB_TRY(sb_quant_simulated(qm, &qm->run.graph));
+    SB_TRY(sb_passes_run(qm->run.graph, "lower", NULL, NULL, NULL));
+    return sb_exec_create(qm->ctx, qm->run.graph, &opt, &qm->run.exec);
+}
+
+static sb_status make_run(sb_quant_model *qm)
+{
+    const sb_graph *g = qm->graph;
+
+    if (!qm->state.blocks) {
+        SB_TRY(make_exec(qm));
+        g = qm->run.graph;
+    }
+    qm->run.outputs = sb_alloc(qm->ctx, g->n_outputs, sizeof(sb_tensor *));
+    return qm->run.outputs ? SB_OK : SB_NO_MEMORY;
+}
+
+sb_status sb_quant_run_check(const sb_quant_model *qm,
+                             const sb_tensor *const *inputs, size_t n_inputs,
+                             size_t n_outputs)
+{
+    const sb_graph *g = qm->graph;
+
+    if (n_inputs != g->n_inputs)
+        return sb_fail(qm->ctx, SB_BAD_ARG, "got %zu inputs, want %zu",
+                       n_inputs, g->n_inputs);
+    if (n_outputs > g->n_outputs)
+        return sb_fail(qm->ctx, SB_BAD_ARG, "got %zu outputs, want at most %zu",
+                       n_outputs, g->n_outputs);
+    for (size_t i = 0; i < n_inputs; i++) {
+        const sb_value *v = sb_graph_value(g, g->inputs[i]);
+        if (!inputs[i] && !v->is_constant)
+            return sb_fail(qm->ctx, SB_BAD_ARG, "input %zu is missing", i);
+        if (inputs[i] && v->is_constant)
+            return sb_fail(qm->ctx, SB_BAD_ARG,
+                           "input '%s' has a default: quantization keeps it, "
+                           "want NULL",
+                           v->name);
+    }
+    return SB_OK;
+}
+
+sb_status sb_quant_model_forward(sb_quant_model *qm,
+                                 const sb_tensor *const *inputs,
+                                 size_t n_inputs, const sb_tensor **outputs,
+                                 size_t n_outputs)
+{
+    SB_TRY(sb_quant_run_check(qm, inputs, n_inputs, n_outputs));
+    if (!qm->run.outputs) {
+        sb_status status = make_run(qm);
+        if (status != SB_OK) {
+            sb_quant_run_drop(qm);
+            return status;
+        }
+    }
+    if (qm->state.calibrating && qm->state.batches)
+        SB_TRY(sb_batch_store_take(qm->state.batches, inputs));
+    if (qm->state.blocks)
+        SB_TRY(sb_blocks_take(qm->state.blocks, inputs));
+    else
+        SB_TRY(sb_exec_run(qm->run.exec, inputs, NULL, qm->run.outputs));
+    if (n_outputs)
+        memcpy(outputs, qm->run.outputs, n_outputs * sizeof *outputs);
+    return SB_OK;
+}

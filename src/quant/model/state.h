@@ -1,0 +1,54 @@
+/* state.h - what calibration found out: observers, scales.  Arrays go by the
+ * numbers of quantizers and points in the placement. */
+#ifndef SB_QUANT_MODEL_STATE_H
+#define SB_QUANT_MODEL_STATE_H
+
+#include <sparsebit/quantize.h>
+
+#include "quant/calibrate/batch_store.h"
+#include "quant/observe/observer.h"
+#include "quant/quantize/qparams.h"
+
+typedef struct sb_quantizer_state {
+    sb_qparams qparams; /* n 0: not known yet */
+    /* Bounds of the integers as in the placement, or narrower ones, for
+     * --reduce-range. */
+    int32_t qmin, qmax;
+    bool left_out;          /* off for want of data, until there is some */
+    sb_quantizer_info info; /* what the caller of the library sees of it */
+} sb_quantizer_state;
+
+typedef struct sb_point_state {
+    sb_observer *observer; /* NULL: nothing seen yet */
+    sb_observer *given;    /* of the value before it was equalized, or NULL */
+    int64_t channels;      /* of the observer */
+    int64_t samples;       /* seen so far */
+} sb_point_state;
+
+typedef struct sb_blocks sb_blocks; /* calibrate_blocks.c */
+
+typedef struct sb_quant_state {
+    sb_quantizer_state *quantizers;
+    sb_point_state *points;
+    sb_observer_slots slots; /* of all observers */
+    float *weight;           /* one after another, while they are observed */
+    size_t weight_size;      /* bytes */
+    bool calibrating;
+    sb_calibration_options calibration;
+    bool shared;             /* by the ranks of the context */
+    bool loaded;             /* some of what was seen is from files */
+    bool anew;               /* a network was observed that was equalized */
+    sb_blocks *blocks;       /* while calibrating block by block, else NULL */
+    sb_batch_store *batches; /* kept for sb_refine(), else NULL */
+    sb_tensor *overlay;      /* by value (overlay.h) */
+    sb_quant_step *steps;    /* what sb_refine() did */
+    size_t n_steps, cap_steps;
+} sb_quant_state;
+
+/* Nothing observed, no scales, for the quantizers that are placed. */
+SB_MUST_USE sb_status sb_quant_state_init(sb_quant_model *qm);
+/* The same again. */
+void sb_quant_state_reset(sb_quant_model *qm);
+void sb_quant_state_free(sb_quant_model *qm);
+
+#endif

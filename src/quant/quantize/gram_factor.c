@@ -1,0 +1,60 @@
+/* Factors of damped Gram matrices. */
+#include "quant/quantize/gram_factor.h"
+
+#include <string.h>
+
+#include "base/simd.h"
+#include "quant/quantize/cholesky.h"
+
+static double gram_mean_diagonal(const float *gram, int64_t n)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)gram[i * n + i];
+    return sum / (double)n;
+}
+
+static void gram_arrange(const float *gram, int64_t n, const int64_t *order,
+                         double damp, float *h)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float *from = gram + order[i] * n;
+        float *to = h + i * n;
+
+        for (int64_t j = i; j < n; j++)
+            to[j] = from[order[j]];
+        if (to[i] <= 0) {
+            memset(to + i, 0, (size_t)(n - i) * sizeof *to);
+            to[i] = 1;
+        } else {
+            to[i] = (float)((double)to[i] + damp);
+        }
+    }
+}
+
+sb_status sb_gram_factor(sb_ctx *ctx, const float *gram, int64_t n,
+                         const int64_t *order, double damping, float *h,
+                         bool *done)
+{
+    double mean = gram_mean_diagonal(gram, n), share = damping;
+
+    *done = false;
+    while (!*done && share <= 1) {
+        gram_arrange(gram, n, order, share * mean, h);
+        SB_TRY(sb_cholesky_upper(ctx, h, n, done));
+        share = share > 0 ? share * 10 : 1e-4;
+    }
+    for (int64_t j = 0; *done && j < n; j++)
+        for (int64_t i = j + 1; i < n; i++)
+            h[j * n + i] /= h[i * n + i];
+    return SB_OK;
+}
+
+SB_HOT void sb_gram_pass_on(const float *factor, float error, int64_t n,
+                            float *sums)
+{
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        sums[i] += error * factor[i];
+}

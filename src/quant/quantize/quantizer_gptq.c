@@ -1,0 +1,156 @@
+/* Quantizer "gptq": rounds column after column of a weight, and lets the
+ * columns that follow make up for the error (E. Frantar et al., GPTQ: accurate
+ * post-training quantization for generative pre-trained transformers, arXiv
+ * 2210.17323).
+ *
+ * How, without an inverse, is in gram_factor.h; each column rounds what would
+ * make its term zero.
+ *
+ * Scales are those of the original columns, so that columns may be taken in
+ * any order: those that matter most come first, while there is freedom left. */
+#include <string.h>
+
+#include "base/threads.h"
+#include "quant/quantize/gram_factor.h"
+#include "quant/quantize/quantizer.h"
+#include "quant/quantize/rounding.h"
+
+enum { GPTQ_TILE = 16 }; /* rows that a row of R serves while it is near */
+
+typedef struct gptq_params {
+    double damping;
+    bool act_order;
+} gptq_params;
+
+static const sb_param_def gptq_table[] = {
+    {.name = "DAMPING",
+     .type = SB_PARAM_FLOAT,
+     .offset = offsetof(gptq_params, damping),
+     .preset = "0.01",
+     .min = 0,
+     .max = 1,
+     .help = "added to the diagonal, as a share of its mean"},
+    {.name = "ACT_ORDER",
+     .type = SB_PARAM_BOOL,
+     .offset = offsetof(gptq_params, act_order),
+     .preset = "true",
+     .help = "columns with the largest inputs first, instead of in order"},
+    {0},
+};
+
+typedef struct gptq_job {
+    const sb_rounding *r;
+    const float *factor; /* R[j,i] / R[i,i] */
+    const int64_t *order;
+    float *sums; /* [rows, cols] in that order */
+} gptq_job;
+
+/* ---- the order of columns ------------------------------------------------ */
+
+/* Larger diagonals first; a stable sort, so that the order is one. */
+static void gptq_sort(const sb_rounding *r, int64_t *order, int64_t *other)
+{
+    int64_t n = r->cols;
+
+    for (int64_t width = 1; width < n; width *= 2) {
+        for (int64_t at = 0; at < n; at += 2 * width) {
+            int64_t mid = at + width < n ? at + width : n;
+            int64_t end = at + 2 * width < n ? at + 2 * width : n;
+            int64_t a = at, b = mid;
+
+            for (int64_t k = at; k < end; k++) {
+                bool left =
+                    b >= end || (a < mid && r->gram[order[a] * (n + 1)] >=
+                                                r->gram[order[b] * (n + 1)]);
+                other[k] = left ? order[a++] : order[b++];
+            }
+        }
+        memcpy(order, other, (size_t)n * sizeof *order);
+    }
+}
+
+/* ---- rows --------------------------------------------------------------- */
+
+/* Items are tiles of rows. */
+static void gptq_tiles(void *arg, size_t begin, size_t end)
+{
+    const gptq_job *j = arg;
+    const sb_rounding *r = j->r;
+    int64_t n = r->cols;
+
+    for (size_t t = begin; t < end; t++) {
+        int64_t first = (int64_t)t * GPTQ_TILE, last = first + GPTQ_TILE;
+        last = last < r->rows ? last : r->rows;
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t row = first; row < last; row++) {
+                float *w = &r->w[row * n + j->order[i]];
+                float was = *w, *sums = j->sums + row * n;
+
+                *w = sb_rounding_nearest(r, row, j->order[i], was + sums[i]);
+                sb_gram_pass_on(j->factor + i * n + i + 1, was - *w, n - i - 1,
+                                sums + i + 1);
+            }
+    }
+}
+
+static void gptq_drop_dead(sb_rounding *r)
+{
+    for (int64_t c = 0; c < r->cols; c++) {
+        if (r->gram[c * (r->cols + 1)] > 0)
+            continue;
+        r->dead++;
+        for (int64_t row = 0; row < r->rows; row++)
+            r->w[row * r->cols + c] = 0;
+    }
+}
+
+static sb_status gptq_run(sb_rounding *r, int64_t *order, float *h, float *sums)
+{
+    const gptq_params *p = r->params;
+    const gptq_job job = {r, h, order, sums};
+    bool done = false;
+
+    for (int64_t i = 0; i < r->cols; i++)
+        order[i] = i;
+    if (p->act_order)
+        gptq_sort(r, order, order + r->cols);
+    SB_TRY(
+        sb_gram_factor(r->ctx, r->gram, r->cols, order, p->damping, h, &done));
+    if (!done) {
+        r->why_not = "the products of its inputs have no Cholesky factor";
+        sb_rounding_all_nearest(r);
+        return SB_OK;
+    }
+    gptq_drop_dead(r);
+    sb_parallel_for(r->ctx, (size_t)((r->rows + GPTQ_TILE - 1) / GPTQ_TILE), 1,
+                    gptq_tiles, (void *)(uintptr_t)&job);
+    return sb_ctx_poll(r->ctx);
+}
+
+static sb_status gptq_round(sb_rounding *r)
+{
+    size_t n = (size_t)r->cols;
+    int64_t *order = sb_alloc(r->ctx, 2 * n, sizeof *order);
+    float *h = sb_alloc(r->ctx, n, n * sizeof *h);
+    float *sums = sb_alloc(r->ctx, (size_t)r->rows, n * sizeof *sums);
+    sb_status status = SB_NO_MEMORY;
+
+    if (order && h && sums)
+        status = gptq_run(r, order, h, sums);
+    sb_free(r->ctx, order);
+    sb_free(r->ctx, h);
+    sb_free(r->ctx, sums);
+    return status;
+}
+
+const sb_quantizer_def sb_quantizer_gptq = {
+    .name = "gptq",
+    .summary = "rounds column by column, each making up for the errors before "
+               "it; needs samples",
+    .uses = {[SB_QUANT_WEIGHT] = {.schemes = SB_SCHEMES_ALL},
+             [SB_QUANT_ACTIVATION] = {0, "gptq decides for each weight which "
+                                         "way to round"}},
+    .params = gptq_table,
+    .params_size = sizeof(gptq_params),
+    .round = gptq_round,
+};

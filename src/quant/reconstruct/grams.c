@@ -1,0 +1,360 @@
+/* Gram matrices of the inputs of layers, summed up while the quantized network
+ * runs: memory depends on the layers, not on the number of samples. */
+#include <string.h>
+
+#include "ops/op_registry.h"
+#include "quant/calibrate/replay.h"
+#include "quant/correct/correct.h"
+#include "quant/reconstruct/reconstruct.h"
+
+/* ---- layers ------------------------------------------------------------- */
+
+static bool layer_set_conv(const sb_tensor *w, const sb_node *node,
+                           sb_round_layer *out, const char **why_not)
+{
+    if (sb_op_weight_axis(node, w->rank) != 0) {
+        *why_not = "it is a transposed convolution";
+        return false;
+    }
+    out->groups = sb_node_int(node, "group", 1);
+    if (out->groups < 1 || w->dims[0] % out->groups != 0) {
+        *why_not = "its groups do not divide its channels";
+        return false;
+    }
+    out->conv = true;
+    out->rows = w->dims[0] / out->groups;
+    out->cols = sb_dims_product(w->dims, 1, w->rank);
+    return true;
+}
+
+static bool layer_set_product(const sb_tensor *w, const sb_node *node,
+                              sb_round_layer *out, const char **why_not)
+{
+    if (w->rank != 2 || sb_node_int(node, "transA", 0) != 0) {
+        *why_not = w->rank != 2 ? "its weight is a stack of matrices"
+                                : "its input is transposed";
+        return false;
+    }
+    out->transposed = sb_op_weight_axis(node, 2) == 1;
+    out->groups = 1;
+    out->rows = w->dims[out->transposed ? 1 : 0];
+    out->cols = w->dims[out->transposed ? 0 : 1];
+    return true;
+}
+
+bool sb_round_layer_set(const sb_graph *g, sb_node_id id, sb_value_id weight,
+                        sb_round_layer *out, const char **why_not)
+{
+    const sb_node *node = id != SB_NONE ? sb_graph_node(g, id) : NULL;
+    const sb_tensor *w = &sb_graph_value(g, weight)->constant;
+
+    *out = (sb_round_layer){.node = id, .weight = weight};
+    if (!node || sb_node_role(node) != SB_ROLE_WEIGHTED ||
+        sb_node_in(node, 1) != weight) {
+        *why_not = "it is not the weight of a convolution or matrix product";
+        return false;
+    }
+    if (sb_graph_value(g, weight)->n_uses != 1) {
+        *why_not = "several layers share it";
+        return false;
+    }
+    return sb_node_flag(node, SB_OP_CONV)
+               ? layer_set_conv(w, node, out, why_not)
+               : layer_set_product(w, node, out, why_not);
+}
+
+bool sb_round_layer_find(const sb_quant_model *qm, const sb_quantizer *q,
+                         sb_round_layer *out, const char **why_not)
+{
+    bool found =
+        sb_round_layer_set(qm->graph, q->n_uses > 0 ? q->uses[0].node : SB_NONE,
+                           q->value, out, why_not);
+
+    out->q = q;
+    return found;
+}
+
+/* ---- the list ----------------------------------------------------------- */
+
+/* Has the layer a bias that may be changed? */
+static bool grams_biased(const sb_grams *list, const sb_round_layer *layer)
+{
+    sb_bias_layer found;
+
+    return list->fit &&
+           sb_quant_config_schedule(list->qm->config).bias_correction &&
+           sb_bias_layer_find(list->qm->graph, layer->node, &found);
+}
+
+/* Sums that serve the layer as well: those of products of the same value,
+ * behind the same quantizer. */
+static sb_gram *grams_find(const sb_grams *list, const sb_round_layer *layer)
+{
+    const sb_graph *g = list->qm->graph;
+    sb_value_id x = sb_graph_node(g, layer->node)->inputs[0];
+
+    for (size_t i = 0; i < list->n && !layer->conv; i++)
+        if (!list->v[i].conv && list->v[i].x == x &&
+            list->v[i].biased == grams_biased(list, layer) &&
+            list->qm->place.of_value[x].first ==
+                list->qm->place.of_value[x].last)
+            return &list->v[i];
+    return NULL;
+}
+
+/* Elements of the sums of one kind. */
+static size_t grams_elements(const sb_grams *list, const sb_round_layer *layer)
+{
+    size_t size = (size_t)layer->cols + list->fit;
+
+    return (size_t)layer->groups * size * size;
+}
+
+size_t sb_grams_bytes(const sb_grams *list, const sb_round_layer *layer)
+{
+    size_t kinds = list->fit ? 2 : 1;
+
+    return grams_find(list, layer)
+               ? 0
+               : kinds * grams_elements(list, layer) * sizeof(float);
+}
+
+sb_status sb_grams_add(sb_grams *list, sb_round_layer *layer)
+{
+    const sb_gram *found = grams_find(list, layer);
+    size_t bytes = sb_grams_bytes(list, layer);
+    size_t n = grams_elements(list, layer);
+
+    if (found) {
+        layer->gram = (uint32_t)(found - list->v);
+        return SB_OK;
+    }
+    SB_TRY(sb_grow(list->qm->ctx, &list->v, &list->cap, list->n + 1,
+                   sizeof *list->v));
+    sb_gram gram = {
+        .x = sb_graph_node(list->qm->graph, layer->node)->inputs[0],
+        .conv = layer->conv,
+        .biased = grams_biased(list, layer),
+        .groups = layer->groups,
+        .cols = layer->cols,
+        .node = layer->node,
+        .weight = layer->weight,
+        .sums = sb_alloc(list->qm->ctx, n, sizeof(float)),
+    };
+    if (list->fit) {
+        size_t means = 2 * (size_t)(layer->groups * layer->cols);
+        gram.cross = sb_alloc(list->qm->ctx, n, sizeof(float));
+        gram.means = sb_alloc(list->qm->ctx, means, sizeof(float));
+    }
+    layer->gram = (uint32_t)list->n;
+    list->v[list->n++] = gram;
+    list->bytes += bytes;
+    bool all = gram.sums && (!list->fit || (gram.cross && gram.means));
+    return all ? SB_OK : SB_NO_MEMORY;
+}
+
+void sb_grams_clear(sb_grams *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        sb_free(list->qm->ctx, list->v[i].sums);
+        sb_free(list->qm->ctx, list->v[i].cross);
+        sb_free(list->qm->ctx, list->v[i].means);
+    }
+    sb_free(list->qm->ctx, list->v);
+    *list = (sb_grams){.qm = list->qm, .fit = list->fit};
+}
+
+/* ---- running ------------------------------------------------------------ */
+
+/* Of an image, for convolutions: more for larger matrices. */
+static int64_t grams_places(const sb_gram *gram)
+{
+    enum { LEAST = 32, MOST = 256 };
+    int64_t n = 2 * gram->cols;
+
+    return n < LEAST ? LEAST : n > MOST ? MOST : n;
+}
+
+/* A Gram node beside the layer, which reads what the layer reads, and `y`
+ * unless that is SB_NONE; `io` are its sums and count, before and after. */
+static sb_status grams_put(sb_graph *g, const sb_gram *gram, sb_value_id y,
+                           sb_value_id io[4])
+{
+    const sb_node layer = *sb_graph_node(g, gram->node);
+    const int64_t size = gram->cols + (gram->cross != NULL);
+    const sb_shape sums = {.rank = 3, .dim = {gram->groups, size, size}};
+    const sb_shape one = {.rank = 1, .dim = {1}};
+    sb_node_id made = SB_NONE;
+
+    for (int k = 0; k < 4; k++) {
+        SB_TRY(sb_graph_add_value(g, NULL, &io[k]));
+        sb_graph_value(g, io[k])->type =
+            (sb_type){.dtype = SB_DTYPE_F32, .shape = k % 2 == 0 ? sums : one};
+    }
+    const sb_value_id in[] = {io[0], io[1], layer.inputs[0], gram->weight, y};
+    const sb_node_spec spec = {
+        .op = "Gram",
+        .domain = SB_FUSED_DOMAIN,
+        .name = layer.name,
+        .inputs = in,
+        .n_in = y == SB_NONE ? 4 : 5,
+        .outputs = io + 2,
+        .n_out = 2,
+        .attrs = gram->conv ? layer.attrs : NULL,
+        .n_attrs = gram->conv ? layer.n_attrs : 0,
+        .position = layer.position,
+    };
+    SB_TRY(sb_graph_add_node(g, &spec, &made));
+    SB_TRY(sb_graph_set_attr_int(g, made, "ones", gram->cross != NULL));
+    return gram->conv
+               ? sb_graph_set_attr_int(g, made, "places", grams_places(gram))
+               : sb_graph_set_attr_int(g, made, "rows", 1);
+}
+
+static void grams_drop_outputs(sb_graph *g)
+{
+    for (size_t i = 0; i < g->n_outputs; i++)
+        sb_graph_value(g, g->outputs[i])->is_output = false;
+    g->n_outputs = 0;
+}
+
+/* One node; `sums` and `count` are where its two states are. */
+static sb_status grams_bind(sb_graph *g, const sb_gram *gram, sb_value_id y,
+                            float *sums, float *count, sb_state *states,
+                            sb_exec_state *bound)
+{
+    const int64_t size = gram->cols + (gram->cross != NULL), one = 1;
+    const int64_t dims[] = {gram->groups, size, size};
+    sb_value_id io[4];
+
+    SB_TRY(grams_put(g, gram, y, io));
+    for (size_t k = 0; k < 2; k++) {
+        SB_TRY(sb_graph_add_input(g, io[k]));
+        SB_TRY(sb_graph_add_output(g, io[2 + k]));
+        states[k].t = k == 0 ? sb_tensor_make(SB_DTYPE_F32, 3, dims)
+                             : sb_tensor_make(SB_DTYPE_F32, 1, &one);
+        states[k].t.data = k == 0 ? sums : count;
+        bound[k] = (sb_exec_state){io[k], io[2 + k], &states[k]};
+    }
+    return SB_OK;
+}
+
+sb_status sb_gram_nodes(sb_graph *g, sb_gram *grams, size_t n, sb_state *states,
+                        sb_exec_state *bound)
+{
+    grams_drop_outputs(g);
+    for (size_t i = 0; i < n; i++)
+        SB_TRY(grams_bind(g, &grams[i], SB_NONE, grams[i].sums, &grams[i].count,
+                          &states[2 * i], &bound[2 * i]));
+    return SB_OK;
+}
+
+typedef struct grams_run {
+    sb_grams *list;
+    sb_state *states; /* sums and count of each node */
+    sb_exec_state *bound;
+    size_t n_states;
+    float spare;                /* counts that are the same once more */
+    sb_replay plain, quantized; /* plain: what layers read in float */
+} grams_run;
+
+/* Inputs of the model, then what layers read in float, then states. */
+static sb_status grams_graph(grams_run *run, sb_graph *g)
+{
+    const sb_grams *list = run->list;
+    size_t n = list->fit ? list->n : 0, at = 2 * list->n;
+    sb_value_id *y = sb_alloc(g->ctx, n + 1, sizeof *y);
+    sb_status status = y ? SB_OK : SB_NO_MEMORY;
+
+    for (size_t i = 0; i < n && status == SB_OK; i++) {
+        status = sb_graph_add_value(g, NULL, &y[i]);
+        if (status != SB_OK)
+            break;
+        sb_graph_value(g, y[i])->type =
+            sb_graph_value(list->qm->graph, list->v[i].x)->type;
+        status = sb_graph_add_input(g, y[i]);
+    }
+    if (status == SB_OK)
+        status = sb_gram_nodes(g, list->v, list->n, run->states, run->bound);
+    for (size_t i = 0; i < n && status == SB_OK; i++, at += 2)
+        status = grams_bind(g, &list->v[i], y[i], list->v[i].cross, &run->spare,
+                            &run->states[at], &run->bound[at]);
+    run->n_states = at;
+    sb_free(g->ctx, y);
+    return status;
+}
+
+/* The float network up to what the layers read. */
+static sb_status grams_open_plain(grams_run *run)
+{
+    sb_grams *list = run->list;
+    sb_graph *g = NULL;
+    sb_status status = SB_OK;
+
+    SB_TRY(sb_replay_float(list->qm, &g));
+    grams_drop_outputs(g);
+    for (size_t i = 0; i < list->n && status == SB_OK; i++)
+        status = sb_graph_add_output(g, list->v[i].x);
+    if (status != SB_OK) {
+        sb_graph_free(g);
+        return status;
+    }
+    return sb_replay_open(list->qm, g, NULL, &run->plain);
+}
+
+static sb_status grams_open(grams_run *run)
+{
+    sb_grams *list = run->list;
+    sb_graph *g = NULL;
+    sb_exec_options opt = {0};
+
+    if (list->fit)
+        SB_TRY(grams_open_plain(run));
+    SB_TRY(sb_replay_quantized(list->qm, &g));
+    sb_status status = grams_graph(run, g);
+    if (status != SB_OK) {
+        sb_graph_free(g);
+        return status;
+    }
+    opt.states = run->bound;
+    opt.n_states = run->n_states;
+    return sb_replay_open(list->qm, g, &opt, &run->quantized);
+}
+
+static sb_status grams_run_all(grams_run *run, size_t done, size_t total)
+{
+    const sb_grams *list = run->list;
+    size_t n = sb_replay_batches(list->qm), first = list->qm->graph->n_inputs;
+
+    for (size_t i = 0; i < n; i++) {
+        SB_TRY(sb_progress(list->qm->ctx, "round", done + i, total));
+        if (list->fit)
+            SB_TRY(sb_replay_run(&run->plain, i));
+        for (size_t k = 0; k < list->n && list->fit; k++)
+            run->quantized.inputs[first + k] = run->plain.outputs[k];
+        SB_TRY(sb_replay_run(&run->quantized, i));
+    }
+    return SB_OK;
+}
+
+sb_status sb_grams_collect(sb_grams *list, size_t done, size_t total)
+{
+    sb_ctx *ctx = list->qm->ctx;
+    size_t most = (list->fit ? (size_t)4 : 2) * list->n;
+    grams_run run = {.list = list,
+                     .states = sb_alloc(ctx, most, sizeof *run.states),
+                     .bound = sb_alloc(ctx, most, sizeof *run.bound)};
+    sb_status status = run.states && run.bound ? SB_OK : SB_NO_MEMORY;
+
+    if (status == SB_OK)
+        status = grams_open(&run);
+    if (status == SB_OK)
+        status = grams_run_all(&run, done, total);
+    sb_replay_close(&run.plain);
+    sb_replay_close(&run.quantized);
+    sb_free(ctx, run.states);
+    sb_free(ctx, run.bound);
+    for (size_t i = 0; i < list->n && status == SB_OK && list->fit; i++)
+        sb_refit_center(&list->v[i]);
+    return status;
+}

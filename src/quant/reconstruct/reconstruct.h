@@ -1,0 +1,93 @@
+/* reconstruct.h - weights rounded by what their layers compute. */
+#ifndef SB_QUANT_RECONSTRUCT_RECONSTRUCT_H
+#define SB_QUANT_RECONSTRUCT_RECONSTRUCT_H
+
+#include "quant/model/quant_model.h"
+
+/* Has a weight a quantizer that decides its rounding from samples? */
+bool sb_rounds_weights(const sb_quant_model *qm);
+/* Lays rounded weights over those of such quantizers, from the batches that
+ * were kept; *layers is how many.  Layers for which there is no such method are
+ * named in the log and rounded to nearest. */
+SB_MUST_USE sb_status sb_round_weights(sb_quant_model *qm, size_t *layers);
+
+/* ---- what a layer multiplies its weight with (grams.c) ------------------ */
+
+/* A layer and the matrices of its weight: `groups` of [rows, cols]. */
+typedef struct sb_round_layer {
+    const sb_quantizer *q; /* or NULL */
+    sb_node_id node;
+    sb_value_id weight;
+    bool conv;
+    bool transposed; /* the weight is [cols, rows] */
+    int64_t groups, rows, cols;
+    uint32_t gram; /* of the list */
+} sb_round_layer;
+
+/* Sums of products of one layer's inputs, or of several that read the same.
+ *
+ * To fit layers to the float network, whose inputs are y where those of the
+ * quantized one are x, there are also sums of y x^T, and a 1 stands behind each
+ * x and y, so that sums of x and y are in the last row and column. */
+typedef struct sb_gram {
+    sb_value_id x; /* of the float graph */
+    bool conv;
+    bool biased; /* the layer has a bias that takes up what means differ by */
+    int64_t groups, cols;
+    sb_node_id node;
+    sb_value_id weight;
+    float *sums;  /* [groups, size, size], size = cols, or one more */
+    float *cross; /* the same of y x^T, or NULL */
+    float *means; /* [groups, 2, cols]: of x and of y, or NULL */
+    float count;  /* of terms */
+} sb_gram;
+
+typedef struct sb_grams {
+    sb_quant_model *qm;
+    sb_gram *v;
+    size_t n, cap;
+    size_t bytes;
+    bool fit; /* with `cross` */
+} sb_grams;
+
+/* The matrices of a layer and its weight; else *why_not says why there are
+ * none. */
+bool sb_round_layer_set(const sb_graph *g, sb_node_id node, sb_value_id weight,
+                        sb_round_layer *out, const char **why_not);
+/* [rows, cols] to [cols, rows]. */
+void sb_round_transpose(const float *from, int64_t rows, int64_t cols,
+                        float *to);
+/* A node for each list of sums beside its layer, which adds to it in every run;
+ * no other outputs are left.  Two states for each. */
+SB_MUST_USE sb_status sb_gram_nodes(sb_graph *g, sb_gram *grams, size_t n,
+                                    sb_state *states, sb_exec_state *bound);
+/* The same of a quantizer's weight. */
+bool sb_round_layer_find(const sb_quant_model *qm, const sb_quantizer *q,
+                         sb_round_layer *out, const char **why_not);
+/* Bytes that one more layer would add. */
+size_t sb_grams_bytes(const sb_grams *list, const sb_round_layer *layer);
+/* Room for the sums of a layer, all zero; sets layer->gram. */
+SB_MUST_USE sb_status sb_grams_add(sb_grams *list, sb_round_layer *layer);
+/* Runs the quantized network as it is now over all batches and sums up;
+ * progress counts from `done` of `total` runs. */
+SB_MUST_USE sb_status sb_grams_collect(sb_grams *list, size_t done,
+                                       size_t total);
+void sb_grams_clear(sb_grams *list);
+
+/* ---- fitting to the float network (fit_layer.c) ------------------------- */
+
+/* Of sums that are complete makes means and covariances: sums becomes [groups,
+ * cols, cols], and cross the same of y - x with x. */
+void sb_refit_center(sb_gram *gram);
+/* Changes a weight [groups * rows, cols] so that the layer computes from x what
+ * comes nearest to what the float network computes from y. */
+SB_MUST_USE sb_status sb_refit_weight(sb_quant_model *qm,
+                                      const sb_round_layer *l,
+                                      const sb_gram *gram, float *w);
+/* Lays the bias over that belongs to the weight `now`, rounded, in the place of
+ * `was`. */
+SB_MUST_USE sb_status sb_refit_bias(sb_quant_model *qm, const sb_round_layer *l,
+                                    const sb_gram *gram, const float *was,
+                                    const float *now);
+
+#endif

@@ -1,0 +1,296 @@
+/* Weights whose quantizers decide the rounding from samples ("gptq").
+ *
+ * Layers are taken in the order of the network, as many at a time as their Gram
+ * matrices have room in memory: the network runs quantized, with the weights
+ * that are decided already, up to those layers; then their weights are decided.
+ * So memory is bounded, and layers see what the quantized layers before them
+ * make. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/calibrate/calibrate.h"
+#include "quant/calibrate/replay.h"
+#include "quant/model/overlay.h"
+#include "quant/model/weight.h"
+#include "quant/reconstruct/reconstruct.h"
+
+static const size_t ROUND_LIMIT = (size_t)1 << 30;
+enum { ROUND_AGAIN = 4 }; /* times that a scale may grow */
+
+/* Weights of a quantized file are rounded already, unless the user wants them
+ * otherwise. */
+static bool round_is_wanted(const sb_quant_model *qm, const sb_quantizer *q)
+{
+    return q->def->round && (qm->asked || qm->known.n == 0) &&
+           !sb_quantizer_is_off(qm, q) && sb_quantizer_is_constant(qm, q) &&
+           !qm->place.points[q->point].known;
+}
+
+bool sb_rounds_weights(const sb_quant_model *qm)
+{
+    for (size_t i = 0; i < qm->place.n_quantizers; i++)
+        if (round_is_wanted(qm, &qm->place.quantizers[i]))
+            return true;
+    return false;
+}
+
+/* ---- one layer ---------------------------------------------------------- */
+
+/* Where the scale of a row and column is. */
+static int64_t round_scale_at(const sb_round_layer *l, int64_t row, int64_t col)
+{
+    const sb_quantizer *q = l->q;
+    int64_t n_block = q->block > 0 ? (l->cols + q->block - 1) / q->block : 0;
+
+    if (q->axis < 0)
+        return 0;
+    if (q->block == 0)
+        return row;
+    return l->transposed ? col / q->block * l->rows + row
+                         : row * n_block + col / q->block;
+}
+
+/* Scales of all rows of all groups, as a rounding wants them. */
+static void round_scales(const sb_quant_model *qm, const sb_round_layer *l,
+                         sb_rounding *r, float *scale, float *zero)
+{
+    const sb_qparams *p = sb_quantizer_qparams(qm, l->q);
+    int64_t n = sb_rounding_groups(r);
+
+    for (int64_t row = 0; row < l->groups * l->rows; row++)
+        for (int64_t k = 0; k < n; k++) {
+            int64_t at = round_scale_at(l, row, k * r->group);
+            scale[row * n + k] = p->scale[at];
+            zero[row * n + k] = p->zero_point[at];
+        }
+    r->qmin = p->qmin;
+    r->qmax = p->qmax;
+}
+
+void sb_round_transpose(const float *from, int64_t rows, int64_t cols,
+                        float *to)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++)
+            to[c * rows + r] = from[r * cols + c];
+}
+
+static void round_warn(const sb_quant_model *qm, const sb_quantizer *q,
+                       const char *why)
+{
+    sb_warn(qm->ctx, "%s: '%s' is rounded to nearest: %s", q->def->name,
+            q->name, why);
+}
+
+/* Rounds `t`, which holds the weight, by the sums of the layer's inputs. */
+static sb_status round_groups(const sb_quant_model *qm, const sb_round_layer *l,
+                              const sb_gram *gram, float *scale, float *w)
+{
+    int64_t group = l->q->block > 0 ? l->q->block : l->cols;
+    sb_rounding r = {.ctx = qm->ctx,
+                     .params = l->q->spec.quantizer_params,
+                     .rows = l->rows,
+                     .cols = l->cols,
+                     .count = (double)gram->count,
+                     .group = group};
+    int64_t n = sb_rounding_groups(&r), all = l->groups * l->rows * n;
+
+    round_scales(qm, l, &r, scale, scale + all);
+    for (int64_t g = 0; g < l->groups; g++) {
+        r.w = w + g * l->rows * l->cols;
+        r.gram = gram->sums + g * l->cols * l->cols;
+        r.scale = scale + g * l->rows * n;
+        r.zero_point = r.scale + all;
+        r.why_not = NULL;
+        SB_TRY(l->q->def->round(&r));
+        if (r.why_not)
+            round_warn(qm, l->q, r.why_not);
+    }
+    return SB_OK;
+}
+
+/* Room for one layer; all [groups, rows, cols] but the last. */
+typedef struct round_work {
+    float *was;    /* the weight of the float network */
+    float *wanted; /* what is rounded: the same, or fitted */
+    float *w;      /* and rounded */
+    float *scale;  /* scales and zero points of all rows */
+    float *scales; /* the quantizer's, before rounding */
+} round_work;
+
+/* The matrices as a weight of the network. */
+static void round_put(const sb_round_layer *l, const float *w, sb_tensor *t)
+{
+    if (l->transposed)
+        sb_round_transpose(w, l->rows, l->cols, t->data);
+    else
+        memcpy(t->data, w, (size_t)sb_tensor_count(t) * sizeof *w);
+}
+
+/* The weight as matrices, and what it should be before it is rounded, with
+ * scales for that. */
+static sb_status round_start(sb_quant_model *qm, const sb_round_layer *l,
+                             const sb_gram *gram, const round_work *work,
+                             sb_tensor *t)
+{
+    const sb_tensor *own = &sb_graph_value(qm->graph, l->q->value)->constant;
+    size_t n = (size_t)sb_tensor_count(t);
+
+    sb_convert(own->dtype, own->data, SB_DTYPE_F32, t->data, n);
+    if (l->transposed)
+        sb_round_transpose(t->data, l->cols, l->rows, work->was);
+    else
+        memcpy(work->was, t->data, n * sizeof *work->was);
+    memcpy(work->wanted, work->was, n * sizeof *work->was);
+    if (!gram->cross)
+        return SB_OK;
+    SB_TRY(sb_refit_weight(qm, l, gram, work->wanted));
+    round_put(l, work->wanted, t);
+    return sb_calibrate_weight(qm, l->q, t);
+}
+
+/* Lays the rounded weight over that of the network. */
+static sb_status round_once(sb_quant_model *qm, const sb_round_layer *l,
+                            const sb_gram *gram, const round_work *work,
+                            const sb_tensor *like)
+{
+    sb_tensor t = sb_tensor_make(SB_DTYPE_F32, like->rank, like->dims);
+
+    SB_TRY(sb_tensor_alloc(qm->ctx, &t));
+    memcpy(work->w, work->wanted, sb_tensor_bytes(&t));
+    sb_status status = round_groups(qm, l, gram, work->scale, work->w);
+    if (status == SB_OK && gram->cross)
+        status = sb_refit_bias(qm, l, gram, work->was, work->w);
+    if (status == SB_OK) {
+        round_put(l, work->w, &t);
+        sb_overlay_set(qm, l->q->value, &t);
+    }
+    sb_tensor_drop(&t);
+    return status;
+}
+
+/* Rounding otherwise than to nearest may make pairs too large again
+ * (reduce_range.c): then with the scales that have grown. */
+static sb_status round_until_small(sb_quant_model *qm, const sb_round_layer *l,
+                                   const sb_gram *gram, const round_work *work,
+                                   const sb_tensor *like)
+{
+    const sb_qparams *p = sb_quantizer_qparams(qm, l->q);
+    size_t bytes = (size_t)p->n * sizeof *p->scale;
+    bool again = true;
+
+    for (int i = 0; again && i < ROUND_AGAIN; i++) {
+        memcpy(work->scales, p->scale, bytes);
+        SB_TRY(round_once(qm, l, gram, work, like));
+        SB_TRY(sb_reduce_auto(qm, l->q));
+        again = memcmp(work->scales, p->scale, bytes) != 0;
+    }
+    return SB_OK;
+}
+
+static sb_status round_layer(sb_quant_model *qm, const sb_round_layer *l,
+                             const sb_gram *gram)
+{
+    const sb_tensor *own = &sb_graph_value(qm->graph, l->q->value)->constant;
+    size_t n = (size_t)(l->groups * l->rows * l->cols);
+    size_t scales = (size_t)sb_quantizer_qparams(qm, l->q)->n;
+    size_t most = 2 * (n + (size_t)(l->groups * l->rows));
+    float *room = sb_alloc(qm->ctx, 3 * n + most + scales, sizeof *room);
+    sb_tensor t = sb_tensor_make(SB_DTYPE_F32, own->rank, own->dims);
+    sb_status status = room ? sb_tensor_alloc(qm->ctx, &t) : SB_NO_MEMORY;
+
+    if (status == SB_OK) {
+        const round_work work = {room, room + n, room + 2 * n, room + 3 * n,
+                                 room + 3 * n + most};
+
+        status = round_start(qm, l, gram, &work, &t);
+        if (status == SB_OK)
+            status = round_until_small(qm, l, gram, &work, &t);
+        sb_tensor_drop(&t);
+    }
+    sb_free(qm->ctx, room);
+    return status;
+}
+
+/* ---- all of them -------------------------------------------------------- */
+
+static int round_order(const void *a, const void *b)
+{
+    sb_node_id x = ((const sb_round_layer *)a)->node;
+    sb_node_id y = ((const sb_round_layer *)b)->node;
+
+    return x < y ? -1 : x > y;
+}
+
+/* In the order of the network. */
+static sb_status round_list(const sb_quant_model *qm, sb_round_layer **out,
+                            size_t *n)
+{
+    const char *why = NULL;
+
+    *n = 0;
+    *out = sb_alloc(qm->ctx, qm->place.n_quantizers + 1, sizeof **out);
+    if (!*out)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < qm->place.n_quantizers; i++) {
+        const sb_quantizer *q = &qm->place.quantizers[i];
+
+        if (!round_is_wanted(qm, q))
+            continue;
+        if (sb_round_layer_find(qm, q, &(*out)[*n], &why))
+            ++*n;
+        else
+            round_warn(qm, q, why);
+    }
+    qsort(*out, *n, sizeof **out, round_order);
+    return SB_OK;
+}
+
+/* As many layers from `first` on as have room; at least one.  Layers that are
+ * fitted come one by one, unless they read the same. */
+static sb_status round_gather(sb_grams *grams, sb_round_layer *layers,
+                              size_t first, size_t n, size_t *end)
+{
+    size_t limit = grams->qm->state.calibration.memory_limit;
+
+    limit = limit ? limit : ROUND_LIMIT;
+    for (*end = first; *end < n; ++*end) {
+        sb_round_layer *l = &layers[*end];
+        size_t more = sb_grams_bytes(grams, l);
+        if (*end > first &&
+            (grams->bytes + more > limit || (grams->fit && more > 0)))
+            break;
+        SB_TRY(sb_grams_add(grams, l));
+    }
+    return SB_OK;
+}
+
+static sb_status round_part(sb_grams *grams, sb_round_layer *layers,
+                            size_t first, size_t n, size_t *end)
+{
+    sb_quant_model *qm = grams->qm;
+    size_t batches = sb_replay_batches(qm);
+
+    SB_TRY(round_gather(grams, layers, first, n, end));
+    SB_TRY(sb_grams_collect(grams, first * batches, n * batches));
+    for (size_t i = first; i < *end; i++) {
+        SB_TRY(sb_progress(qm->ctx, "round", i * batches, n * batches));
+        SB_TRY(round_layer(qm, &layers[i], &grams->v[layers[i].gram]));
+    }
+    return SB_OK;
+}
+
+sb_status sb_round_weights(sb_quant_model *qm, size_t *n)
+{
+    sb_grams grams = {.qm = qm,
+                      .fit = sb_quant_config_schedule(qm->config).layerwise};
+    sb_round_layer *layers = NULL;
+    sb_status status = round_list(qm, &layers, n);
+
+    for (size_t i = 0, end; status == SB_OK && i < *n; i = end) {
+        status = round_part(&grams, layers, i, *n, &end);
+        sb_grams_clear(&grams);
+    }
+    sb_free(qm->ctx, layers);
+    return status;
+}

@@ -1,0 +1,94 @@
+/* qat.h - quantization-aware training: the network with quantizers as nodes
+ * that have gradients, and the way back.
+ *
+ *     calibrated model -> sb_qat_create -> learner over qat->graph
+ *                      -> sb_qat_settle -> model with learned weights, scales
+ *
+ * The graph is the folded float graph, before rewrites for a runtime, with the
+ * nodes of quantizers where they are placed.  Batch norms, which were folded,
+ * come back as identities behind convolutions, if asked for: weights are
+ * quantized before them, channel by channel, so that folding them again is
+ * exact. */
+#ifndef SB_QUANT_TRAIN_QAT_H
+#define SB_QUANT_TRAIN_QAT_H
+
+#include "learn/store.h"
+#include "quant/correct/correct.h"
+#include "quant/model/quant_model.h"
+
+typedef enum sb_qat_bn {
+    SB_QAT_BN_AUTO,    /* restored, if all weights of convolutions let it */
+    SB_QAT_BN_RESTORE, /* SB_BAD_CONFIG if one does not */
+    SB_QAT_BN_FOLDED
+} sb_qat_bn;
+
+/* What was measured on calibration samples for one scale, or one channel. */
+typedef struct sb_qat_moments {
+    double mean, mean_abs, mean_square, lowest;
+} sb_qat_moments;
+
+enum { SB_QAT_GAMMA, SB_QAT_BETA, SB_QAT_MEAN, SB_QAT_VAR, SB_QAT_NORM };
+
+/* A batch norm behind a layer. */
+typedef struct sb_qat_norm {
+    sb_bias_layer layer;
+    const sb_quantizer *weight;      /* NULL: in float */
+    double *mean, *var;              /* of the layer's results, [channels] */
+    sb_value_id params[SB_QAT_NORM]; /* constants of sb_qat.graph */
+    float epsilon;
+} sb_qat_norm;
+
+typedef struct sb_qat_point {
+    sb_qat_moments *seen; /* one for each scale; NULL: none are needed */
+    int64_t n_seen;
+    /* Constants of sb_qat.graph; those as calibrated are of each point. */
+    sb_value_id learned[SB_LEARNED_MOST];
+    sb_value_id scale, zero_point;
+} sb_qat_point;
+
+typedef struct sb_qat {
+    sb_quant_model *qm;
+    sb_graph *graph; /* what is trained; values of qm->graph have their IDs */
+    sb_arena arena;
+    sb_map
+        roles; /* of its constants, as sb_learner_create_graph() takes them */
+    sb_qat_point *points; /* as in the placement */
+    sb_qat_norm *norms;
+    size_t n_norms;
+} sb_qat;
+
+/* For a model built to be trained, whose calibration is complete. */
+SB_MUST_USE sb_status sb_qat_create(sb_quant_model *qm, sb_qat_bn bn,
+                                    sb_qat **out);
+void sb_qat_free(sb_qat *qat); /* NULL is allowed */
+/* Weights, biases and scales of `learned`, the graph with other constants,
+ * become those of the quantized model; norms are folded. */
+SB_MUST_USE sb_status sb_qat_settle(const sb_qat *qat, const sb_graph *learned);
+
+/* ---- parts -------------------------------------------------------------- */
+
+/* qat_norms.c: the layers behind which norms are restored. */
+SB_MUST_USE sb_status sb_qat_find_norms(sb_qat *qat, sb_qat_bn bn);
+/* Puts them into the graph. */
+SB_MUST_USE sb_status sb_qat_add_norms(sb_qat *qat);
+/* qat_measure.c: runs the float network over the kept batches. */
+SB_MUST_USE sb_status sb_qat_measure(sb_qat *qat);
+/* Statistics of norms in a learned graph from batches, one after another. */
+typedef struct sb_qat_statistics sb_qat_statistics;
+SB_MUST_USE sb_status sb_qat_statistics_open(const sb_qat *qat,
+                                             sb_graph *learned,
+                                             sb_qat_statistics **out);
+SB_MUST_USE sb_status sb_qat_statistics_take(sb_qat_statistics *s,
+                                             const sb_tensor *const *inputs);
+/* Puts their means into the graph. */
+SB_MUST_USE sb_status sb_qat_statistics_set(sb_qat_statistics *s);
+void sb_qat_statistics_free(sb_qat_statistics *s); /* NULL is allowed */
+
+/* What training a point goes by: the settings of the point whose scales it
+ * has.  NULL: it is off. */
+const sb_quant_training *sb_qat_training(const sb_quant_model *qm,
+                                         uint32_t point);
+/* What is known of scale `i` of a point, and of its values. */
+sb_quant_seen sb_qat_seen(const sb_qat *qat, uint32_t point, int64_t i);
+
+#endif

@@ -1,0 +1,22 @@
+/* graph_svg.h - a graph drawn for a page: pan, zoom and details come from
+ * the page's script. */
+#ifndef SB_REPORT_GRAPH_SVG_H
+#define SB_REPORT_GRAPH_SVG_H
+
+#include "graph/graph.h"
+
+/* More nodes than this are not drawn. */
+enum { SB_GRAPH_SVG_MOST = 6000 };
+
+/* How bad, as a color: 0 nothing is known, 1 good, ..., 5 very bad. */
+typedef struct sb_graph_mark {
+    uint8_t async, sync;
+} sb_graph_mark;
+
+/* `marks` by node ID, NULL for a graph without colors; `worst` is the node to
+ * jump to, or SB_NONE. */
+SB_MUST_USE sb_status sb_graph_svg(const sb_graph *g,
+                                   const sb_graph_mark *marks, sb_node_id worst,
+                                   sb_str *out);
+
+#endif

@@ -1,0 +1,23 @@
+/* mapped.h - tensors whose elements lie in a mapped file.
+ *
+ * ONNX does not align weights, so most of them start at an odd byte.  They can
+ * be printed and saved from there; code that computes makes an aligned copy
+ * first (src/exec/exec_const.c), once for each weight that it really uses. */
+#ifndef SB_TENSOR_MAPPED_H
+#define SB_TENSOR_MAPPED_H
+
+#include "tensor/tensor.h"
+
+/* May the elements be read through a pointer of their own type? */
+bool sb_tensor_is_aligned(const sb_tensor *t);
+/* Gives the pages of a mapped tensor back to the system after its elements
+ * were copied or packed; they are read from the file again if need be.  Does
+ * nothing to tensors in other memory. */
+void sb_tensor_release_pages(const sb_tensor *t);
+
+/* A file as a buffer, mapped or read as base/file.h says; `pipes`: also pipes,
+ * for what the caller of the library named. */
+SB_MUST_USE sb_status sb_buf_map_file(sb_ctx *ctx, const char *path, bool pipes,
+                                      sb_buf **out);
+
+#endif

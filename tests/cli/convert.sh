@@ -1,0 +1,39 @@
+# Language models from one format into another, and what no format holds.
+llm=$models/../../fixtures/llm
+code $sparsebit convert $llm/tiny.gguf again.gguf
+code $sparsebit convert $llm/tiny.gguf folder --format float --float-as f32 --shard-size 1
+ls folder
+code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q
+code $sparsebit generate again.gguf -p "ab" -n 12 -q
+code $sparsebit generate folder -p "ab" -n 12 -q
+code $sparsebit convert folder small.gguf --float-as q8_0 --json
+code $sparsebit convert again.gguf net.onnx
+code $sparsebit convert net.onnx third.gguf --tokenizer again.gguf
+cmp again.gguf third.gguf
+code $sparsebit convert $llm/gptq packed.gguf --tokenizer $llm/tiny.gguf
+code $sparsebit convert $llm/awq gptq --tokenizer $llm/tiny.gguf -q
+ls gptq
+tail -n 20 gptq/quantize_config.json
+echo
+code $sparsebit info gptq | head -n 3
+printf 'W:\n  QSCHEME: per-group-symmetric\n  QUANTIZER: {BIT: 4, GROUP_SIZE: 32}\n  OBSERVER: {TYPE: minmax}\nA: none\n' >w4.yaml
+code $sparsebit quantize folder -c w4.yaml --format gguf --exclude 'model.embed_tokens' -o w4.gguf | grep -v seconds
+code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --tokenizer $llm/tiny.gguf -o again | grep -v seconds
+echo --- wrong
+code $sparsebit convert $llm/tiny.gguf no --format gptq
+code $sparsebit convert $llm/tiny.gguf no --format ggml
+code $sparsebit convert $llm/tiny.gguf no.gguf --float-as q2_k
+code $sparsebit convert $llm/tiny.gguf folder
+code $sparsebit convert $llm/tiny.gguf folder --format gguf
+code $sparsebit convert $llm/tiny.gguf no/such/folder
+code $sparsebit convert $llm/llama no.gguf
+code $sparsebit convert $models/tiny.onnx no.gguf
+code $sparsebit convert $llm/gptq_order no.gguf --tokenizer $llm/tiny.gguf
+code $sparsebit convert again.gguf again.gguf
+sed 's/"gptq"/"marlin"/' $llm/gptq/config.json >gptq/config.json
+code $sparsebit info gptq
+cp $llm/gptq/config.json gptq
+head -c 9000 $llm/gptq/model.safetensors >gptq/model.safetensors
+code $sparsebit info gptq
+code $sparsebit quantize folder -c w4.yaml --format matmulnbits --float-as f16 -o x.onnx
+ls

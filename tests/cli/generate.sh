@@ -1,0 +1,20 @@
+# A small random network writes; the same from every kind of file is tested in
+# tests/unit/test_generate.c.
+llm=$models/../../fixtures/llm
+code $sparsebit info $llm/tiny.gguf
+code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q
+code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --threads 1
+code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --temperature 1 --seed 3
+code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --temperature 1 --top-k 5 --top-p 0.9 --seed 3
+code $sparsebit generate $llm/tiny.gguf -p "ab" -n 4 --json | grep -v per_second
+echo --- wrong
+code $sparsebit generate $llm/tiny.gguf -p "$(printf '\377')"
+code $sparsebit generate $llm/tiny.gguf -p "ab" --top-p 2
+code $sparsebit generate $llm/tiny.gguf -p "ab" --context 1000
+code $sparsebit generate $llm/tiny.gguf -p "ab ab ab ab" --context 2
+code $sparsebit generate $llm/llama -p "ab"
+code $sparsebit generate $models/tiny.onnx --tokenizer $llm/tiny.gguf -p "ab"
+code $sparsebit generate nothing.gguf -p "ab"
+head -c 5000 $llm/tiny.gguf >cut.gguf
+code $sparsebit generate cut.gguf -p "ab"
+code $sparsebit info $models

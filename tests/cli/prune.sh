@@ -1,0 +1,57 @@
+# prune: what it removes, what it refuses, and what it writes.
+cat >half.yaml <<'Y'
+SPARSER:
+  TYPE: structed
+  STRATEGY: l1norm
+  RATIO: 0.5
+Y
+$sparsebit graph $models/cnn.onnx
+code $sparsebit prune $models/cnn.onnx -c half.yaml --dry-run
+code $sparsebit prune $models/cnn.onnx -c half.yaml -o small.onnx
+$sparsebit graph small.onnx
+code $sparsebit prune $models/cnn.onnx -c half.yaml -o small.onnx -q
+code $sparsebit prune $models/cnn.onnx -c half.yaml -o json.onnx --json
+code $sparsebit prune $models/cnn.onnx -c half.yaml -o masked.onnx --masks-only -v
+cmp small.onnx json.onnx && echo same file
+$sparsebit info small.onnx --against $models/cnn.onnx | sed -n '/against/,$p' | sed 's/latency.*/latency/; s/   */  /g'
+echo --- weights
+printf 'SPARSER: {TYPE: unstructured, RATIO: 0.5}\n' >weights.yaml
+code $sparsebit prune $models/cnn.onnx -c weights.yaml -o sparse.onnx -v
+echo --- scan
+printf 'SPARSER: {RATIO: 0.5, REFIT: false}\n' >plain.yaml
+{
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 4, 4), }"
+    head -c 256 /dev/zero | tr '\000' '@'
+} >photos.npy
+code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --ratios 0.25,0.5 --report page.html
+grep -c '<svg' page.html
+code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --target-macs 0.7 -o scanned.onnx
+echo --- errors
+printf 'SPARSER: {RATIO: 1}\n' >one.yaml
+code $sparsebit prune $models/cnn.onnx -c one.yaml -o x.onnx
+printf 'SPARSER: {RATIO: 0.5, EXCLUDE: [nothing]}\n' >none.yaml
+code $sparsebit prune $models/cnn.onnx -c none.yaml -o x.onnx
+printf 'SPARSER: {RATIO: 0.5, STRATEGY: hrank}\n' >data.yaml
+code $sparsebit prune $models/cnn.onnx -c data.yaml -o x.onnx
+printf 'SPARSER: {TYPE: unstructured, STRATEGY: movement, RATIO: 0.5}\n' >movement.yaml
+code $sparsebit prune $models/cnn.onnx -c movement.yaml -o x.onnx
+code $sparsebit prune $models/cnn.onnx -c movement.yaml --before small.onnx -o x.onnx
+printf 'SPARSER: {TYPE: unstructured, STRATEGY: sparsegpt, RATIO: 0.5, SCOPE: global}\n' >scope.yaml
+code $sparsebit prune $models/cnn.onnx -c scope.yaml -o x.onnx
+code $sparsebit prune $models/cnn.onnx -c half.yaml
+code $sparsebit prune $models/cnn.onnx -o x.onnx
+code $sparsebit prune $models/custom.onnx -c half.yaml -o x.onnx
+code $sparsebit prune $models/cnn.onnx -c half.yaml --exclude head -o x.onnx
+code $sparsebit prune $models/cnn.onnx -c half.yaml --target-macs 2 -o x.onnx
+code $sparsebit prune $models/cnn.onnx -c half.yaml --target-latency 0.5 -o x.onnx
+code $sparsebit prune $models/cnn.onnx -c half.yaml --scan
+code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --ratios 0.5,x
+code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --ratios 0.5,0.25
+printf 'SPARSER: {RATIO: -0.1}\n' >negative.yaml
+code $sparsebit prune $models/cnn.onnx -c negative.yaml -o x.onnx
+printf 'SPARSER: {RATIO: 0.5, SCHEDULE: cubic}\n' >cubic.yaml
+code $sparsebit prune $models/cnn.onnx -c cubic.yaml -o x.onnx
+printf 'SPARSER: {RATIO: 0.99, ROUND_TO: 2}\n' >most.yaml
+code $sparsebit prune $models/cnn.onnx -c most.yaml -o most.onnx -v
+code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --ratios 0.5 --report no/such/page.html
+ls

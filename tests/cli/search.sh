@@ -1,0 +1,29 @@
+# search: tables, JSON, the configuration that is written, and one line for
+# whatever is wrong.  Times, which no two runs share, are left out.
+search() { code $sparsebit search "$@" 2>&1 | sed 's/in [0-9.]* s/in T s/g'; }
+npy() { # ROWS COLUMNS < DATA
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': ($1, $2), }"
+    cat
+}
+printf '\x00\x00\x80\x3f\x00\x00\x00\x40\x00\x00\x40\xc0' >row
+cat row row | npy 2 3 >x.npy
+printf 'SOURCE: npy\nPATH: x.npy\n' >x.yaml
+printf 'W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}\nA: none\n' >q.yaml
+search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:5 -o mixed.yaml --report r.html
+cat mixed.yaml
+grep -c '<h2>' r.html
+$sparsebit quantize $models/tiny.onnx -c mixed.yaml -o m.onnx -q && $sparsebit info m.onnx --json | grep -c int4
+search $models/tiny.onnx -c q.yaml -d x.yaml --budget error:0.5 -q --json | grep '"bits"\|"runs"'
+echo --- wrong
+search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:1
+search $models/tiny.onnx -c q.yaml -d x.yaml --budget size:100
+search $models/tiny.onnx -c q.yaml -d x.yaml --budget error:1e-9
+search $models/tiny.onnx -c q.yaml -d x.yaml --budget speed:3
+search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:-1
+search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:4 --bits 4,8
+search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:4 --bits 8,x
+search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:4 --bits 8
+search $models/tiny.onnx -c mixed.yaml -d x.yaml --budget bits:4
+printf 'W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}, SPECIFIC: [{fc: [QUANTIZER.BIT, 4]}]}\nA: none\n' >s.yaml
+search $models/tiny.onnx -c s.yaml -d x.yaml --budget bits:4
+search $models/tiny.onnx -d x.yaml

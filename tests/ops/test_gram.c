@@ -1,0 +1,174 @@
+/* Gram, ChannelMean and CorrectMean against their definitions in double. */
+#include "sbtest.h"
+#include "sbtest_node.h"
+
+typedef struct gram_case {
+    const char *x, *w, *g, *attrs;
+    int n, c, h, width, groups, kernel, stride, pad;
+} gram_case;
+
+static const gram_case cases[] = {
+    {"2x3x5x6", "4x3x3x3", "1x27x27",
+     "kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]", 2, 3, 5, 6, 1, 3, 2,
+     1},
+    {"3x4x6x5", "4x1x3x3", "4x9x9",
+     "kernel_shape=[3,3], group=4, pads=[1,1,1,1]", 3, 4, 6, 5, 4, 3, 1, 1},
+    {"2x80x4x4", "8x80x1x1", "1x80x80", "kernel_shape=[1,1]", 2, 80, 4, 4, 1, 1,
+     1, 0},
+};
+
+/* What tap `t` of channel c meets at a place; 0 is padding. */
+static double met(const gram_case *k, const sb_tensor *x, int n, int c, int t,
+                  int row, int col)
+{
+    int y = row * k->stride - k->pad + t / k->kernel;
+    int z = col * k->stride - k->pad + t % k->kernel;
+
+    if (y < 0 || z < 0 || y >= k->h || z >= k->width)
+        return 0;
+    return sb_tensor_get_f64(x, ((n * k->c + c) * k->h + y) * k->width + z);
+}
+
+static double gram_want(const gram_case *k, const sb_tensor *x, int group,
+                        int i, int j, double *count)
+{
+    int taps = k->kernel * k->kernel, per = k->c / k->groups;
+    int rows = (k->h + 2 * k->pad - k->kernel) / k->stride + 1;
+    int cols = (k->width + 2 * k->pad - k->kernel) / k->stride + 1;
+    double sum = 0;
+
+    for (int n = 0; n < k->n; n++)
+        for (int p = 0; p < rows * cols; p++)
+            sum += met(k, x, n, group * per + i / taps, i % taps, p / cols,
+                       p % cols) *
+                   met(k, x, n, group * per + j / taps, j % taps, p / cols,
+                       p % cols);
+    *count = (double)k->n * rows * cols;
+    return sum;
+}
+
+static void test_patches_of_convolutions(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < SB_COUNT(cases); c++) {
+        const gram_case *k = &cases[c];
+        sb_tensor *g = test_random(SB_DTYPE_F32, k->g, 1);
+        sb_tensor *x = test_random(SB_DTYPE_F32, k->x, 2), *out[2];
+        const test_node node = {.op = "Gram",
+                                .domain = "sparsebit",
+                                .attrs = k->attrs,
+                                .in = {g, test_f32("1", 5.0), x,
+                                       test_random(SB_DTYPE_F32, k->w, 3)},
+                                .n_in = 4,
+                                .n_out = 2};
+        int64_t size = g->dims[1];
+        double count = 0;
+
+        test_node_threads(&node, out);
+        for (int64_t i = 0; i < sb_tensor_count(g); i++) {
+            double want =
+                gram_want(k, x, (int)(i / (size * size)),
+                          (int)(i / size % size), (int)(i % size), &count);
+            assert_close(k->attrs, sb_tensor_get_f64(out[0], i),
+                         want + sb_tensor_get_f64(g, i), 1e-3);
+        }
+        assert_close("count", sb_tensor_get_f64(out[1], 0), count + 5, 0);
+    }
+}
+
+static void test_rows_of_products(void **state)
+{
+    (void)state;
+    sb_tensor *x = test_random(SB_DTYPE_F32, "2x7x3", 4), *out[2];
+    const test_node node = {.op = "Gram",
+                            .domain = "sparsebit",
+                            .attrs = "rows=1",
+                            .in = {test_f32("1x3x3", 0, 0, 0, 0, 0, 0, 0, 0, 0),
+                                   test_f32("1", 0.0), x,
+                                   test_random(SB_DTYPE_F32, "3x4", 5)},
+                            .n_in = 4,
+                            .n_out = 2};
+
+    test_node_threads(&node, out);
+    for (int i = 0; i < 9; i++) {
+        double want = 0;
+        for (int r = 0; r < 14; r++)
+            want += sb_tensor_get_f64(x, r * 3 + i / 3) *
+                    sb_tensor_get_f64(x, r * 3 + i % 3);
+        assert_close("sum", sb_tensor_get_f64(out[0], i), want, 1e-4);
+    }
+    assert_close("count", sb_tensor_get_f64(out[1], 0), 14, 0);
+}
+
+/* Of two inputs, with a 1 behind each term: of a convolution in two groups,
+ * and of rows.  Every patch of 1x1 is a pixel. */
+static void test_two_inputs_and_ones(void **state)
+{
+    sb_tensor *x = test_random(SB_DTYPE_F32, "2x4x3x2", 6), *out[2];
+    sb_tensor *y = test_random(SB_DTYPE_F32, "2x4x3x2", 7);
+    const test_node node = {.op = "Gram",
+                            .domain = "sparsebit",
+                            .attrs = "kernel_shape=[1,1], group=2, ones=1",
+                            .in = {test_random(SB_DTYPE_F32, "2x3x3", 8),
+                                   test_f32("1", 0.0), x,
+                                   test_random(SB_DTYPE_F32, "2x2x1x1", 9), y},
+                            .n_in = 5,
+                            .n_out = 2};
+
+    (void)state;
+    test_node_threads(&node, out);
+    for (int i = 0; i < 18; i++) {
+        int group = i / 9, a = i % 9 / 3, b = i % 3;
+        double want = sb_tensor_get_f64(node.in[0], i);
+        for (int p = 0; p < 12; p++) {
+            int at = (p / 6 * 4 + group * 2) * 6 + p % 6;
+            want += (a < 2 ? sb_tensor_get_f64(y, at + a * 6) : 1) *
+                    (b < 2 ? sb_tensor_get_f64(x, at + b * 6) : 1);
+        }
+        assert_close("sum", sb_tensor_get_f64(out[0], i), want, 1e-4);
+    }
+    assert_close("count", sb_tensor_get_f64(out[1], 0), 12, 0);
+}
+
+/* Channels 0 and 1 of two samples have means 2 and 10; 6 elements were seen
+ * before, of which 1 and -1 were missing. */
+static void test_means(void **state)
+{
+    (void)state;
+    sb_tensor *x = test_f32("2x2x1x1", 1, 8, 3, 12), *mean[1], *out[3];
+    const test_node means = {.op = "ChannelMean",
+                             .domain = "sparsebit",
+                             .in = {x},
+                             .n_in = 1,
+                             .n_out = 1};
+    const test_node correct = {.op = "CorrectMean",
+                               .domain = "sparsebit",
+                               .in = {x, test_f32("2", 7, 10),
+                                      test_f32("2", 1, -1), test_f32("1", 6.0)},
+                               .n_in = 4,
+                               .n_out = 3};
+    /* (6 * 1 + 2 * 5) / 8 = 2, (6 * -1 + 2 * 0) / 8 = -0.75 */
+    const double want[] = {3, 7.25, 5, 11.25};
+
+    test_node_threads(&means, mean);
+    assert_close("mean 0", sb_tensor_get_f64(mean[0], 0), 2, 1e-6);
+    assert_close("mean 1", sb_tensor_get_f64(mean[0], 1), 10, 1e-6);
+    test_node_threads(&correct, out);
+    for (int i = 0; i < 4; i++)
+        assert_close("y", sb_tensor_get_f64(out[0], i), want[i], 1e-6);
+    assert_close("shift 0", sb_tensor_get_f64(out[1], 0), 2, 1e-6);
+    assert_close("shift 1", sb_tensor_get_f64(out[1], 1), -0.75, 1e-6);
+    assert_close("count", sb_tensor_get_f64(out[2], 0), 8, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_patches_of_convolutions),
+        cmocka_unit_test(test_rows_of_products),
+        cmocka_unit_test(test_two_inputs_and_ones),
+        cmocka_unit_test(test_means),
+    };
+
+    return cmocka_run_group_tests_name("gram", tests, NULL, NULL);
+}

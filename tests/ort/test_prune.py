@@ -1,0 +1,233 @@
+"""sparsebit prune: what is cut computes what the whole network computes with
+the weights that read the removed channels set to zero.
+
+The command says which indices of which initializers it removed; this test sets
+those of the readers to zero in the simplified original, and ONNX Runtime runs
+both.  Networks: those of the fixtures, and small ones made here of the parts
+that tie channels in other ways (residual sums, concatenations, splits, groups,
+shuffles, heads, grouped heads, norms, transposed convolutions).
+
+usage: test_prune.py SPARSEBIT [MODEL.onnx ...]
+
+Exit status 77 means that something needed is missing."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import fixtures
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime as ort
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+SPARSEBIT = sys.argv[1]
+TOLERANCE = 1e-4
+CONFIG = "SPARSER: {TYPE: structed, STRATEGY: l1norm, RATIO: 0.3}\n"
+QUICK = ("resnet20_cifar10", "ultraface_rfb320", "nanodet_m", "yolox_nano")
+
+
+class Net:
+    """A network being written, node by node, with random weights."""
+
+    def __init__(self, seed, shape):
+        self.rng = np.random.default_rng(seed)
+        self.nodes, self.weights, self.shape = [], [], shape
+
+    def weight(self, *shape, scale=None):
+        name = f"w{len(self.weights)}"
+        value = self.rng.standard_normal(shape).astype(np.float32)
+        value *= scale or 1 / np.sqrt(max(1, np.prod(shape[1:])))
+        self.weights.append(numpy_helper.from_array(value, name))
+        return name
+
+    def ints(self, *values):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(
+            np.array(values, np.int64), name))
+        return name
+
+    def add(self, op, *inputs, n_out=1, **attrs):
+        names = [f"v{len(self.nodes)}_{i}" for i in range(n_out)]
+        self.nodes.append(helper.make_node(op, inputs, names,
+                                           f"{op}_{len(self.nodes)}", **attrs))
+        return names[0] if n_out == 1 else names
+
+    def conv(self, x, c, m, k=1, group=1, **attrs):
+        return self.add("Conv", x, self.weight(m, c // group, k, k),
+                        self.weight(m, scale=0.1), group=group,
+                        pads=[k // 2] * 4, **attrs)
+
+    def bn(self, x, c):
+        var = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(
+            self.rng.uniform(0.5, 2, c).astype(np.float32), var))
+        return self.add("BatchNormalization", x, self.weight(c, scale=1),
+                        self.weight(c, scale=1), self.weight(c, scale=1), var)
+
+    def linear(self, x, c, m):
+        return self.add("MatMul", x, self.weight(c, m))
+
+    def write(self, path, y):
+        self.nodes.append(helper.make_node("Identity", [y], ["y"]))
+        graph = helper.make_graph(
+            self.nodes, "net",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            self.weights)
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+        onnx.save(onnx.shape_inference.infer_shapes(model), path)
+
+
+def residual(net):
+    a = net.add("Relu", net.bn(net.conv("x", 3, 16, 3), 16))
+    b = net.bn(net.conv(net.add("Relu", net.conv(a, 16, 8)), 8, 16, 3), 16)
+    s = net.add("GlobalAveragePool", b)
+    s = net.add("Sigmoid", net.conv(net.conv(s, 16, 6), 6, 16))
+    a = net.add("Relu", net.add("Add", a, net.add("Mul", b, s)))
+    a = net.conv(net.conv(a, 16, 16, 3, group=16), 16, 10)
+    a = net.add("Flatten", net.add("MaxPool", a, kernel_shape=[4, 4],
+                                   strides=[4, 4]))
+    return net.add("Gemm", a, net.weight(5, 40), net.weight(5), transB=1)
+
+
+def joined(net):
+    a = net.conv("x", 3, 12, 3)
+    b = net.add("Concat", a, net.conv(a, 12, 8), axis=1)
+    c, d = net.add("Split", b, net.ints(9, 11), n_out=2, axis=1)
+    c = net.add("Slice", c, net.ints(2), net.ints(9), net.ints(1))
+    d = net.add("Gather", d, net.ints(3, 1, 10, 5), axis=1)
+    e = net.add("Concat", c, d, net.conv(b, 20, 6, 3), axis=1)
+    e = net.add("Pad", e, net.ints(0, 0, 1, 1, 0, 3, 1, 1))
+    return net.conv(net.add("PRelu", e, net.weight(20, 1, 1)), 20, 4)
+
+
+def grouped(net):
+    a = net.conv("x", 3, 24)
+    a = net.conv(net.conv(a, 24, 24, 3, group=4), 24, 36, group=6)
+    a = net.add("Reshape", a, net.ints(1, 2, 18, 4, 8))
+    a = net.add("Reshape", net.add("Transpose", a, perm=[0, 2, 1, 3, 4]),
+                net.ints(1, 36, 4, 8))
+    a = net.conv(a, 36, 36, 3, group=36)
+    a = net.add("DepthToSpace", net.conv(a, 36, 32), blocksize=2)
+    a = net.add("Resize", a, "", "", net.ints(1, 8, 12, 12))
+    a = net.add("ConvTranspose", a, net.weight(8, 5, 2, 2), strides=[2, 2],
+                group=2)
+    a = net.add("InstanceNormalization", a, net.weight(10, scale=1),
+                net.weight(10, scale=1))
+    return net.conv(a, 10, 3)
+
+
+def heads(net):
+    """Attention with 4 query heads on 2 key heads, and a gated layer."""
+    q = net.add("Reshape", net.linear("x", 12, 32), net.ints(1, 6, 4, 8))
+    k = net.add("Reshape", net.linear("x", 12, 16), net.ints(1, 6, 2, 8))
+    v = net.add("Reshape", net.linear("x", 12, 16), net.ints(1, 6, 2, 8))
+    q = net.add("Transpose", q, perm=[0, 2, 1, 3])
+    k, v = (net.add("Reshape", net.add(
+        "Expand", net.add("Unsqueeze", net.add(
+            "Transpose", t, perm=[0, 2, 1, 3]), net.ints(2)),
+        net.ints(1, 2, 2, 6, 8)), net.ints(1, 4, 6, 8)) for t in (k, v))
+    s = net.add("MatMul", q, net.add("Transpose", k, perm=[0, 1, 3, 2]))
+    s = net.add("Add", net.add("Softmax", s), net.weight(1, 4, 6, 6))
+    o = net.add("Transpose", net.add("MatMul", s, v), perm=[0, 2, 1, 3])
+    x = net.linear(net.add("Reshape", o, net.ints(0, 0, -1)), 32, 12)
+    x = net.add("LayerNormalization", net.add("Add", "x", x),
+                net.weight(12, scale=1))
+    h = net.add("Mul", net.add("Sigmoid", net.linear(x, 12, 20)),
+                net.linear(x, 12, 20))
+    return net.add("Add", x, net.linear(h, 20, 12))
+
+
+MADE = [(residual, [1, 3, 8, 8]), (joined, [1, 3, 8, 8]),
+        (grouped, [1, 3, 4, 8]), (heads, [1, 6, 12])]
+
+
+def session(path):
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 2
+    return ort.InferenceSession(path, options,
+                                providers=["CPUExecutionProvider"])
+
+
+def feeds(sess):
+    rng = np.random.default_rng(0)
+    out = {}
+    for i in sess.get_inputs():
+        shape = [d if isinstance(d, int) and d > 0 else 1 if k == 0 else 16
+                 for k, d in enumerate(i.shape)]
+        out[i.name] = (rng.integers(0, 2, shape) if "int" in i.type
+                       else rng.standard_normal(shape).astype(np.float32))
+    return out
+
+
+def run(*words):
+    done = subprocess.run([SPARSEBIT, *words], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}: {done.stderr}")
+    return done.stdout
+
+
+def zeroed(path, cuts):
+    """Sets what reads the removed channels to zero."""
+    model = onnx.load(path)
+    tensors = {t.name: t for t in model.graph.initializer}
+    for cut in cuts:
+        if cut["role"] == "reads":
+            t = tensors[cut["initializer"]]
+            value = numpy_helper.to_array(t).copy()
+            at = [slice(None)] * value.ndim
+            at[cut["axis"]] = cut["indices"]
+            value[tuple(at)] = 0
+            t.CopyFrom(numpy_helper.from_array(value, t.name))
+    onnx.save(model, path)
+
+
+def check(path, folder):
+    whole, cut = os.path.join(folder, "w.onnx"), os.path.join(folder, "c.onnx")
+    config = os.path.join(folder, "sconfig.yaml")
+    with open(config, "w") as f:
+        f.write(CONFIG)
+    run("simplify", path, "-q", "-o", whole)
+    told = json.loads(run("prune", path, "-c", config, "-o", cut, "--json"))
+    zeroed(whole, told["cuts"])
+    onnx.checker.check_model(cut, full_check=True)
+    x = feeds(session(path))
+    before, want, got = (session(p).run(None, x) for p in (path, whole, cut))
+    error = max(np.max(np.abs(a - b)) / (np.max(np.abs(a)) + 1e-9)
+                for a, b in zip(want, got))
+    moved = max(np.max(np.abs(a - b)) for a, b in zip(before, got))
+    smaller = told["params_after"] / told["params_before"]
+    ok = (error <= TOLERANCE and moved > 0 and smaller < 0.95 and
+          told["removed"] > 0 and all(a.shape == b.shape
+                                      for a, b in zip(before, got)))
+    print(f"{os.path.basename(path)}: {told['removed']} of {told['size']} "
+          f"channels, parameters {100 * smaller:.0f} %, error {error:.1e}"
+          + ("" if ok else "  FAILED"))
+    return ok
+
+
+def main():
+    paths = sys.argv[2:] or [p for n, p in fixtures.networks().items()
+                             if n in QUICK]
+    with tempfile.TemporaryDirectory() as folder:
+        if not sys.argv[2:]:
+            for seed, (make, shape) in enumerate(MADE):
+                net = Net(seed, shape)
+                path = os.path.join(folder, make.__name__ + ".onnx")
+                net.write(path, make(net))
+                paths.append(path)
+        results = [check(p, folder) for p in paths]
+    print(f"{sum(results)} of {len(results)} networks")
+    return 0 if all(results) else 1
+
+
+sys.exit(main())

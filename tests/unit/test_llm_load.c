@@ -1,0 +1,407 @@
+/* Language models from files: logits as Hugging Face's transformers compute
+ * them, blocks as gguf-py reads them, and headers that lie.
+ *
+ * Expected values and the small random models come from
+ * tests/fixtures/llm/make. */
+#define _POSIX_C_SOURCE 200809L
+#include "sbtest.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sparsebit/sparsebit.h>
+
+#include "base/alloc.h"
+#include "llm/gguf.h"
+#include "llm/llama2c.h"
+#include "tensor/npy.h"
+
+#define FIXTURES "tests/fixtures/llm/"
+
+/* ---- logits ------------------------------------------------------------- */
+
+static void assert_logits(const char *name)
+{
+    char path[256];
+    sb_tensor *ids = NULL, *want = NULL;
+    sb_model *model = NULL;
+    sb_session *session = NULL;
+    const sb_tensor *got = NULL;
+    double worst = 0;
+
+    (void)snprintf(path, sizeof path, FIXTURES "%s", name);
+    assert_ok(sb_model_load(test_ctx(), path, &model));
+    assert_ok(sb_tensor_load(test_ctx(), FIXTURES "ids.npy", &ids));
+    (void)snprintf(path, sizeof path,
+                   strstr(name, ".gguf") ? FIXTURES "%s.logits.npy"
+                                         : FIXTURES "%s/logits.npy",
+                   name);
+    assert_ok(sb_tensor_load(test_ctx(), path, &want));
+    assert_ok(sb_session_create(model, NULL, &session));
+    assert_ok(
+        sb_session_run(session, (const sb_tensor *const[]){ids}, 1, &got, 1));
+    assert_int_equal(sb_tensor_count(got), sb_tensor_count(want));
+    for (int64_t i = 0; i < sb_tensor_count(want); i++)
+        worst = fmax(worst, fabs(sb_tensor_get_f64(got, i) -
+                                 sb_tensor_get_f64(want, i)));
+    if (!(worst < 2e-5))
+        fail_msg("%s: logits differ by %g", name, worst);
+    sb_session_free(session);
+    sb_model_free(model);
+    sb_tensor_free(ids);
+    sb_tensor_free(want);
+}
+
+static void test_logits_are_those_of_transformers(void **state)
+{
+    static const char *const names[] = {
+        "llama", "mistral", "qwen2", "qwen3", "gemma3", "gpt2", "tiny.gguf"};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(names); i++)
+        assert_logits(names[i]);
+}
+
+/* ---- GGUF --------------------------------------------------------------- */
+
+static void assert_block(const sb_checkpoint *c, const char *name)
+{
+    char path[256];
+    const sb_weight *w = sb_checkpoint_find(c, name);
+    sb_tensor *want = NULL;
+    float got[3 * 512], back[3 * 512];
+
+    assert_non_null(w);
+    (void)snprintf(path, sizeof path, FIXTURES "blocks.npz:%s", name);
+    assert_ok(sb_tensor_load(test_ctx(), path, &want));
+    assert_int_equal(sb_weight_count(w), SB_COUNT(got));
+    sb_weight_to_f32(w->format, sb_weight_data(w), got, SB_COUNT(got));
+    assert_all_close(name, got, want->data, SB_COUNT(got), 1e-6);
+    if (w->format->unpack) {
+        static uint8_t codes[3 * 512];
+        static float scales[3 * 512 / 16], zeros[3 * 512 / 16];
+        const sb_weight_format *f = w->format;
+
+        sb_weight_to_nbits(f, sb_weight_data(w), SB_COUNT(got), codes, scales,
+                           zeros);
+        for (size_t i = 0; i < SB_COUNT(got); i++) {
+            int code =
+                f->bits == 8 ? codes[i] : codes[i / 2] >> (i % 2 * 4) & 15;
+            size_t g = i / f->group;
+            float zero = f->symmetric ? (float)(1 << (f->bits - 1)) : zeros[g];
+            back[i] = ((float)code - zero) * scales[g];
+        }
+        assert_all_close(name, back, want->data, SB_COUNT(got), 2e-5);
+    }
+    sb_tensor_free(want);
+}
+
+static void test_blocks_are_read_as_gguf_py_does(void **state)
+{
+    static const char *const names[] = {"F32",  "F16",  "BF16", "Q4_0",
+                                        "Q4_1", "Q5_0", "Q5_1", "Q8_0",
+                                        "Q4_K", "Q5_K", "Q6_K"};
+    sb_gguf g = {0};
+    sb_checkpoint c;
+    sb_gguf_text *words = NULL;
+    double x = 0;
+
+    (void)state;
+    sb_checkpoint_init(&c, test_ctx(), "blocks.gguf");
+    assert_ok(sb_gguf_open(&g, test_ctx(), FIXTURES "blocks.gguf"));
+    assert_ok(sb_gguf_weights(&g, &c));
+    for (size_t i = 0; i < SB_COUNT(names); i++)
+        assert_block(&c, names[i]);
+    assert_true(sb_gguf_number(&g, "test.negative", &x));
+    assert_close("int32", x, -7, 0);
+    assert_true(sb_gguf_number(&g, "test.float", &x));
+    assert_close("float", x, 0.25, 0);
+    const sb_gguf_value *v = sb_gguf_find(&g, "test.words");
+    assert_ok(sb_gguf_strings(&g, v, &words));
+    assert_int_equal(v->n, 3);
+    assert_int_equal(words[1].len, 0);
+    assert_memory_equal(words[2].data,
+                        "Gr\xc3\xb6\xc3\x9f"
+                        "e",
+                        7);
+    sb_checkpoint_free(&c);
+    sb_gguf_free(&g);
+}
+
+/* A group of equal elements in a format with offsets has the scale 0. */
+static void test_blocks_without_scale_keep_their_offset(void **state)
+{
+    static const uint8_t block[20] = {0, 0, 0, 0x3c, 0x21, 0x43}; /* m = 1 */
+    const sb_weight_format *f = sb_weight_format_gguf(3);
+    uint8_t codes[16];
+    float scale, zero;
+
+    (void)state;
+    sb_weight_to_nbits(f, block, 32, codes, &scale, &zero);
+    for (int i = 0; i < 32; i++) {
+        int code = codes[i / 2] >> (i % 2 * 4) & 15;
+        assert_close("element", ((float)code - zero) * scale, 1, 0);
+    }
+}
+
+/* ---- headers that lie --------------------------------------------------- */
+
+static char tmp_path[512];
+
+static const char *write_file(const void *data, size_t size)
+{
+    const char *folder = getenv("TMPDIR");
+
+    (void)snprintf(tmp_path, sizeof tmp_path, "%s/sb-llm-%ld",
+                   folder ? folder : "/tmp", (long)getpid());
+    FILE *f = fopen(tmp_path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+    return tmp_path;
+}
+
+static sb_status load_safetensors(const char *header, size_t data)
+{
+    char bytes[1024] = {0};
+    size_t n = strlen(header);
+    sb_checkpoint c;
+
+    bytes[0] = (char)n;
+    bytes[1] = (char)(n >> 8);
+    memcpy(bytes + 8, header, n);
+    sb_checkpoint_init(&c, test_ctx(), "x");
+    sb_status status = sb_safetensors_load(&c, write_file(bytes, 8 + n + data));
+    sb_checkpoint_free(&c);
+    (void)remove(tmp_path);
+    return status;
+}
+
+static void test_safetensors_headers_that_lie_are_refused(void **state)
+{
+    static const struct {
+        const char *header, *want;
+    } cases[] = {
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,12]}}",
+         "two data_offsets inside the file"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}",
+         "has 4 bytes, want 8"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}",
+         "two data_offsets"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1e300],\"data_offsets\":[0,8]}}",
+         "a dimension is no whole number"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[9e15,9e15],"
+         "\"data_offsets\":[0,8]}}",
+         "ends beyond the file"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}",
+         "a dimension is no whole number"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,2],"
+         "\"data_offsets\":[0,8]}}",
+         "at most 4 numbers"},
+        {"{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}", "has no dtype"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+         "\"a\":{}}",
+         "a key that is given twice"},
+        {"[1]", "the header is no object"},
+        {"{", "the file ends"},
+    };
+
+    (void)state;
+    assert_ok(load_safetensors("{\"__metadata__\":{\"format\":\"pt\"},\"a\":{"
+                               "\"dtype\":\"F32\",\"shape\":[2],"
+                               "\"data_offsets\":[0,8]}}",
+                               8));
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        assert_status(load_safetensors(cases[i].header, 8), SB_BAD_DATA);
+        assert_error_has(cases[i].want);
+    }
+    sb_checkpoint c;
+    sb_checkpoint_init(&c, test_ctx(), "x");
+    assert_status(
+        sb_safetensors_load(&c, write_file("\xff\xff\xff\xff\0\0\0\0{}", 10)),
+        SB_BAD_DATA);
+    assert_error_has("a header of 4294967295 bytes in a file of 10");
+    sb_checkpoint_free(&c);
+    (void)remove(tmp_path);
+}
+
+/* A GGUF file is built from pieces. */
+typedef struct {
+    uint8_t data[512];
+    size_t n;
+} bytes;
+
+static void put(bytes *b, uint64_t x, int size)
+{
+    for (int i = 0; i < size; i++, x >>= 8)
+        b->data[b->n++] = (uint8_t)x;
+}
+
+static void put_text(bytes *b, const char *text)
+{
+    put(b, strlen(text), 8);
+    memcpy(b->data + b->n, text, strlen(text));
+    b->n += strlen(text);
+}
+
+static bytes gguf_start(uint64_t tensors, uint64_t values)
+{
+    bytes b = {.n = 0};
+
+    put(&b, 0x46554747, 4);
+    put(&b, 3, 4);
+    put(&b, tensors, 8);
+    put(&b, values, 8);
+    return b;
+}
+
+static sb_status load_gguf(const bytes *b)
+{
+    sb_gguf g = {0};
+    sb_checkpoint c;
+
+    sb_checkpoint_init(&c, test_ctx(), "x");
+    sb_status status = sb_gguf_open(&g, test_ctx(), write_file(b->data, b->n));
+    if (status == SB_OK)
+        status = sb_gguf_weights(&g, &c);
+    sb_checkpoint_free(&c);
+    sb_gguf_free(&g);
+    (void)remove(tmp_path);
+    return status;
+}
+
+static bytes gguf_tensor(uint64_t dim, uint32_t type, uint64_t at)
+{
+    bytes b = gguf_start(1, 0);
+
+    put_text(&b, "w");
+    put(&b, 1, 4);
+    put(&b, dim, 8);
+    put(&b, type, 4);
+    put(&b, at, 8);
+    put(&b, 0, (int)(64 - b.n));
+    return b;
+}
+
+static void test_gguf_headers_that_lie_are_refused(void **state)
+{
+    bytes b = gguf_tensor(8, 0, 0);
+
+    (void)state;
+    b.n = 64 + 32;
+    assert_ok(load_gguf(&b));
+    b.n--;
+    assert_status(load_gguf(&b), SB_BAD_DATA);
+    assert_error_has("tensor 'w' ends beyond the file of 95 bytes");
+    b = gguf_tensor(8, 0, UINT64_MAX - 4);
+    assert_status(load_gguf(&b), SB_BAD_DATA);
+    b = gguf_tensor(UINT64_MAX / 4 + 1, 0, 0);
+    assert_status(load_gguf(&b), SB_BAD_DATA);
+    b = gguf_tensor(33, 2, 0);
+    assert_status(load_gguf(&b), SB_BAD_DATA);
+    assert_error_has("rows of 33 elements, want a multiple of 32 for Q4_0");
+    b = gguf_tensor(8, 99, 0);
+    assert_status(load_gguf(&b), SB_UNSUPPORTED);
+    assert_error_has("GGUF type 99; known are F32, F16");
+    b = gguf_start(UINT64_MAX, 0);
+    assert_status(load_gguf(&b), SB_BAD_DATA);
+    assert_error_has("ends inside the list of tensors");
+    b = gguf_start(0, UINT64_MAX);
+    assert_status(load_gguf(&b), SB_BAD_DATA);
+    assert_error_has("ends inside a key");
+    b = gguf_start(0, 1);
+    put_text(&b, "k");
+    put(&b, 9, 4);
+    put(&b, 8, 4);
+    put(&b, UINT64_MAX, 8);
+    assert_status(load_gguf(&b), SB_BAD_DATA);
+    assert_error_has("ends inside k");
+    b = gguf_start(0, 1);
+    put_text(&b, "k");
+    put(&b, 77, 4);
+    put(&b, 0, 8);
+    assert_status(load_gguf(&b), SB_BAD_DATA);
+    assert_error_has("key 'k' has a value of type 77");
+    b = gguf_start(0, 0);
+    b.data[4] = 9;
+    assert_status(load_gguf(&b), SB_UNSUPPORTED);
+    assert_error_has("GGUF version 9, want 2 or 3");
+}
+
+/* ---- config.json -------------------------------------------------------- */
+
+static sb_status read_config(const char *json)
+{
+    sb_json_doc *doc = NULL;
+    sb_llm_config c;
+
+    assert_ok(
+        sb_json_read(test_ctx(), "config.json", json, strlen(json), &doc));
+    sb_status status = sb_llm_config_read_hf(&c, doc);
+    sb_json_free(doc);
+    return status;
+}
+
+static void test_configs_that_cannot_be_are_refused(void **state)
+{
+    static const struct {
+        sb_status status;
+        const char *json, *want;
+    } cases[] = {
+        {SB_UNSUPPORTED, "{\"model_type\":\"mamba\"}",
+         "architecture 'mamba'; known are llama, mistral, qwen2, qwen3"},
+        {SB_BAD_DATA, "{}", "there is no model_type"},
+        {SB_BAD_DATA, "{\"model_type\":\"llama\"}", "0 layers, want 1 to"},
+        {SB_BAD_DATA, "{\"model_type\":\"llama\",\"hidden_size\":\"8\"}",
+         "hidden_size is no number"},
+        {SB_BAD_DATA,
+         "{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
+         "\"hidden_size\":8,\"intermediate_size\":8,\"vocab_size\":9,"
+         "\"num_attention_heads\":3,\"num_key_value_heads\":2}",
+         "3 attention heads for 2 key heads"},
+        {SB_BAD_DATA,
+         "{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
+         "\"hidden_size\":8e99,\"intermediate_size\":8,\"vocab_size\":9,"
+         "\"num_attention_heads\":3}",
+         "hidden_size is out of range"},
+        {SB_UNSUPPORTED,
+         "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"yarn\"}}",
+         "rope scaling 'yarn'; known are default, linear, llama3"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        assert_status(read_config(cases[i].json), cases[i].status);
+        assert_error_has(cases[i].want);
+    }
+}
+
+static void test_missing_and_odd_weights_are_named(void **state)
+{
+    sb_model *model = NULL;
+
+    (void)state;
+    assert_status(sb_model_load(test_ctx(), FIXTURES "blocks.gguf", &model),
+                  SB_BAD_DATA);
+    assert_error_has("hidden elements");
+    assert_status(sb_model_load(test_ctx(), "tests/fixtures", &model), SB_IO);
+    assert_error_has("tests/fixtures: not a regular file");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_logits_are_those_of_transformers),
+        cmocka_unit_test(test_blocks_are_read_as_gguf_py_does),
+        cmocka_unit_test(test_blocks_without_scale_keep_their_offset),
+        cmocka_unit_test(test_safetensors_headers_that_lie_are_refused),
+        cmocka_unit_test(test_gguf_headers_that_lie_are_refused),
+        cmocka_unit_test(test_configs_that_cannot_be_are_refused),
+        cmocka_unit_test(test_missing_and_odd_weights_are_named),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,326 @@
+/* Language models written and read again: logits stay those that transformers
+ * computed with the model that was read first, in every format that holds its
+ * weights; and what a format cannot hold is refused by name.
+ *
+ * Expected values and models: tests/fixtures/llm/make. */
+#define _DEFAULT_SOURCE
+#include "sbtest.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sparsebit/sparsebit.h>
+
+#include "llm/gguf.h"
+#include "llm/llm_checkpoint.h"
+#include "tensor/npy.h"
+
+#define FIXTURES "tests/fixtures/llm/"
+
+static char folder[] = "/tmp/sparsebit-llm-XXXXXX";
+static char path[512];
+static uint64_t shard_bytes = 20000;
+
+static const char *in_folder(const char *name)
+{
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static double distance(const char *model_path, const char *fixture)
+{
+    sb_tensor *ids = NULL, *want = NULL;
+    sb_model *model = NULL;
+    sb_session *session = NULL;
+    const sb_tensor *got = NULL;
+    char logits[512];
+    double worst = 0;
+
+    assert_ok(sb_model_load(test_ctx(), model_path, &model));
+    assert_ok(sb_tensor_load(test_ctx(), FIXTURES "ids.npy", &ids));
+    (void)snprintf(logits, sizeof logits,
+                   strstr(fixture, ".gguf") ? FIXTURES "%s.logits.npy"
+                                            : FIXTURES "%s/logits.npy",
+                   fixture);
+    assert_ok(sb_tensor_load(test_ctx(), logits, &want));
+    assert_ok(sb_session_create(model, NULL, &session));
+    assert_ok(
+        sb_session_run(session, (const sb_tensor *const[]){ids}, 1, &got, 1));
+    assert_int_equal(sb_tensor_count(got), sb_tensor_count(want));
+    for (int64_t i = 0; i < sb_tensor_count(want); i++)
+        worst = fmax(worst, fabs(sb_tensor_get_f64(got, i) -
+                                 sb_tensor_get_f64(want, i)));
+    sb_session_free(session);
+    sb_model_free(model);
+    sb_tensor_free(ids);
+    sb_tensor_free(want);
+    return worst;
+}
+
+static sb_status convert(const char *from, const char *to,
+                         sb_language_format format, const char *float_as)
+{
+    sb_language_options opt = SB_LANGUAGE_OPTIONS_INIT;
+    sb_model *model = NULL;
+
+    assert_ok(sb_model_load(test_ctx(), from, &model));
+    opt.format = format;
+    opt.tokenizer = FIXTURES "tiny.gguf"; /* any that has as many tokens */
+    opt.float_as = float_as;
+    opt.shard_bytes = shard_bytes;
+    sb_status status = sb_model_save_language(model, to, &opt);
+    sb_model_free(model);
+    return status;
+}
+
+static void assert_refused(sb_status status, sb_status want, const char *part)
+{
+    assert_status(status, want);
+    assert_error_has(part);
+}
+
+static void assert_same(const char *model_path, const char *fixture)
+{
+    double worst = distance(model_path, fixture);
+
+    if (!(worst < 3e-5))
+        fail_msg("%s of %s: logits differ by %g", model_path, fixture, worst);
+}
+
+static void test_packed_folders_are_read(void **state)
+{
+    static const char *const names[] = {"gptq", "gptq_order", "gptq3", "awq"};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(names); i++) {
+        char from[256];
+
+        (void)snprintf(from, sizeof from, FIXTURES "%s", names[i]);
+        assert_same(from, names[i]);
+    }
+}
+
+/* From each architecture to GGUF, to a folder, and from one to the other. */
+static void test_floats_there_and_back(void **state)
+{
+    static const char *const names[] = {"llama", "mistral", "qwen2",
+                                        "qwen3", "gemma3",  "gpt2"};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(names); i++) {
+        bool gpt2 = strcmp(names[i], "gpt2") == 0;
+        char from[256], gguf[300], hf[300], name[32];
+
+        (void)snprintf(from, sizeof from, FIXTURES "%s", names[i]);
+        (void)snprintf(name, sizeof name, "%s.gguf", names[i]);
+        strcpy(gguf, in_folder(name));
+        strcpy(hf, in_folder(names[i]));
+        if (strcmp(names[i], "gemma3") == 0) {
+            assert_refused(convert(from, gguf, SB_LANGUAGE_GGUF, NULL),
+                           SB_UNSUPPORTED, "attention is scaled");
+            assert_ok(convert(from, hf, SB_LANGUAGE_FLOAT, NULL));
+            assert_same(hf, names[i]);
+            continue;
+        }
+        assert_ok(convert(from, gguf, SB_LANGUAGE_GGUF, NULL));
+        /* llama.cpp has no window in this architecture. */
+        if (strcmp(names[i], "mistral") != 0)
+            assert_same(gguf, names[i]);
+        if (gpt2) {
+            assert_refused(convert(from, hf, SB_LANGUAGE_FLOAT, NULL),
+                           SB_UNSUPPORTED, "gpt2");
+            continue;
+        }
+        assert_ok(convert(from, hf, SB_LANGUAGE_FLOAT, NULL));
+        assert_same(hf, names[i]);
+        (void)snprintf(hf, sizeof hf, "%s/%s.back", folder, names[i]);
+        if (i == 0) { /* frequencies that only GGUF can say */
+            assert_refused(convert(gguf, hf, SB_LANGUAGE_FLOAT, NULL),
+                           SB_UNSUPPORTED, "tensor of a GGUF file");
+            continue;
+        }
+        assert_ok(convert(gguf, hf, SB_LANGUAGE_FLOAT, "f32"));
+        if (strcmp(names[i], "mistral") != 0)
+            assert_same(hf, names[i]);
+    }
+}
+
+static void test_blocks_keep_their_values(void **state)
+{
+    (void)state;
+    assert_ok(convert(FIXTURES "tiny.gguf", in_folder("tiny.gguf"),
+                      SB_LANGUAGE_GGUF, NULL));
+    assert_same(path, "tiny.gguf");
+    assert_ok(convert(FIXTURES "tiny.gguf", in_folder("tiny"),
+                      SB_LANGUAGE_FLOAT, "f32"));
+    assert_same(path, "tiny.gguf");
+    assert_ok(
+        convert(FIXTURES "gptq", in_folder("gptq"), SB_LANGUAGE_GPTQ, NULL));
+    assert_same(path, "gptq");
+    assert_ok(
+        convert(FIXTURES "gptq3", in_folder("gptq3"), SB_LANGUAGE_GPTQ, NULL));
+    assert_same(path, "gptq3");
+    /* Offsets that are no float16: five bits around zero hold them. */
+    assert_ok(convert(FIXTURES "gptq", in_folder("gptq.gguf"), SB_LANGUAGE_GGUF,
+                      NULL));
+    assert_same(path, "gptq");
+    assert_ok(
+        convert(FIXTURES "awq", in_folder("awq"), SB_LANGUAGE_GPTQ, NULL));
+    assert_same(path, "awq");
+}
+
+static void test_what_is_not_held_is_refused(void **state)
+{
+    (void)state;
+    /* Q4_1 has offsets that are no multiples of its scales. */
+    assert_refused(
+        convert(FIXTURES "tiny.gguf", in_folder("no"), SB_LANGUAGE_GPTQ, NULL),
+        SB_UNSUPPORTED, "multiples of 32");
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_refused(convert(FIXTURES "gptq_order", in_folder("no.gguf"),
+                           SB_LANGUAGE_GGUF, NULL),
+                   SB_UNSUPPORTED, "g_idx");
+    assert_refused(
+        convert(FIXTURES "llama", in_folder("no.gguf"), SB_LANGUAGE_GGUF, "q9"),
+        SB_BAD_ARG, "q9");
+    assert_refused(
+        convert(FIXTURES "llama", in_folder("no"), SB_LANGUAGE_GPTQ, NULL),
+        SB_BAD_MODEL, "no weight is quantized");
+    assert_refused(convert(FIXTURES "llama", in_folder("no.gguf"),
+                           SB_LANGUAGE_GGUF, "i32"),
+                   SB_BAD_ARG, "want f32, f16, bf16 or q8_0");
+    assert_refused(
+        convert(FIXTURES "llama", in_folder("no"), SB_LANGUAGE_FLOAT, "i32"),
+        SB_BAD_ARG, "want f32, f16 or bf16");
+}
+
+/* The blocks of gguf-py, taken apart and put together. */
+static void test_blocks_are_those_of_gguf_py(void **state)
+{
+    static const char *const names[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"};
+    sb_gguf g = {0};
+    sb_checkpoint c;
+
+    (void)state;
+    sb_checkpoint_init(&c, test_ctx(), "blocks");
+    assert_ok(sb_gguf_open(&g, test_ctx(), FIXTURES "blocks.gguf"));
+    assert_ok(sb_gguf_weights(&g, &c));
+    for (size_t i = 0; i < SB_COUNT(names); i++) {
+        const sb_weight *w = sb_checkpoint_find(&c, names[i]);
+        const uint8_t *at = sb_weight_data(w);
+
+        for (size_t k = 0; k < w->bytes; k += w->format->bytes) {
+            uint8_t back[64];
+            sb_block b;
+
+            w->format->unpack(at + k, &b);
+            w->format->pack(&b, back);
+            assert_memory_equal(back, at + k, w->format->bytes);
+        }
+    }
+    sb_gguf_free(&g);
+    sb_checkpoint_free(&c);
+}
+
+/* Bytes of a file in the folder; it must be there. */
+static char *read_text(const char *name, char *text, size_t size)
+{
+    FILE *f = fopen(in_folder(name), "r");
+
+    assert_non_null(f);
+    text[fread(text, 1, size - 1, f)] = '\0';
+    assert_int_equal(fclose(f), 0);
+    return text;
+}
+
+static void cut_packing(const char *name)
+{
+    char text[8192];
+    char *at =
+        strstr(read_text(name, text, sizeof text), "\"quantization_config\"");
+    FILE *f = fopen(in_folder(name), "w");
+
+    assert_true(f && at);
+    while (*--at != ',')
+        ;
+    assert_true(fwrite(text, 1, (size_t)(at - text), f) > 0);
+    assert_int_equal(fputs("}\n", f) < 0 || fclose(f) != 0, 0);
+}
+
+/* Who wrote no version wrote the first one; quantize_config.json may say it. */
+static void test_packing_that_config_does_not_say(void **state)
+{
+    char text[8192];
+
+    (void)state;
+    assert_ok(
+        convert(FIXTURES "gptq", in_folder("old"), SB_LANGUAGE_GPTQ, NULL));
+    assert_non_null(strstr(
+        read_text("old/quantize_config.json", text, sizeof text), "\"gptq\""));
+    cut_packing("old/config.json");
+    assert_same(in_folder("old"), "gptq");
+    assert_int_equal(unlink(in_folder("old/quantize_config.json")), 0);
+    assert_same(in_folder("old"), "gptq");
+    assert_ok(
+        convert(FIXTURES "gptq3", in_folder("new"), SB_LANGUAGE_GPTQ, NULL));
+    cut_packing("new/config.json");
+    assert_same(in_folder("new"), "gptq3"); /* of the second version */
+}
+
+static bool is_there(const char *name)
+{
+    return access(in_folder(name), F_OK) == 0;
+}
+
+static void test_no_files_of_earlier_models(void **state)
+{
+    (void)state;
+    assert_ok(
+        convert(FIXTURES "gptq", in_folder("twice"), SB_LANGUAGE_GPTQ, NULL));
+    assert_true(is_there("twice/model.safetensors.index.json"));
+    assert_true(is_there("twice/quantize_config.json"));
+    shard_bytes = 0;
+    assert_ok(
+        convert(FIXTURES "qwen2", in_folder("twice"), SB_LANGUAGE_FLOAT, NULL));
+    shard_bytes = 20000;
+    assert_false(is_there("twice/model.safetensors.index.json"));
+    assert_false(is_there("twice/quantize_config.json"));
+    assert_true(is_there("twice/model.safetensors"));
+    assert_same(in_folder("twice"), "qwen2");
+    assert_ok(
+        convert(FIXTURES "gptq", in_folder("twice"), SB_LANGUAGE_GPTQ, NULL));
+    assert_false(is_there("twice/model.safetensors"));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    char command[600];
+
+    (void)state;
+    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_packed_folders_are_read),
+        cmocka_unit_test(test_floats_there_and_back),
+        cmocka_unit_test(test_blocks_keep_their_values),
+        cmocka_unit_test(test_what_is_not_held_is_refused),
+        cmocka_unit_test(test_blocks_are_those_of_gguf_py),
+        cmocka_unit_test(test_packing_that_config_does_not_say),
+        cmocka_unit_test(test_no_files_of_earlier_models),
+    };
+    return cmocka_run_group_tests_name("llm_write", tests, set_up, tear_down);
+}

@@ -1,0 +1,339 @@
+/* Pruning: channels of a network, choosing among them, cutting, masks, re-fit;
+ * expected by hand, results compared with those of the network before. */
+#include "prunetest.h"
+
+/* Rows of `a` have norms 1, 2, 3, 4; `b` reads them with 1, 1, 1, 1. */
+static const char chain[] = "graph net(x: f32[1,2]) -> (y: f32[1,3]) {\n"
+                            "a: f32[2,4] = [1,2,0,-4, 0,0,3,0]\n"
+                            "ab: f32[4] = [10,20,30,40]\n"
+                            "b: f32[4,3] = [1,1,1, 1,1,1, 1,1,1, 1,1,1]\n"
+                            "h = Gemm(x, a, ab) \"fc1\" @ head.fc1\n"
+                            "r = Relu(h) \"act\"\n"
+                            "y = MatMul(r, b) \"fc2\" @ head.fc2\n}";
+
+/* A residual block with a norm and a depthwise convolution. */
+static const char residual[] =
+    "graph net(x: f32[1,3,4,4]) -> (y: f32[1,2,4,4]) {\n"
+    "w1: f32[6,3,1,1] = random(1)\n"
+    "w2: f32[6,6,3,3] = random(2)\n"
+    "s: f32[6] = random(3)\n o: f32[6] = random(4)\n"
+    "m: f32[6] = random(5)\n v: f32[6] = 2\n"
+    "d: f32[6,1,3,3] = random(6)\n"
+    "w3: f32[2,6,1,1] = random(7)\n"
+    "a = Conv(x, w1) \"stem\"\n"
+    "c = Conv(a, w2) {pads=[1,1,1,1]} \"conv\"\n"
+    "n = BatchNormalization(c, s, o, m, v) \"bn\"\n"
+    "t = Add(a, n) \"add\"\n"
+    "e = Conv(t, d) {group=6, pads=[1,1,1,1]} \"dw\"\n"
+    "y = Conv(e, w3) \"last\"\n}";
+
+/* ---- channels ---------------------------------------------------------------- */
+
+static void test_a_channel_is_rows_biases_and_columns(void **state)
+{
+    sb_prune *p = prune_net(chain, CONFIG("TYPE: structed, RATIO: 0.5"), NULL);
+
+    (void)state;
+    assert_cut(p, "a", 1, "0,1");
+    assert_cut(p, "ab", 0, "0,1");
+    assert_cut(p, "b", 0, "0,1");
+    assert_cut(p, "b", 1, "");
+    assert_int_equal(prune_layer(p, "fc1")->removed, 2);
+    assert_int_equal(prune_layer(p, "fc2")->removable, 0);
+    assert_string_equal(prune_layer(p, "fc2")->reason,
+                        "an output of the network");
+    /* relu(0*1 + 3*2 + 30) + relu(-4*1 + 40) = 36 + 36 */
+    const sb_tensor *y = prune_run(p, test_f32("1x2", 1, 2));
+    assert_close("y", ((float *)y->data)[0], 72, 1e-5);
+    sb_prune_free(p);
+}
+
+static void test_what_a_sum_joins_goes_together(void **state)
+{
+    sb_prune *p = prune_net(residual, CONFIG("RATIO: 0.5"), NULL);
+    const sb_prune_report *r = prune_report(p);
+
+    (void)state;
+    assert_int_equal(r->size, 14);
+    assert_int_equal(r->removable, 12);
+    assert_int_equal(r->removed, 6);
+    assert_int_equal(prune_layer(p, "stem")->removed, 3);
+    assert_int_equal(prune_layer(p, "conv")->removed, 3);
+    /* The network computes what it did with the readers' columns zero. */
+    sb_model *model = NULL;
+    assert_ok(sb_prune_model(p, &model));
+    assert_int_equal(sb_tensor_count(sb_model_weight(model, "w2")), 3 * 3 * 9);
+    assert_int_equal(sb_tensor_count(sb_model_weight(model, "d")), 3 * 9);
+    sb_model_free(model);
+    sb_prune_free(p);
+}
+
+static void test_statistics_stay_unless_asked(void **state)
+{
+    static const char norm[] =
+        "graph net(x: f32[1,3,4]) -> (y: f32[1,3,2]) {\n"
+        "w: f32[4,6] = random(1)\n s: f32[6] = random(2)\n"
+        "v: f32[6,2] = random(3)\n"
+        "a = MatMul(x, w) \"fc\"\n n = LayerNormalization(a, s) \"norm\"\n"
+        "y = MatMul(n, v) \"out\"\n}";
+    sb_prune *p = NULL;
+
+    (void)state;
+    assert_status(prune_try(norm, CONFIG("RATIO: 0.5"), &p), SB_UNSUPPORTED);
+    assert_error_has("no channel can be removed; of 'fc' (MatMul): it is "
+                     "normalized over (node 'norm')");
+    p = prune_net(norm, CONFIG("RATIO: 0.5, STATISTICS: true"), NULL);
+    assert_int_equal(prune_layer(p, "fc")->removed, 3);
+    sb_prune_free(p);
+}
+
+static void test_networks_that_cannot_be_pruned_say_why(void **state)
+{
+    static const char plain[] = "graph net(x: f32[1,3]) -> (y: f32[1,3]) {\n"
+                                "y = Relu(x)\n}";
+    static const char opaque[] =
+        "graph net(x: f32[1,3]) -> (y) {\n w: f32[3,4] = random(1)\n"
+        "a = MatMul(x, w) \"fc\"\n y = com.example::Odd(a) \"odd\"\n}";
+    sb_prune *p = NULL;
+
+    (void)state;
+    assert_status(prune_try(plain, CONFIG("RATIO: 0.5"), &p), SB_UNSUPPORTED);
+    assert_error_has("no layer with constant weights");
+    assert_status(prune_try(opaque, CONFIG("RATIO: 0.5"), &p), SB_UNSUPPORTED);
+    assert_error_has("the operator is not known (node 'odd')");
+}
+
+/* ---- choosing ---------------------------------------------------------------- */
+
+static void test_how_many_go(void **state)
+{
+    static const struct {
+        const char *config;
+        int64_t removed;
+        int held;
+    } cases[] = {
+        {CONFIG("RATIO: 0"), 0, 0},
+        {CONFIG("RATIO: 0.24"), 0, 0},
+        {CONFIG("RATIO: 0.25"), 1, 0},
+        {CONFIG("RATIO: 0.99"), 3, 0},
+        {CONFIG("RATIO: 0.99, ROUND_TO: 2"), 2, 1},
+        {CONFIG("RATIO: 0.25, ROUND_TO: 2"), 0, 0},
+        {CONFIG("RATIO: 0.75, SCOPE: global"), 3, 0},
+        {CONFIG("RATIO: 0.5, EXCLUDE: [head.fc1]"), 0, 0},
+        {CONFIG("RATIO: 0.5, EXCLUDE: [head]"), 0, 0},
+        {CONFIG("RATIO: 0.5, SPECIFIC: {'fc*': 0.25}"), 1, 0},
+        {CONFIG("RATIO: 0.75, ITERATIONS: 2"), 2, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_prune *p = prune_net(chain, cases[i].config, NULL);
+        assert_int_equal(prune_layer(p, "fc1")->removed, cases[i].removed);
+        assert_int_equal(prune_layer(p, "fc1")->held, cases[i].held);
+        sb_prune_free(p);
+    }
+}
+
+static void test_steps_add_up(void **state)
+{
+    sb_prune *p = NULL;
+    int more = 0;
+
+    (void)state;
+    assert_ok(prune_try(chain, CONFIG("RATIO: 0.75, ITERATIONS: 2"), &p));
+    assert_ok(sb_prune_apply(p, &more));
+    assert_int_equal(more, 1);
+    assert_ok(sb_prune_apply(p, &more));
+    assert_int_equal(more, 0);
+    assert_int_equal(prune_layer(p, "fc1")->size, 4);
+    assert_int_equal(prune_layer(p, "fc1")->removed, 3);
+    assert_status(sb_prune_apply(p, &more), SB_BAD_ARG);
+    sb_prune_free(p);
+}
+
+static void test_targets_are_met(void **state)
+{
+    sb_prune_options opt = SB_PRUNE_OPTIONS_INIT;
+    const sb_model_info *info = NULL;
+    sb_model *model = prune_parse(residual), *small = NULL;
+    sb_prune *p = NULL;
+
+    (void)state;
+    opt.config_text = CONFIG("RATIO: 0.1");
+    opt.target_macs = 0.5;
+    assert_ok(sb_model_info_get(model, &info));
+    double before = info->macs;
+    assert_ok(sb_prune_create(model, &opt, &p));
+    assert_ok(sb_prune_apply(p, NULL));
+    assert_ok(sb_prune_model(p, &small));
+    assert_ok(sb_model_info_get(small, &info));
+    assert_true(info->macs <= 0.5 * before && info->macs > 0.2 * before);
+    sb_model_free(small);
+    sb_prune_free(p);
+    opt.target_macs = 0.001;
+    assert_ok(sb_prune_create(model, &opt, &p));
+    assert_status(sb_prune_apply(p, NULL), SB_UNSUPPORTED);
+    assert_error_has("the target cannot be met");
+    sb_prune_free(p);
+    sb_model_free(model);
+}
+
+/* ---- masks ------------------------------------------------------------------- */
+
+static const char matrix[] = "graph net(x: f32[4,4]) -> (y: f32[4,2]) {\n"
+                             "w: f32[4,2] = [1,8, -2,7, 3,6, -4,5]\n"
+                             "y = MatMul(x, w) \"fc\"\n}";
+
+static void test_weights_become_zero(void **state)
+{
+    static const struct {
+        const char *config;
+        double want[8];
+    } cases[] = {
+        {CONFIG("TYPE: unstructed, RATIO: 0.5"), {0, 8, 0, 7, 0, 6, 0, 5}},
+        {CONFIG("TYPE: unstructured, RATIO: 0.5, SCOPE: global"),
+         {0, 8, 0, 7, 0, 6, 0, 5}},
+        {CONFIG("TYPE: unstructured, STRATEGY: l2norm, RATIO: 0.26"),
+         {0, 8, 0, 7, 3, 6, -4, 5}},
+        {CONFIG("TYPE: unstructured, NM: '2:4'"), {0, 8, 0, 7, 3, 0, -4, 0}},
+        {CONFIG("TYPE: unstructured, NM: '1:2'"), {0, 8, -2, 0, 0, 6, -4, 0}},
+        {CONFIG("TYPE: unstructured, RATIO: 0.5, BLOCK: [2, 2]"),
+         {0, 0, 0, 0, 3, 6, -4, 5}},
+        {CONFIG("TYPE: unstructured, RATIO: 0.5, BLOCK: [1, 2]"),
+         {0, 8, 0, 7, 0, 6, 0, 5}},
+        {CONFIG("TYPE: unstructured, RATIO: 0"), {1, 8, -2, 7, 3, 6, -4, 5}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_prune *p = prune_net(matrix, cases[i].config, NULL);
+        assert_weight(p, "w", cases[i].want, 8);
+        sb_prune_free(p);
+    }
+}
+
+static void test_equal_weights_go_by_position(void **state)
+{
+    static const char equal[] = "graph net(x: f32[1,4]) -> (y: f32[1,2]) {\n"
+                                "w: f32[4,2] = [1,1,1,1,1,1,1,1]\n"
+                                "y = MatMul(x, w) \"fc\"\n}";
+    sb_prune *p =
+        prune_net(equal, CONFIG("TYPE: unstructured, RATIO: 0.4"), NULL);
+
+    (void)state;
+    assert_weight(p, "w", (const double[]){0, 0, 0, 1, 1, 1, 1, 1}, 8);
+    sb_prune_free(p);
+}
+
+/* Inputs 1, 0.1, 10, 0.1 turn the order of magnitudes; each output keeps
+ * half. */
+static void test_wanda_weighs_inputs(void **state)
+{
+    const sb_tensor *x = test_f32("4x4", 1, .1, 10, .1, 1, .1, 10, .1, 1, .1,
+                                  10, .1, 1, .1, 10, .1);
+    sb_prune *p = prune_net(
+        matrix, CONFIG("TYPE: unstructured, STRATEGY: wanda, RATIO: 0.5"), x);
+
+    (void)state;
+    assert_weight(p, "w", (const double[]){1, 8, 0, 0, 3, 6, 0, 0}, 8);
+    sb_prune_free(p);
+    p = NULL;
+    assert_ok(prune_try(
+        matrix, CONFIG("TYPE: unstructured, STRATEGY: wanda, RATIO: 0.5"), &p));
+    assert_int_equal(sb_prune_wants_data(p), SB_PRUNE_DATA_NEEDED);
+    assert_status(sb_prune_apply(p, NULL), SB_BAD_ARG);
+    assert_error_has("needs samples");
+    sb_prune_free(p);
+}
+
+static void test_masks_only_keep_the_size(void **state)
+{
+    sb_prune_options opt = SB_PRUNE_OPTIONS_INIT;
+    sb_model *model = prune_parse(chain);
+    sb_prune *p = NULL;
+
+    (void)state;
+    opt.config_text = CONFIG("RATIO: 0.5");
+    opt.masks_only = 1;
+    assert_ok(sb_prune_create(model, &opt, &p));
+    assert_ok(sb_prune_apply(p, NULL));
+    assert_weight(p, "a", (const double[]){0, 0, 0, -4, 0, 0, 3, 0}, 8);
+    sb_prune_free(p);
+    sb_model_free(model);
+}
+
+/* ---- configurations ---------------------------------------------------------- */
+
+static void test_bad_configurations_are_refused(void **state)
+{
+    static const struct {
+        const char *config, *message;
+    } cases[] = {
+        {CONFIG("RATIO: 1"), "SPARSER.RATIO: found 1, allowed is 0 or more"},
+        {CONFIG("RATIO: -0.1"), "SPARSER.RATIO: found -0.1"},
+        {CONFIG("RATIO: .nan"), "RATIO"},
+        {CONFIG("STRATEGY: l1norn"), "did you mean 'l1norm'?"},
+        {CONFIG("STRATEGY: wanda"), "'wanda' is not for TYPE structured"},
+        {CONFIG("TYPE: unstructured, STRATEGY: slimming"),
+         "'slimming' is not for TYPE unstructured"},
+        {CONFIG("NM: '2:4'"), "SPARSER.NM: is for TYPE unstructured"},
+        {CONFIG("TYPE: unstructured, NM: '4:2'"), "SPARSER.NM: found '4:2'"},
+        {CONFIG("EXCLUDE: [head.fc3]"), "did you mean 'head.fc2'?"},
+        {CONFIG("SPECIFIC: {nothing: 0.5}"),
+         "'nothing' matches no node and no module"},
+        {CONFIG("SPECIFIC: {fc1: 2}"), "SPARSER.SPECIFIC: found 2"},
+        {CONFIG("SPECIFIC: [fc1]"), "a map from patterns to ratios"},
+        {CONFIG("ROUND_TO: 0"), "SPARSER.ROUND_TO"},
+        {CONFIG("KIND: x"), "KIND"},
+        {"A: none\n", "SPARSER"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_prune *p = NULL;
+        assert_status(prune_try(chain, cases[i].config, &p), SB_BAD_CONFIG);
+        assert_error_has(cases[i].message);
+    }
+}
+
+static void test_bad_options_are_refused(void **state)
+{
+    sb_prune_options opt = SB_PRUNE_OPTIONS_INIT;
+    sb_model *model = prune_parse(chain), *none = NULL;
+    sb_prune *p = NULL;
+
+    (void)state;
+    assert_status(sb_prune_create(model, &opt, &p), SB_BAD_ARG);
+    opt.config_text = CONFIG("RATIO: 0.5");
+    opt.target_params = 1.5;
+    assert_status(sb_prune_create(model, &opt, &p), SB_BAD_ARG);
+    opt.target_params = 0;
+    assert_ok(sb_prune_create(model, &opt, &p));
+    assert_status(sb_prune_model(p, &none), SB_BAD_ARG);
+    assert_status(sb_prune_forward(p, NULL, 0), SB_BAD_ARG);
+    assert_int_equal(prune_report(p)->removed, 0);
+    assert_int_equal(prune_report(p)->removable, 4);
+    sb_prune_free(p);
+    sb_prune_free(NULL);
+    sb_model_free(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_channel_is_rows_biases_and_columns),
+        cmocka_unit_test(test_what_a_sum_joins_goes_together),
+        cmocka_unit_test(test_statistics_stay_unless_asked),
+        cmocka_unit_test(test_networks_that_cannot_be_pruned_say_why),
+        cmocka_unit_test(test_how_many_go),
+        cmocka_unit_test(test_steps_add_up),
+        cmocka_unit_test(test_targets_are_met),
+        cmocka_unit_test(test_weights_become_zero),
+        cmocka_unit_test(test_equal_weights_go_by_position),
+        cmocka_unit_test(test_wanda_weighs_inputs),
+        cmocka_unit_test(test_masks_only_keep_the_size),
+        cmocka_unit_test(test_bad_configurations_are_refused),
+        cmocka_unit_test(test_bad_options_are_refused),
+    };
+    return cmocka_run_group_tests_name("prune", tests, NULL, NULL);
+}
