@@ -122,8 +122,9 @@ int py_call_begin(py_call *call, py_context *c)
 void py_call_begin_locked(py_call *call, py_context *c)
 {
     *call = (py_call){.context = c};
-    call->thread = PyEval_SaveThread();
+    /* First: a thread that gets the GIL now may already send a signal. */
     py_signals_begin(call);
+    call->thread = PyEval_SaveThread();
 }
 
 /* Why a call failed that was told to end. */

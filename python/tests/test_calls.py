@@ -134,7 +134,6 @@ def test_ctrl_c_is_keyboard_interrupt():
                        lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         session.run(x)
-        thread.join()  # the note may be looked at a little later
     thread.join()
     small = sb.Session(sb.parse(TINY, context))
     np.testing.assert_array_equal(small.run(X)[0], tiny_numpy(X))
