@@ -75,7 +75,6 @@ static const sb_target_op ort_ops[] = {
     " symmetric weights beside them, and groups only with A: none"
 
 #define ONNXRUNTIME                                                            \
-    .allows = "8 bit, weights also 4; affine activations, per tensor",         \
     .limits =                                                                  \
         {                                                                      \
             [SB_USE_ACT] = {SB_BITS(8), SB_SCHEME_TENSOR_AFFINE,               \

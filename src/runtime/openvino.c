@@ -76,7 +76,6 @@ static const sb_sim_inputs_rules openvino_inputs = {
 const sb_target_def sb_target_openvino = {
     .name = "openvino",
     .summary = "OpenVINO on CPU: 8-bit activations, int8 weights",
-    .allows = "8 bit; symmetric weights, activations per tensor",
     .limits =
         {[SB_USE_ACT] = {SB_BITS(8), SB_SCHEMES_PER_TENSOR,
                          .why_bits = WHY_BITS, .why_schemes = WHY_SCHEMES},

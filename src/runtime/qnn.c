@@ -70,7 +70,6 @@ static const sb_target_op qnn_ops[] = {
 const sb_target_def sb_target_qnn = {
     .name = "qnn",
     .summary = "ONNX Runtime's QNN provider: the whole graph quantized",
-    .allows = "weights 4 or 8 bit, activations 8 or 16",
     .limits =
         {[SB_USE_ACT] = {SB_BITS(8) | SB_BITS(16), SB_SCHEMES_PER_TENSOR,
                          .why_bits = WHY_BITS, .why_schemes = WHY_SCHEMES},

@@ -236,7 +236,6 @@ typedef struct sb_sim_inputs_rules {
 typedef struct sb_target_def {
     const char *name;    /* "onnxruntime-x86"; as in targets.def */
     const char *summary; /* one line, for `list targets` */
-    const char *allows;  /* bit widths and schemes in words, for `explain` */
     /* By sb_target_use. */
     sb_target_limits limits[SB_USE_COUNT];
     /* Every type that is written (bit 1 << sb_dtype).  `weight_narrow` leaves
@@ -288,6 +287,10 @@ SB_MUST_USE sb_status sb_target_unknown(sb_ctx *ctx, const char *name);
 /* Runtimes for which `has` holds: "a, b and c", with that last word. */
 void sb_target_list(sb_str *out, bool (*has)(const sb_target_def *target),
                     const char *last);
+
+/* What a configuration may ask for, in words, the uses apart: "weights 8 bit,
+ * per channel, symmetric; activations ...". */
+void sb_target_describe(const sb_target_def *target, sb_str *out);
 
 /* Does the target take the setting?  If not, *out says what it takes. */
 bool sb_target_check(const sb_target_def *target,

@@ -191,7 +191,6 @@ static const sb_sim_inputs_rules tensorrt_inputs = {
 const sb_target_def sb_target_tensorrt = {
     .name = "tensorrt",
     .summary = "TensorRT, explicit quantization: symmetric int8",
-    .allows = "8 bit, symmetric, weights per channel",
     .limits =
         {[SB_USE_ACT] = {SB_BITS(8), SB_SCHEME_TENSOR_SYMMETRIC,
                          .why_bits = WHY_BITS, .why_schemes = WHY_SCHEMES},

@@ -11,7 +11,6 @@
 const sb_target_def sb_target_virtual = {
     .name = "virtual",
     .summary = "no runtime in particular: the quantizers as configured",
-    .allows = "simulation: every width and scheme",
     .limits = {[SB_USE_ACT] = EVERYTHING,
                [SB_USE_WEIGHT] = EVERYTHING,
                [SB_USE_WEIGHT_ONLY] = EVERYTHING,

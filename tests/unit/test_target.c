@@ -63,7 +63,7 @@ static void test_rows_are_complete(void **state)
         const sb_target_def *t = all[i];
 
         assert_ptr_equal(sb_target_find(t->name), t);
-        assert_true(*t->summary && *t->allows);
+        assert_true(*t->summary);
         assert_true(t->act_types && t->weight_types);
         assert_true(t->opset >= 13);
         assert_int_equal(t->ops == NULL, t->n_ops == 0);
@@ -121,6 +121,48 @@ static void test_settings_are_those_of_the_documentation(void **state)
         if (taken != (cases[i].allowed == 0) || no.allowed != cases[i].allowed)
             fail_msg("case %zu: %d, 0x%x", i, taken, (unsigned)no.allowed);
     }
+}
+
+/* As each runtime documents it. */
+static void test_what_a_target_takes_in_words(void **state)
+{
+    static const struct {
+        const char *target, *text;
+    } cases[] = {
+        {"virtual", "weights 1..16 bit, every scheme; activations 1..16 bit, "
+                    "per tensor or channel; A: none 1..16 bit, every scheme; "
+                    "A: dynamic 1..16 bit, every scheme"},
+        {"onnxruntime-arm",
+         "weights 8 or 4 bit, per tensor or channel, symmetric; activations 8 "
+         "bit, per tensor, affine; A: none 8, 4 or 2 bit, every scheme; A: "
+         "dynamic 8 bit, per tensor or channel"},
+        {"tensorrt", "weights 8 bit, per channel, symmetric; activations 8 "
+                     "bit, per tensor, symmetric; A: none 8 or 4 bit, per "
+                     "channel or group, symmetric"},
+        {"qnn", "weights 8 or 4 bit, per tensor or channel; activations 16 or "
+                "8 bit, per tensor"},
+    };
+    sb_target_def mixed = {
+        .limits = {[SB_USE_WEIGHT] = {SB_BITS(1),
+                                      SB_SCHEME_TENSOR_AFFINE |
+                                          SB_SCHEMES_PER_CHANNEL |
+                                          SB_SCHEME_GROUP_SYMMETRIC,
+                                      .why_bits = ""}}};
+    sb_str text;
+
+    (void)state;
+    sb_str_init(&text, test_ctx());
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_str_clear(&text);
+        sb_target_describe(sb_target_find(cases[i].target), &text);
+        assert_string_equal(sb_str_text(&text), cases[i].text);
+    }
+    sb_str_clear(&text);
+    sb_target_describe(&mixed, &text);
+    assert_string_equal(
+        sb_str_text(&text),
+        "weights 1 bit, per tensor affine, channel or group symmetric");
+    sb_str_free(&text);
 }
 
 static bool any_target(const sb_target_def *target)
@@ -216,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_virtual_and_unknown_names_are_no_runtimes),
         cmocka_unit_test(test_rows_are_complete),
         cmocka_unit_test(test_settings_are_those_of_the_documentation),
+        cmocka_unit_test(test_what_a_target_takes_in_words),
         cmocka_unit_test(test_lists_have_runtimes_in_their_order),
         cmocka_unit_test(test_axis_of_weights),
         cmocka_unit_test(test_data_inputs),

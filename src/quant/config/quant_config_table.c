@@ -380,8 +380,18 @@ static sb_status table_targets(sb_arena *arena, sb_param_def *backend)
     meanings = sb_arena_alloc(arena, n, sizeof *meanings);
     if (!meanings)
         return SB_NO_MEMORY;
-    for (size_t i = 0; i < n; i++)
-        meanings[i] = sb_target_find(backend->names[i])->allows;
+    sb_str text;
+    sb_str_init(&text, arena->ctx);
+    for (size_t i = 0; i < n; i++) {
+        sb_str_clear(&text);
+        sb_target_describe(sb_target_find(backend->names[i]), &text);
+        meanings[i] = sb_arena_str(arena, sb_str_text(&text));
+        if (!meanings[i] || sb_str_status(&text) != SB_OK) {
+            sb_str_free(&text);
+            return SB_NO_MEMORY;
+        }
+    }
+    sb_str_free(&text);
     backend->meanings = meanings;
     return SB_OK;
 }
