@@ -102,7 +102,7 @@ static const sb_difference *difference_of(const sb_layer_error *l, by_what what)
     case BY_SYNC:
         return l->sync;
     default:
-        return &l->async;
+        return l->async;
     }
 }
 
@@ -185,10 +185,10 @@ static void print_layers(const analyze_job *j)
         const sb_layer_error *l = rows[i].layer;
         const sb_difference *d = difference_of(l, j->by.what);
 
-        d = d ? d : &l->async;
+        d = d ? d : l->async;
         cli_table_add(t, "%s", l->name);
         cli_table_add(t, "%s", l->op);
-        add_db(t, &l->async);
+        add_db(t, l->async);
         add_db(t, l->weights);
         add_db(t, l->activations);
         add_db(t, l->sync);

@@ -338,7 +338,7 @@ static int train_work(train_job *j)
 static int train_run(cli_env *env, const void *parsed)
 {
     const train_args *args = parsed;
-    train_job j = {.env = env, .args = args};
+    train_job j = {.env = env, .args = args, .check = SB_TRAIN_CHECK_INIT};
 
     if (args->target && !args->config)
         return cli_usage(&cmd_train, "--target is for training with --config");

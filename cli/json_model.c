@@ -175,7 +175,7 @@ void cli_json_layer_error(cli_json *j, const sb_layer_error *l)
     cli_json_str(j, "op", l->op);
     cli_json_str(j, "module", l->module);
     cli_json_str(j, "output", l->output);
-    json_difference(j, "async", &l->async);
+    json_difference(j, "async", l->async);
     json_difference(j, "weights", l->weights);
     json_difference(j, "activations", l->activations);
     json_difference(j, "sync", l->sync);

@@ -59,7 +59,7 @@ static void print_scan(const sb_prune_scan *scan)
     cli_table_add(t, "group of");
     cli_table_add(t, "channels");
     for (size_t i = 0; i < n; i++)
-        cli_table_add(t, "%.3g", scan->groups[0]->points[i].ratio);
+        cli_table_add(t, "%.3g", scan->groups[0]->points[i]->ratio);
     for (size_t k = 0; k < scan->n_groups; k++) {
         const sb_prune_group *g = scan->groups[k];
 
@@ -67,8 +67,8 @@ static void print_scan(const sb_prune_scan *scan)
         cli_table_add(t, "%lld", (long long)g->channels);
         for (size_t i = 0; i < n; i++)
             cli_table_add(t, labels ? "%.2f %%" : "%.4f",
-                          labels ? 100 * g->points[i].accuracy
-                                 : g->points[i].error);
+                          labels ? 100 * g->points[i]->accuracy
+                                 : g->points[i]->error);
     }
     if (labels)
         cli_put("top-1 on %zu samples (%.2f %% before) with a share of one "
@@ -165,7 +165,7 @@ static void json_scan(cli_json *o, const sb_prune_scan *scan)
         cli_json_int(o, "channels", g->channels);
         cli_json_open(o, "points", '[');
         for (size_t i = 0; i < g->n_points; i++) {
-            const sb_prune_point *p = &g->points[i];
+            const sb_prune_point *p = g->points[i];
 
             cli_json_open(o, NULL, '{');
             cli_json_num(o, "ratio", p->ratio);
@@ -217,7 +217,7 @@ enum { CURVES = 8, COLUMNS = 6 };
 /* What removing half of a group, or as near to it as was looked at, costs. */
 static double group_cost(const sb_prune_group *g)
 {
-    return g->points[g->n_points / 2].error;
+    return g->points[g->n_points / 2]->error;
 }
 
 static int compare_cost(const void *a, const void *b)
@@ -246,7 +246,7 @@ static sb_status add_chart(sb_report *r, const sb_prune_group **groups,
         lines[k].n = per;
         list[k] = &lines[k];
         for (size_t i = 0; i < per; i++) {
-            const sb_prune_point *p = &groups[k]->points[i];
+            const sb_prune_point *p = groups[k]->points[i];
             x[k * per + i] = p->ratio;
             y[k * per + i] = accuracy ? 100 * p->accuracy : p->error;
         }

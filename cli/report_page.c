@@ -54,11 +54,11 @@ static void output_facts(sb_report *r, const cli_quant_page *p)
                         100 * o->agreement);
     }
     for (size_t i = 0; (l = sb_quant_errors_layer(p->errors, i)); i++)
-        if (!worst || !(l->async.sqnr_db >= worst->async.sqnr_db))
+        if (!worst || !(l->async->sqnr_db >= worst->async->sqnr_db))
             worst = l;
-    if (worst && isfinite(worst->async.sqnr_db))
+    if (worst && isfinite(worst->async->sqnr_db))
         cli_report_fact(r, "worst layer alone", "%s: %.1f dB", worst->name,
-                        worst->async.sqnr_db);
+                        worst->async->sqnr_db);
 }
 
 /* What the target makes of the file, where that is known. */

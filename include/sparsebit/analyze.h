@@ -42,7 +42,7 @@ typedef struct sb_layer_error {
     const char *output; /**< name of the result that was compared */
     int has_weights, has_activations; /**< quantizers on the node's inputs */
     /** Only this layer is quantized, all before it is float. */
-    sb_difference async;
+    const sb_difference *async;
     /** The same with only its weights, or only its activations quantized; NULL
      *  unless it has such quantizers. */
     const sb_difference *weights, *activations;

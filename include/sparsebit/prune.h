@@ -143,7 +143,7 @@ typedef struct sb_prune_group {
     const char *op;
     int64_t channels;
     size_t index; /**< among all groups of the network */
-    const sb_prune_point *points;
+    const sb_prune_point *const *points;
     size_t n_points;
 } sb_prune_group;
 

@@ -111,17 +111,23 @@ SB_API SB_MUST_USE sb_status sb_quant_model_take(sb_quant_model *qm,
  *  output on up to 1,000 samples of the validation set, or else of the training
  *  set. */
 typedef struct sb_train_check {
-    size_t struct_size;
+    size_t struct_size; /**< set by the INIT macro */
     size_t samples;
     double
         agreement; /**< share of samples whose greatest element is the same */
     double error;  /**< norm of the difference / norm of the output */
 } sb_train_check;
 
+#define SB_TRAIN_CHECK_INIT             \
+    {                                   \
+        sizeof(sb_train_check), 0, 0, 0 \
+    }
+
 /** Trains a quantized model that was created with `train`: calibrates it, if it
  *  has no scales yet, trains as sb_train() does, measures restored norms once
  *  more, takes what was learned, and checks what it exports.
- *  @param check receives the result of that; may be NULL
+ *  @param check receives the result of that; SB_TRAIN_CHECK_INIT before, or
+ * NULL
  *  @return as sb_train() */
 SB_API SB_MUST_USE sb_status sb_quant_model_train(sb_quant_model *qm,
                                                   sb_data *train,

@@ -37,6 +37,16 @@ sb_status sb_options_read(sb_ctx *ctx, const char *name, const void *from,
     return SB_OK;
 }
 
+void sb_options_write(const void *from, size_t size, void *out)
+{
+    size_t given = 0;
+
+    memcpy(&given, out, sizeof given);
+    memcpy((unsigned char *)out + sizeof given,
+           (const unsigned char *)from + sizeof given,
+           (given < size ? given : size) - sizeof given);
+}
+
 sb_status sb_ctx_check(sb_ctx *ctx, const sb_ctx *other, const char *what)
 {
     if (ctx == other)

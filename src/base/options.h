@@ -17,6 +17,10 @@ SB_MUST_USE sb_status sb_options_read(sb_ctx *ctx, const char *name,
                                       const void *from, const void *defaults,
                                       size_t size, void *out);
 
+/* Copies a result of `size` bytes into a struct of the caller, whose size
+ * sb_options_read() has checked, as far as that has fields for it. */
+void sb_options_write(const void *from, size_t size, void *out);
+
 /* SB_BAD_ARG, which calls the object `what`, unless it is of the context. */
 SB_MUST_USE sb_status sb_ctx_check(sb_ctx *ctx, const sb_ctx *other,
                                    const char *what);

@@ -58,7 +58,7 @@ static void add_grades(sb_str *out)
 
 static double layer_noise(const sb_layer_error *l)
 {
-    double v = pow(10, -l->async.sqnr_db / 20);
+    double v = pow(10, -l->async->sqnr_db / 20);
 
     return isnan(v) ? (double)INFINITY : v;
 }
@@ -78,7 +78,7 @@ static sb_status add_graph(const sb_quant_errors *e, sb_str *out)
 
         if (node == SB_NONE || !errors_seen(e))
             continue;
-        marks[node] = (sb_graph_mark){grade_of(&l->async), grade_of(l->sync)};
+        marks[node] = (sb_graph_mark){grade_of(l->async), grade_of(l->sync)};
         if (layer_noise(l) > most) {
             most = layer_noise(l);
             worst = node;
@@ -105,7 +105,7 @@ static int quant_page_by_noise(const void *a, const void *b)
 
 static void add_note(sb_str *notes, const sb_layer_error *l)
 {
-    sb_html_num(notes, l->async.sqnr_db, 1);
+    sb_html_num(notes, l->async->sqnr_db, 1);
     sb_str_add(notes, " dB, ");
     sb_html_general(notes, 100 * layer_noise(l));
     sb_str_add(notes, " %");
@@ -158,7 +158,7 @@ static sb_status add_course(const sb_quant_errors *e, sb_str *out)
     for (size_t i = 0; status == SB_OK && i < n; i++) {
         const sb_layer_error *l = sb_quant_errors_layer(e, i);
         v[i] = (double)i;
-        v[n + i] = l->async.sqnr_db;
+        v[n + i] = l->async->sqnr_db;
         v[2 * n + i] = l->sync ? l->sync->sqnr_db : (double)NAN;
         names[i] = l->name;
     }
@@ -243,17 +243,17 @@ void sb_page_layer_table(const sb_quant_errors *e, sb_str *out)
         t.node = e->rows[i].node == SB_NONE ? 0 : (size_t)e->rows[i].node + 1;
         sb_html_cell(&t, l->name);
         sb_html_cell(&t, l->op);
-        cell_db(&t, &l->async);
+        cell_db(&t, l->async);
         cell_db(&t, l->weights);
         cell_db(&t, l->activations);
         cell_db(&t, l->sync);
         sb_html_cell_num(&t, l->sync ? 100 * l->sync_added : (double)NAN, 3);
-        sb_html_cell_num(&t, l->async.cosine, 6);
+        sb_html_cell_num(&t, l->async->cosine, 6);
         sb_str_init(&text, out->ctx);
-        sb_html_general(&text, l->async.mse);
+        sb_html_general(&text, l->async->mse);
         sb_html_cell(&t, sb_str_text(&text));
         sb_str_clear(&text);
-        sb_html_general(&text, l->async.largest);
+        sb_html_general(&text, l->async->largest);
         sb_html_cell(&t, sb_str_text(&text));
         out->failed = out->failed || text.failed;
         sb_str_free(&text);

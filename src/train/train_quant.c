@@ -220,7 +220,7 @@ static sb_status quant_check(sb_trainer *t, const sb_model *learned,
     sb_model *exported = NULL;
     sb_session *a = NULL, *b = NULL;
 
-    *check = (sb_train_check){.struct_size = sizeof *check};
+    *check = (sb_train_check)SB_TRAIN_CHECK_INIT;
     sb_status status = sb_quant_model_export_model(t->qm, NULL, &exported);
     if (status == SB_OK)
         status = sb_session_create(learned, NULL, &a);
@@ -254,12 +254,15 @@ sb_status sb_quant_model_train(sb_quant_model *qm, sb_data *train,
 {
     const sb_train_options defaults = SB_TRAIN_OPTIONS_INIT;
     sb_trainer t = {.ctx = qm->ctx, .train = train, .valid = valid, .qm = qm};
+    const sb_train_check none = SB_TRAIN_CHECK_INIT;
     sb_train_check found;
     sb_graph *g = NULL;
     sb_model *model = NULL;
 
     SB_TRY(sb_options_read(qm->ctx, "sb_train_options", options, &defaults,
                            sizeof t.opt, &t.opt));
+    SB_TRY(sb_options_read(qm->ctx, "sb_train_check", check, &none,
+                           sizeof found, &found));
     SB_TRY(sb_graph_clone(qm->graph, &g));
     SB_TRY(sb_model_wrap(g, &model));
     sb_status status = sb_trainer_run(&t, model);
@@ -272,7 +275,7 @@ sb_status sb_quant_model_train(sb_quant_model *qm, sb_data *train,
                              t.opt.folder);
     }
     if (status == SB_OK && check)
-        *check = found;
+        sb_options_write(&found, sizeof found, check);
     sb_trainer_close(&t);
     sb_model_free(model);
     return status;

@@ -4,6 +4,10 @@
 
 #include <pthread.h>
 
+#include <sparsebit/train.h>
+
+#include "base/options.h"
+
 static const char mlp[] = "graph mlp(x: f32[N,2]) -> (y, z) {\n"
                           "  w: f32[2,3] = [1, 2, 3, 4, 5, 6]\n"
                           "  y = MatMul(x, w)\n"
@@ -59,6 +63,7 @@ static void test_every_struct_says_its_name(void **state)
     const sb_data_options data_options = {.struct_size = 1};
     const sb_allocator alloc = {.struct_size = 1};
     const sb_batch batch = {.struct_size = 1};
+    sb_train_check check = {.struct_size = 1};
     const sb_tensor *out = NULL;
     sb_session *session = NULL;
     sb_quant_model *qm = NULL;
@@ -72,6 +77,9 @@ static void test_every_struct_says_its_name(void **state)
     assert_status(sb_quant_model_prepare_calibration(qm, &calibration),
                   SB_BAD_ARG);
     assert_error_has("sb_calibration_options");
+    assert_status(sb_quant_model_train(qm, NULL, NULL, NULL, &check),
+                  SB_BAD_ARG);
+    assert_error_has("sb_train_check");
     assert_status(sb_quant_model_export_model(qm, &export_options, &exported),
                   SB_BAD_ARG);
     assert_error_has("sb_export_options");
@@ -88,6 +96,28 @@ static void test_every_struct_says_its_name(void **state)
     sb_session_free(session);
     sb_quant_model_free(qm);
     sb_model_free(model);
+}
+
+/* Results go as far as the caller's struct does. */
+static void test_results_fit_structs_of_any_size(void **state)
+{
+    struct {
+        size_t struct_size;
+        int64_t a, b;
+    } out = {.b = 7};
+    const int64_t found[] = {24, 1, 2};
+
+    (void)state;
+    out.struct_size = sizeof out - sizeof out.b;
+    sb_options_write(found, sizeof found, &out);
+    assert_int_equal(out.struct_size, sizeof out - sizeof out.b);
+    assert_int_equal(out.a, 1);
+    assert_int_equal(out.b, 7);
+    out.struct_size = sizeof out;
+    sb_options_write(found, sizeof found - sizeof found[0], &out);
+    assert_int_equal(out.b, 7); /* of a newer header */
+    sb_options_write(found, sizeof found, &out);
+    assert_int_equal(out.b, 2);
 }
 
 /* ---- contexts ----------------------------------------------------------- */
@@ -383,6 +413,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_fields_are_refused_unless_zero),
         cmocka_unit_test(test_every_struct_says_its_name),
+        cmocka_unit_test(test_results_fit_structs_of_any_size),
         cmocka_unit_test(test_contexts_do_not_mix),
         cmocka_unit_test(test_errors_belong_to_their_context),
         cmocka_unit_test(test_version_macros_tell_the_truth),

@@ -186,7 +186,7 @@ static void test_a_scan_takes_groups_one_by_one(void **state)
         const sb_prune_group *group = scan->groups[g];
         assert_string_equal(group->name, g ? "fc2" : "fc1");
         for (size_t i = 0; i < 3; i++) {
-            const sb_prune_point *pt = &group->points[i];
+            const sb_prune_point *pt = group->points[i];
             double left = 4 - (double)pt->removed;
             assert_int_equal(pt->removed, i + 1);
             assert_close("macs", pt->macs / all,
@@ -215,7 +215,7 @@ static void test_errors_of_a_scan(void **state)
         signal += (double)want[i] * want[i];
         noise += (double)(got[i] - want[i]) * (got[i] - want[i]);
     }
-    assert_close("error", scan->groups[1]->points[1].error,
+    assert_close("error", scan->groups[1]->points[1]->error,
                  sqrt(noise / signal), 1e-5);
     sb_model_free(whole);
     sb_prune_free(one);
@@ -265,9 +265,9 @@ static void test_levels_that_remove_nothing_are_passed(void **state)
         two_free, CONFIG("RATIO: 0, ROUND_TO: 2, REFIT: false"), 0.7, 0, &scan);
 
     (void)state;
-    assert_int_equal(scan->groups[0]->points[0].removed, 0);
-    assert_int_equal(scan->groups[0]->points[1].removed, 2);
-    assert_int_equal(scan->groups[1]->points[0].removed, 2);
+    assert_int_equal(scan->groups[0]->points[0]->removed, 0);
+    assert_int_equal(scan->groups[0]->points[1]->removed, 2);
+    assert_int_equal(scan->groups[1]->points[0]->removed, 2);
     /* (3 * 2 + 2 * 8 + 8 * 2) / (3 * 4 + 4 * 8 + 8 * 2) = 38 / 60 */
     assert_ok(sb_prune_apply(p, NULL));
     assert_int_equal(prune_layer(p, "fc1")->removed, 2);

@@ -49,7 +49,7 @@ static void test_errors_are_those_of_the_definition(void **state)
     assert_null(l->activations);
     /* 6, 1, 6 become 4, 0, 4. */
     const double mse = (4 + 1 + 4) / 3.0;
-    const sb_difference *all[] = {&l->async, l->weights, l->sync};
+    const sb_difference *all[] = {l->async, l->weights, l->sync};
     for (size_t i = 0; i < SB_COUNT(all); i++) {
         assert_close("mse", all[i]->mse, mse, 1e-12);
         assert_close("sqnr", all[i]->sqnr_db, 10 * log10(73.0 / 9), 1e-9);

@@ -95,18 +95,20 @@ static sb_status scan_group(scan_job *j, uint32_t group, sb_prune_group *out,
     const sb_channel_group *of = &p->pruner.ch.groups[group];
     const sb_node *maker = sb_graph_node(g, of->maker);
     sb_prune_point *points = sb_arena_alloc(&p->scanned, n, sizeof *points);
+    const sb_prune_point **list = sb_arena_alloc(&p->scanned, n, sizeof *list);
 
     *out = (sb_prune_group){
         .name = sb_arena_str(&p->scanned, sb_node_label(g, maker)),
         .op = sb_arena_str(&p->scanned, maker->op),
         .channels = of->n,
         .index = group,
-        .points = points,
+        .points = list,
         .n_points = n};
-    if (!points || !out->name || !out->op)
+    if (!points || !list || !out->name || !out->op)
         return SB_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
         points[i] = (sb_prune_point){.ratio = ratios[i]};
+        list[i] = &points[i];
         SB_TRY(scan_point(j, group, &points[i]));
     }
     return SB_OK;

@@ -132,7 +132,7 @@ static sb_status find_ratio(target *t, double *ratio)
 static double step_price(const sb_prune *p, const sb_prune_group *g, size_t k)
 {
     bool params = p->target_macs == 0 && p->target_latency == 0;
-    const sb_prune_point *to = &g->points[k];
+    const sb_prune_point *to = g->points[k];
     double before = params ? p->scan.params : p->scan.macs, error = 0;
 
     if (k > 0) {
@@ -189,7 +189,7 @@ static void path_ratios(target *t, size_t n, const double *said,
         for (size_t k = 0; k < n; k++)
             level += t->path[k] == i;
         if (!stated[g->index])
-            t->ratios[g->index] = level ? g->points[level - 1].ratio : 0;
+            t->ratios[g->index] = level ? g->points[level - 1]->ratio : 0;
     }
 }
 

@@ -355,7 +355,8 @@ sb_status sb_quant_errors_run(sb_quant_errors *e,
 
 /* ---- results ------------------------------------------------------------- */
 
-sb_difference sb_errors_difference(const double s[SB_COMPARE_SUMS])
+/* Sums as a public struct. */
+static sb_difference errors_difference(const double s[SB_COMPARE_SUMS])
 {
     double n = s[SB_COMPARE_COUNT] > 0 ? s[SB_COMPARE_COUNT] : 1;
     double norms = sqrt(s[SB_COMPARE_AA]) * sqrt(s[SB_COMPARE_BB]);
@@ -384,9 +385,9 @@ const sb_layer_error *sb_quant_errors_layer(const sb_quant_errors *e, size_t i)
     sb_error_sum *s = row->sums;
 
     for (int k = 0; k < SB_ERROR_KINDS; k++)
-        s[k].result = sb_errors_difference(s[k].sum);
+        s[k].result = errors_difference(s[k].sum);
     bool apart = s[SB_ERROR_WEIGHTS].output != SB_NO_INDEX;
-    row->info.async = s[SB_ERROR_ASYNC].result;
+    row->info.async = &s[SB_ERROR_ASYNC].result;
     row->info.weights =
         row->info.has_weights ? &s[apart ? SB_ERROR_WEIGHTS : 0].result : NULL;
     row->info.activations = row->info.has_activations
@@ -405,7 +406,7 @@ const sb_output_error *sb_quant_errors_output(const sb_quant_errors *e,
         return NULL;
     sb_error_output *r = &e->results[i];
 
-    r->result = sb_errors_difference(r->sum);
+    r->result = errors_difference(r->sum);
     r->info = (sb_output_error){
         .name = sb_graph_value(e->qm->graph, e->qm->graph->outputs[i])->name,
         .difference = r->quantized == SB_NO_INDEX ? NULL : &r->result,

@@ -63,8 +63,6 @@ struct sb_quant_errors {
 SB_MUST_USE sb_status sb_errors_graph(sb_quant_errors *e);
 /* errors_added.c: sets what each layer adds to the noise of the network. */
 SB_MUST_USE sb_status sb_errors_added(sb_quant_errors *e);
-/* Sums as a public struct. */
-sb_difference sb_errors_difference(const double sum[SB_COMPARE_SUMS]);
 
 /* Values of a point, whether weight or activation, in `n` bins of one width
  * from *lo to *hi; false if none were counted. */
