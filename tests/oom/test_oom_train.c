@@ -1,6 +1,7 @@
 /* Every allocation fails once while a network is trained: from labels, with
  * checkpoints, resumed, and from a teacher. */
 #define _POSIX_C_SOURCE 200809L
+#include "idxtest.h"
 #include "sbtest.h"
 
 #include <stdlib.h>
@@ -142,34 +143,11 @@ static void test_every_failed_allocation_is_reported(void **state)
     test_every_allocation("resumed", resumed);
 }
 
-static void put_u32(FILE *f, unsigned v)
-{
-    for (int i = 24; i >= 0; i -= 8)
-        fputc((int)(v >> i & 255), f);
-}
-
-/* 4 images of 4 x 4 in the format of MNIST. */
 static int write_samples(void **state)
 {
-    enum { SAMPLES = 4 };
-
     (void)state;
     assert_non_null(mkdtemp(dir));
-    FILE *x = fopen(in_dir("x.idx"), "wb"), *y = fopen(in_dir("y.idx"), "wb");
-    assert_true(x && y);
-    put_u32(x, 0x803);
-    put_u32(x, SAMPLES);
-    put_u32(x, 4);
-    put_u32(x, 4);
-    put_u32(y, 0x801);
-    put_u32(y, SAMPLES);
-    for (int i = 0; i < SAMPLES; i++) {
-        fputc(i % 2, y);
-        for (int p = 0; p < 16; p++)
-            fputc((i * 37 + p * 11) % 256, x);
-    }
-    assert_int_equal(fclose(x), 0);
-    assert_int_equal(fclose(y), 0);
+    test_write_idx(dir, 4, 4, 2);
     return 0;
 }
 

@@ -164,6 +164,27 @@ bool obs_variant(size_t i, sb_quant_kind kind, sb_quant_spec *out)
     return false;
 }
 
+char *obs_state(const sb_observer *obs)
+{
+    sb_str text;
+    char *out = NULL;
+
+    sb_str_init(&text, test_ctx());
+    assert_ok(sb_observer_save(obs, &text));
+    assert_ok(sb_str_take(&text, &out));
+    return out;
+}
+
+sb_status obs_load(sb_observer *obs, const char *text, const char *file)
+{
+    sb_json_doc *doc;
+
+    assert_ok(sb_json_read(test_ctx(), file, text, strlen(text), &doc));
+    sb_status status = sb_observer_load(obs, doc, doc->root);
+    sb_json_free(doc);
+    return status;
+}
+
 sb_obs_view obs_part(const sb_obs_view *view, int64_t from, int64_t to)
 {
     sb_obs_view part = *view;

@@ -44,6 +44,11 @@ void obs_ranges(const sb_quant_spec *spec, const sb_obs_view *view,
 sb_observer *obs_feed(const sb_quant_spec *spec, const sb_obs_view *view,
                       int64_t batch);
 
+/* The state as sb_observer_save() writes it; the caller frees it. */
+char *obs_state(const sb_observer *obs);
+/* Takes in such a state; `file` is what messages say. */
+sb_status obs_load(sb_observer *obs, const char *text, const char *file);
+
 /* The samples [from, to) of a view. */
 sb_obs_view obs_part(const sb_obs_view *view, int64_t from, int64_t to);
 

@@ -1,5 +1,6 @@
 /* Ranks that train, and that calibrate, together: what one rank alone gets. */
 #define _POSIX_C_SOURCE 200809L
+#include "idxtest.h"
 #include "ranktest.h"
 
 #include <math.h>
@@ -20,40 +21,11 @@ static const char *in_dir(const char *name, char path[160])
     return path;
 }
 
-static void put_u32(FILE *f, unsigned v)
-{
-    for (int i = 24; i >= 0; i -= 8)
-        fputc((int)(v >> i & 255), f);
-}
-
-/* Images of 6 x 6 in the format of MNIST: of class c, column c is bright. */
 static int write_samples(void **state)
 {
-    unsigned noise = 1;
-    char path[160];
-
     (void)state;
     assert_non_null(mkdtemp(dir));
-    FILE *x = fopen(in_dir("x.idx", path), "wb");
-    FILE *y = fopen(in_dir("y.idx", path), "wb");
-    assert_true(x && y);
-    put_u32(x, 0x803);
-    put_u32(x, SAMPLES);
-    put_u32(x, 6);
-    put_u32(x, 6);
-    put_u32(y, 0x801);
-    put_u32(y, SAMPLES);
-    for (int i = 0; i < SAMPLES; i++) {
-        int label = i * 7 % CLASSES;
-
-        fputc(label, y);
-        for (int p = 0; p < PIXELS; p++) {
-            noise = noise * 1664525u + 1013904223u;
-            fputc((int)(noise >> 26) + (p % 6 == label ? 120 : 0), x);
-        }
-    }
-    assert_int_equal(fclose(x), 0);
-    assert_int_equal(fclose(y), 0);
+    test_write_idx(dir, SAMPLES, 6, CLASSES);
     return 0;
 }
 

@@ -1,6 +1,7 @@
-/* The training loop: schedules, the best epoch, checkpoints that go on to the
- * last bit, and what it refuses. */
+/* The training loop: the best epoch, checkpoints that go on to the last bit,
+ * and what it refuses. */
 #define _POSIX_C_SOURCE 200809L
+#include "idxtest.h"
 #include "sbtest.h"
 
 #include <math.h>
@@ -24,39 +25,11 @@ static const char *in_dir(const char *name)
     return path[at];
 }
 
-static void put_u32(FILE *f, unsigned v)
-{
-    for (int i = 24; i >= 0; i -= 8)
-        fputc((int)(v >> i & 255), f);
-}
-
-/* 96 images of 4 x 4 in the format of MNIST: of class c, column c is bright. */
 static int write_samples(void **state)
 {
-    enum { SAMPLES = 96 };
-    unsigned noise = 1;
-
     (void)state;
     assert_non_null(mkdtemp(dir));
-    FILE *x = fopen(in_dir("x.idx"), "wb"), *y = fopen(in_dir("y.idx"), "wb");
-    assert_true(x && y);
-    put_u32(x, 0x803);
-    put_u32(x, SAMPLES);
-    put_u32(x, 4);
-    put_u32(x, 4);
-    put_u32(y, 0x801);
-    put_u32(y, SAMPLES);
-    for (int i = 0; i < SAMPLES; i++) {
-        int label = i * 7 % 4;
-
-        fputc(label, y);
-        for (int p = 0; p < 16; p++) {
-            noise = noise * 1664525u + 1013904223u;
-            fputc((int)(noise >> 26) + (p % 4 == label ? 120 : 0), x);
-        }
-    }
-    assert_int_equal(fclose(x), 0);
-    assert_int_equal(fclose(y), 0);
+    test_write_idx(dir, 96, 4, 4);
     return 0;
 }
 
@@ -152,7 +125,7 @@ static sb_status train_quantized(const sb_model *model, sb_data *data,
 {
     sb_quant_options quant = SB_QUANT_OPTIONS_INIT;
     sb_quant_model *qm = NULL;
-    sb_train_check check = {0};
+    sb_train_check check = SB_TRAIN_CHECK_INIT;
 
     quant.config_text = config;
     quant.train = 1;
@@ -588,129 +561,6 @@ static void test_checkpoints_that_cannot_be_written_are_warnings(void **state)
     sb_memory_free(want);
 }
 
-/* ---- soft targets ------------------------------------------------------- */
-
-/* Of Beta(a, a) the mean is 1/2 and the variance 1 / (4 (2 a + 1)); the larger
- * share of both has the same distance from 1/2. */
-static void test_shares_follow_the_beta_distribution(void **state)
-{
-    static const double alphas[] = {0.2, 1, 3};
-    enum { DRAWS = 20000 };
-
-    (void)state;
-    for (size_t k = 0; k < SB_COUNT(alphas); k++) {
-        double square = 0, want = 1 / (4 * (2 * alphas[k] + 1));
-
-        for (size_t i = 0; i < DRAWS; i++) {
-            double v = sb_mixup_share(alphas[k], 5, i / 100, i % 100);
-            assert_true(v >= 0.5 && v <= 1);
-            square += (v - 0.5) * (v - 0.5) / DRAWS;
-        }
-        assert_close("variance", square, want, 0.03 * want);
-    }
-    assert_close("the same again", sb_mixup_share(0.2, 5, 3, 4),
-                 sb_mixup_share(0.2, 5, 3, 4), 0);
-}
-
-/* Samples 0 and 1 are a pair, and 2 is alone: as in any slice of even size. */
-static void test_pairs(void **state)
-{
-    static const int64_t labels[] = {0, 1, 2};
-    static const double want[] = {0.7, 0.3, 0, 0.3, 0.7, 0, 0, 0, 1};
-    const sb_soft_rows rows = {.labels = labels,
-                               .rows = 3,
-                               .classes = 3,
-                               .mix = 0.7,
-                               .labels_share = 1};
-    float logits[9] = {0};
-
-    (void)state;
-    (void)sb_soft_fill(&rows, logits);
-    for (int i = 0; i < 9; i++)
-        assert_close("share", exp((double)logits[i]), want[i], 1e-7);
-}
-
-/* By hand, four classes: sample 0 has label 1 and is mixed with label 3. */
-static void test_soft_targets(void **state)
-{
-    static const int64_t labels[] = {1, 3};
-    static const double plain[] = {0, 0.7, 0, 0.3};
-    const sb_soft_rows rows = {.labels = labels,
-                               .rows = 2,
-                               .classes = 4,
-                               .mix = 0.7,
-                               .smoothing = 0.2,
-                               .labels_share = 1};
-    float logits[8] = {9, 9, 9, 9, 9, 9, 9, 9};
-    double entropy = 0;
-
-    (void)state;
-    double got = sb_soft_fill(&rows, logits);
-    for (int c = 0; c < 4; c++) {
-        double want = 0.8 * plain[c] + 0.05;
-        assert_close("share", exp((double)logits[c]), want, 1e-7);
-        /* of the other sample the labels are the other way round */
-        assert_close("other share", exp((double)logits[4 + c]),
-                     0.8 * plain[c == 1   ? 3
-                                 : c == 3 ? 1
-                                          : c] +
-                         0.05,
-                     1e-7);
-        entropy -= want * log(want);
-    }
-    assert_close("entropy", got, entropy, 1e-7);
-    /* A quarter labels, the rest a teacher that says 1/2, 1/2, 0, 0. */
-    const sb_soft_rows half = {.labels = labels,
-                               .rows = 1,
-                               .classes = 4,
-                               .mix = 1,
-                               .labels_share = 0.25};
-    float teacher[4] = {2, 2, -90, -90};
-    static const double want[] = {0.375, 0.625, 0, 0};
-    assert_close("no entropy", sb_soft_fill(&half, teacher), 0, 0);
-    for (int c = 0; c < 4; c++)
-        assert_close("share", exp((double)teacher[c]), want[c], 1e-7);
-}
-
-/* ---- schedules ---------------------------------------------------------- */
-
-/* By hand, for 4 epochs of 10 steps: (1 + cos(pi * t / 40)) / 2 of the rate for
- * a cosine; for one cycle from 1/25 up during the first 12 steps, half way down
- * at step 26. */
-static void test_schedules_follow_their_formulas(void **state)
-{
-    static const double milestones[] = {1, 3};
-    static const struct {
-        int schedule;
-        size_t epoch, step;
-        double want;
-    } cases[] = {
-        {0, 3, 5, 0.1},        {1, 0, 9, 0.1},
-        {1, 1, 0, 0.01},       {1, 3, 0, 0.001},
-        {2, 0, 0, 0.1},        {2, 1, 0, 0.0853553390593274},
-        {2, 2, 0, 0.05},       {2, 3, 5, 0.00380602337443566},
-        {3, 0, 0, 0.004},      {3, 1, 2, 0.1},
-        {3, 2, 6, 0.05000020},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < SB_COUNT(cases); i++) {
-        sb_train_keys keys = {.epochs = 4,
-                              .schedule = cases[i].schedule,
-                              .rate = 0.1,
-                              .gamma = 0.1,
-                              .milestones = {milestones, 2}};
-
-        assert_close("rate",
-                     sb_train_rate(&keys, cases[i].epoch, cases[i].step, 10),
-                     cases[i].want, 1e-7);
-    }
-    sb_train_keys warm = {.epochs = 4, .schedule = 0, .rate = 1, .warmup = 1};
-    assert_close("first", sb_train_rate(&warm, 0, 0, 10), 1.0 / 11, 1e-12);
-    assert_close("last", sb_train_rate(&warm, 0, 9, 10), 10.0 / 11, 1e-12);
-    assert_close("after", sb_train_rate(&warm, 1, 0, 10), 1, 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -718,9 +568,6 @@ int main(void)
         cmocka_unit_test(test_quantizers_learn_and_resume_to_the_last_bit),
         cmocka_unit_test(test_mixed_samples_resume_to_the_last_bit),
         cmocka_unit_test(test_features_of_a_teacher),
-        cmocka_unit_test(test_shares_follow_the_beta_distribution),
-        cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_soft_targets),
         cmocka_unit_test(test_pruning_while_training_resumes_to_the_last_bit),
         cmocka_unit_test(test_wrong_settings_are_refused),
         cmocka_unit_test(test_bad_settings_of_quantizers_are_refused),
@@ -731,7 +578,6 @@ int main(void)
         cmocka_unit_test(test_a_run_that_fails_leaves_no_empty_folder),
         cmocka_unit_test(test_a_loss_that_is_not_finite_ends_training),
         cmocka_unit_test(test_checkpoints_that_cannot_be_written_are_warnings),
-        cmocka_unit_test(test_schedules_follow_their_formulas),
     };
     return cmocka_run_group_tests_name("train", tests, write_samples,
                                        remove_samples);
