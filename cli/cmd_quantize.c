@@ -304,14 +304,9 @@ static void quantize_free(quantize_job *j)
     sb_model_free(j->model);
 }
 
-static int quantize_run(cli_env *env, const void *parsed)
+/* What is wrong with the words, before anything is read. */
+static int check_options(const cli_env *env, const quantize_args *args)
 {
-    const quantize_args *args = parsed;
-    quantize_job j = {.env = env, .args = args};
-    cli_progress progress;
-
-    if (check_outputs(args) != CLI_OK)
-        return CLI_USAGE;
     if (args->memory && (!args->asym || !strchr(args->asym, 'a')))
         return cli_usage(&cmd_quantize, "--asym-memory is for --asym a");
     if (args->format && word_in(args->format, formats) < 0)
@@ -343,6 +338,17 @@ static int quantize_run(cli_env *env, const void *parsed)
         !env->common.json && !env->common.verbose && args->dump_after.n == 0)
         return cli_usage(&cmd_quantize, "nothing would be written: give "
                                         "--output (or --dry-run)");
+    return CLI_OK;
+}
+
+static int quantize_run(cli_env *env, const void *parsed)
+{
+    const quantize_args *args = parsed;
+    quantize_job j = {.env = env, .args = args};
+    cli_progress progress;
+
+    if (check_outputs(args) != CLI_OK || check_options(env, args) != CLI_OK)
+        return CLI_USAGE;
     cli_progress_begin(&progress, env, "loading", 0);
     int rc = quantize_load(&j);
     j.load = cli_progress_end(&progress);

@@ -90,11 +90,6 @@ sb_status sb_ew_run(const sb_kernel *k, const sb_ew_call *call);
 sb_status sb_infer_predicate(sb_infer *in);
 
 /* ---- arithmetic that wraps instead of being undefined ------------------- */
-static inline int64_t sb_wrap_add(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a + (uint64_t)b);
-}
-
 static inline int64_t sb_wrap_sub(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a - (uint64_t)b);
@@ -210,9 +205,6 @@ static inline int64_t sb_wrap_mul(int64_t a, int64_t b)
 /* Changes in steps: its gradient is zero. */
 #define SB_EW_FLAT(name_, since_, def_) \
     SB_EW_UNARY_G(name_, since_, def_, SB_OP_FLAT, NULL)
-
-#define SB_EW_UNARY_ATTRS(name_, since_, def_, type_, table_) \
-    SB_EW_UNARY_ATTRS_Q(name_, since_, def_, type_, table_, SB_ROLE_UNKNOWN)
 
 #define SB_EW_UNARY_ATTRS_Q(name_, since_, def_, type_, table_, quant_) \
     SB_EW_UNARY_ATTRS_R(name_, since_, def_, type_, table_, quant_, NULL)

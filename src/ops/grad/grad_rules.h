@@ -53,7 +53,6 @@ sb_status sb_grad_lp_norm(sb_grad *g);
 sb_status sb_grad_einsum(sb_grad *g);
 sb_status sb_grad_attention(sb_grad *g);
 sb_status sb_grad_rotary(sb_grad *g);
-sb_status sb_grad_nbits(sb_grad *g);
 sb_status sb_grad_fake_quant(sb_grad *g);
 
 /* ---- windows and channels ----------------------------------------------- */

@@ -378,6 +378,26 @@ static double nbits_macs(const sb_kernel *k)
     return (double)sb_tensor_count(k->out[0]) * (double)a->k;
 }
 
+/* Weights of so few bits stay as they are: only that of A, dy times them. */
+static sb_status nbits_grad(sb_grad *g)
+{
+    sb_emit_spec spec = {.op = "UnpackNBits",
+                         .n_in = g->node->n_in < BIAS ? g->node->n_in : BIAS,
+                         .attrs = g->node->attrs,
+                         .n_attrs = g->node->n_attrs};
+
+    if (sb_grad_wants(g, SCALES) || sb_grad_wants(g, ZEROS))
+        return sb_grad_refuse(g, "its scales and zero points");
+    spec.in[0] = g->dy[0];
+    for (uint32_t i = B; i < spec.n_in; i++)
+        spec.in[i] = sb_grad_in(g, i);
+    if (g->wanted[A])
+        g->dx[A] = sb_emit2(g, "MatMul", g->dy[0], sb_emit(g, &spec));
+    if (sb_grad_wants(g, BIAS))
+        g->dx[BIAS] = sb_grad_sum_to(g, g->dy[0], sb_grad_in(g, BIAS));
+    return SB_OK;
+}
+
 const sb_op_def sb_op_ms_matmul_nbits = {
     .name = "MatMulNBits",
     .domain = "com.microsoft",
@@ -396,30 +416,10 @@ const sb_op_def sb_op_ms_matmul_nbits = {
     .forward = nbits_forward,
     .release = nbits_release,
     .macs = nbits_macs,
-    .grad = sb_grad_nbits,
+    .grad = nbits_grad,
 };
 
-/* ---- gradient ----------------------------------------------------------- */
-
-/* Weights of so few bits stay as they are: only that of A, dy times them. */
-sb_status sb_grad_nbits(sb_grad *g)
-{
-    sb_emit_spec spec = {.op = "UnpackNBits",
-                         .n_in = g->node->n_in < BIAS ? g->node->n_in : BIAS,
-                         .attrs = g->node->attrs,
-                         .n_attrs = g->node->n_attrs};
-
-    if (sb_grad_wants(g, SCALES) || sb_grad_wants(g, ZEROS))
-        return sb_grad_refuse(g, "its scales and zero points");
-    spec.in[0] = g->dy[0];
-    for (uint32_t i = B; i < spec.n_in; i++)
-        spec.in[i] = sb_grad_in(g, i);
-    if (g->wanted[A])
-        g->dx[A] = sb_emit2(g, "MatMul", g->dy[0], sb_emit(g, &spec));
-    if (sb_grad_wants(g, BIAS))
-        g->dx[BIAS] = sb_grad_sum_to(g, g->dy[0], sb_grad_in(g, BIAS));
-    return SB_OK;
-}
+/* ---- weights unpacked, for the gradient ------------------------------- */
 
 static void nbits_unpack_rows(void *arg, size_t begin, size_t end)
 {

@@ -369,20 +369,6 @@ sb_status sb_quant_config_default_text(sb_str *out)
     return status == SB_OK ? sb_str_status(out) : status;
 }
 
-sb_status sb_quant_config_default(sb_ctx *ctx, sb_quant_config **out)
-{
-    sb_str text;
-
-    sb_str_init(&text, ctx);
-    sb_status status = sb_quant_config_default_text(&text);
-    if (status == SB_OK)
-        status =
-            sb_quant_config_load_memory(ctx, "default", sb_str_text(&text),
-                                        text.len, SB_QUANT_CONFIG_QUANT, out);
-    sb_str_free(&text);
-    return status;
-}
-
 void sb_quant_config_free(sb_quant_config *cfg)
 {
     if (!cfg)

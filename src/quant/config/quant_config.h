@@ -88,10 +88,6 @@ SB_MUST_USE sb_status sb_quant_config_load_memory(sb_ctx *ctx, const char *file,
                                                   const char *text, size_t size,
                                                   unsigned need,
                                                   sb_quant_config **out);
-/* W8 per channel symmetric, A8 per tensor affine, minmax, FUSE_BN, virtual:
- * what `sparsebit config default` prints. */
-SB_MUST_USE sb_status sb_quant_config_default(sb_ctx *ctx,
-                                              sb_quant_config **out);
 void sb_quant_config_free(sb_quant_config *cfg); /* NULL is allowed */
 
 bool sb_quant_config_has_quant(const sb_quant_config *cfg);

@@ -157,6 +157,7 @@ sb_status sb_quant_import_check(const sb_graph *g)
 /* What kept the passes from reading it, where that is known. */
 static const char *why_not(const sb_graph *g, const sb_node *node)
 {
+    /* By name: its pass reads some of its forms only. */
     bool nbits = strcmp(node->op, "MatMulNBits") == 0;
 
     return nbits ? sb_nbits_why_not(g, node) : "";

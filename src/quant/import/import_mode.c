@@ -42,7 +42,7 @@ sb_quant_mode sb_import_mode(const sb_graph *g)
             *(sb_is_const(g, x) ? &weights : &calibrated) = true;
         else if (sb_node_role(node) == SB_ROLE_DEQUANTIZE)
             weights |= is_weight(g, x);
-        else if (strcmp(node->op, "MatMulNBits") == 0)
+        else if (strcmp(node->op, "MatMulNBits") == 0) /* packed weights */
             weights = true;
     }
     if (calibrated)

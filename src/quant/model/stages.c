@@ -273,7 +273,9 @@ static bool stage_is_named(const char *names, const char *stage)
     return false;
 }
 
-sb_status sb_quant_stages_check(sb_ctx *ctx, const char *names)
+/* SB_BAD_ARG, and the names of the stages, unless all of `names`, separated by
+ * commas or spaces, are stages. */
+static sb_status stages_check(sb_ctx *ctx, const char *names)
 {
     for (const char *p = names; p && *p; p += strspn(p, ", ")) {
         size_t n = strcspn(p, ", "), i = 0;
@@ -314,7 +316,7 @@ sb_status sb_quant_stage_dump(const sb_quant_model *qm, const char *stage)
 
 sb_status sb_quant_stages_run(sb_quant_model *qm)
 {
-    SB_TRY(sb_quant_stages_check(qm->ctx, qm->dump_after));
+    SB_TRY(stages_check(qm->ctx, qm->dump_after));
     for (size_t i = 0; i < SB_COUNT(stages) && stages[i].run; i++) {
         SB_TRY(stages[i].run(qm));
         SB_TRY(sb_quant_stage_dump(qm, stages[i].name));

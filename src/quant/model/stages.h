@@ -13,9 +13,6 @@ typedef struct sb_quant_stage {
 
 /* In the order in which they run; each runs once. */
 const sb_quant_stage *sb_quant_stages(size_t *n);
-/* SB_BAD_ARG, and the names of the stages, unless all of `names`, separated by
- * commas or spaces, are stages. */
-SB_MUST_USE sb_status sb_quant_stages_check(sb_ctx *ctx, const char *names);
 /* Runs all of them but those that run at export. */
 SB_MUST_USE sb_status sb_quant_stages_run(sb_quant_model *qm);
 /* Logs the graph as text if qm->dump_after names the stage. */

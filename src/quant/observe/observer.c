@@ -137,11 +137,6 @@ void sb_observer_free(sb_observer *obs)
     sb_free(ctx, obs);
 }
 
-int64_t sb_observer_samples(const sb_observer *obs)
-{
-    return obs->samples;
-}
-
 int64_t sb_observer_elements(const sb_observer *obs)
 {
     return obs->elements;

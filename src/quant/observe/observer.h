@@ -77,8 +77,7 @@ SB_MUST_USE sb_status sb_observer_ranges(sb_observer *obs, sb_range *out);
 SB_MUST_USE sb_status sb_observers_prepare(sb_ctx *ctx,
                                            sb_observer *const *list, size_t n);
 
-/* Samples, and elements of all channels, seen so far. */
-int64_t sb_observer_samples(const sb_observer *obs);
+/* Elements of all channels seen so far. */
 int64_t sb_observer_elements(const sb_observer *obs);
 /* Bytes of state held now. */
 size_t sb_observer_bytes(const sb_observer *obs);

@@ -111,8 +111,8 @@ sb_status sb_place_axis(const sb_quant_model *qm, const sb_quant_spec *settings,
                       block);
 }
 
-sb_status sb_place_add(sb_quant_model *qm, const sb_quantizer_spec *spec,
-                       sb_quantizer **out)
+static sb_status place_add(sb_quant_model *qm, const sb_quantizer_spec *spec,
+                           sb_quantizer **out)
 {
     const sb_quant_spec *settings = spec->settings;
     sb_quantizer q = {
@@ -166,7 +166,7 @@ sb_status sb_place_add_named(sb_quant_model *qm, sb_quantizer_spec *spec,
     spec->name = sb_str_text(&name);
     sb_status status = sb_str_status(&name);
     if (status == SB_OK)
-        status = sb_place_add(qm, spec, out);
+        status = place_add(qm, spec, out);
     sb_str_free(&name);
     return status;
 }

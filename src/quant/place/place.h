@@ -42,11 +42,7 @@ typedef struct sb_quantizer_spec {
     bool alone; /* a point of its own, whatever others there are */
 } sb_quantizer_spec;
 
-/* *out is valid until the next call. */
-SB_MUST_USE sb_status sb_place_add(sb_quant_model *qm,
-                                   const sb_quantizer_spec *spec,
-                                   sb_quantizer **out);
-/* The same, named `base` + `suffix`. */
+/* Named `base` + `suffix`; *out is valid until the next call. */
 SB_MUST_USE sb_status sb_place_add_named(sb_quant_model *qm,
                                          sb_quantizer_spec *spec,
                                          const char *base, const char *suffix,

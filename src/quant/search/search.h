@@ -35,9 +35,6 @@ SB_MUST_USE sb_status sb_search_choose(sb_search *s);
 SB_MUST_USE sb_status sb_search_measure(sb_search *s);
 /* Sets `choices` to the best mixture, measuring again around it. */
 SB_MUST_USE sb_status sb_search_refine(sb_search *s);
-/* A sum over layers for the budget, and the largest that it allows. */
-double sb_search_size(const sb_search *s, const uint32_t *choices);
-double sb_search_limit(const sb_search *s);
 
 /* search_result.c: the best mixtures for all sizes, by what is known of
  * layers. */

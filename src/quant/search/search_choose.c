@@ -24,7 +24,8 @@ static double layer_size(const sb_search *s, const sb_mixed_layer *l, size_t c)
            l->bits[c];
 }
 
-double sb_search_size(const sb_search *s, const uint32_t *choices)
+/* A sum over layers for the budget. */
+static double search_size(const sb_search *s, const uint32_t *choices)
 {
     double sum = 0;
 
@@ -42,7 +43,8 @@ static double all_elements(const sb_search *s)
     return sum;
 }
 
-double sb_search_limit(const sb_search *s)
+/* The largest sum that the budget allows. */
+static double search_limit(const sb_search *s)
 {
     switch (s->opt.budget) {
     case SB_SEARCH_BUDGET_BITS: /* a hair, for sums that are not whole */
@@ -90,7 +92,7 @@ static sb_status search_refuse(const sb_search *s, double least)
 static size_t pick_solution(const sb_search *s, const sb_solution *list,
                             size_t n)
 {
-    double limit = sb_search_limit(s);
+    double limit = search_limit(s);
     size_t found = SB_NO_INDEX;
 
     if (s->opt.budget == SB_SEARCH_BUDGET_ERROR) {
@@ -202,7 +204,7 @@ static bool search_fits(const sb_search *s, const uint32_t *choices,
 {
     return s->opt.budget == SB_SEARCH_BUDGET_ERROR
                ? error <= s->opt.limit
-               : sb_search_size(s, choices) <= sb_search_limit(s);
+               : search_size(s, choices) <= search_limit(s);
 }
 
 /* Is the trial better than what was found: less error, or smaller where error
@@ -214,7 +216,7 @@ static bool search_better(const sb_search *s, double error)
     if (!search_fits(s, s->choices, s->error))
         return true;
     return s->opt.budget == SB_SEARCH_BUDGET_ERROR
-               ? sb_search_size(s, s->trial) < sb_search_size(s, s->choices)
+               ? search_size(s, s->trial) < search_size(s, s->choices)
                : error < s->error;
 }
 
@@ -238,7 +240,7 @@ static sb_status search_fill(sb_search *s)
         if (s->trial[i] == 0)
             continue;
         s->trial[i]--;
-        if (sb_search_size(s, s->trial) > sb_search_limit(s))
+        if (search_size(s, s->trial) > search_limit(s))
             continue;
         SB_TRY(measure_trial(s, &error));
         if (search_better(s, error))

@@ -57,7 +57,8 @@ static sb_qat_moments qat_constant_moments(const sb_tensor *w, int axis,
     return m;
 }
 
-sb_quant_seen sb_qat_seen(const sb_qat *qat, uint32_t point, int64_t i)
+/* What is known of scale `i` of a point, and of its values. */
+static sb_quant_seen qat_seen(const sb_qat *qat, uint32_t point, int64_t i)
 {
     const sb_quant_model *qm = qat->qm;
     const sb_quantizer *q = sb_point_quantizer(&qm->place, point);
@@ -175,7 +176,7 @@ static sb_status qat_start(sb_qat *qat, sb_graph *g, uint32_t root)
     sb_status status = all ? SB_OK : SB_NO_MEMORY;
 
     for (int64_t i = 0; all && i < n; i++) {
-        sb_quant_seen seen = sb_qat_seen(qat, root, i);
+        sb_quant_seen seen = qat_seen(qat, root, i);
         float one[SB_LEARNED_MOST] = {0};
 
         t->start(&seen, one);

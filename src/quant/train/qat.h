@@ -88,7 +88,5 @@ void sb_qat_statistics_free(sb_qat_statistics *s); /* NULL is allowed */
  * has.  NULL: it is off. */
 const sb_quant_training *sb_qat_training(const sb_quant_model *qm,
                                          uint32_t point);
-/* What is known of scale `i` of a point, and of its values. */
-sb_quant_seen sb_qat_seen(const sb_qat *qat, uint32_t point, int64_t i);
 
 #endif
