@@ -4,7 +4,7 @@
  * functions below keep the first failure in net->status and add nothing after
  * it, so that networks read as lists of layers:
  *
- *     x = sb_net_conv(n, x, "conv1", &(sb_net_conv_spec){3, 16, 3});
+ *     x = sb_net_conv(n, x, "conv1", &(sb_net_conv_spec){3, 16, 3, 0, 0});
  *     x = sb_net_norm(n, x, "bn1", 16);
  *
  * Layers and their weights have the names that PyTorch gives them, so module

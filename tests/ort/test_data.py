@@ -480,8 +480,14 @@ def test_eval():
         check("top5", abs(side["top5"] - 100 * hit[:, :5].sum(1).mean())
               < 1e-6, side)
     a, b = outs[1], outs[0]
-    cosine = lambda p, q: np.mean((p * q).sum(1) / np.linalg.norm(p, axis=1)
-                                  / np.linalg.norm(q, axis=1))
+
+    def cosine(p, q):
+        """Of rows; 1 of two zeros, 0 of a zero and something else."""
+        norms = np.linalg.norm(p, axis=1) * np.linalg.norm(q, axis=1)
+        return np.mean(np.where(norms > 0,
+                                (p * q).sum(1) / np.maximum(norms, 1e-300),
+                                ~p.any(1) & ~q.any(1)))
+
     sqnr = lambda p, q: 10 * np.log10((q * q).sum() / ((p - q) ** 2).sum())
     agree = 100 * (a[0].argmax(1) == b[0].argmax(1)).mean()
     check("agreement", abs(said["agreement"] - agree) < 1e-6, said)

@@ -85,7 +85,7 @@ static void test_sizes_that_cannot_be_are_refused(void **state)
         sb_net_size size;
         const char *message;
     } cases[] = {
-        {"resnet", {0}, "no network 'resnet'; there are mlp, mobilenetv2"},
+        {"resnet", {0}, "no network 'resnet'; there are "},
         {"mlp", {.classes = -1}, "classes: found -1, allowed are 1 to"},
         {"mlp", {.height = 5000}, "height: found 5000, allowed are 1 to 4096"},
         {"vit-tiny", {.width = 30}, "width: found 30, allowed are multiples"},
