@@ -1,5 +1,6 @@
-/* plugin.h - operators, passes, observers, quantizers and data sources that a
- * program adds to a context.  Not part of sparsebit.h; its rules hold.
+/* plugin.h - operators, passes, observers, quantizers, criteria and data
+ * sources that a program adds to a context.  Not part of sparsebit.h; its rules
+ * hold.
  *
  * Each kind is a struct of facts and functions that is copied when it is added
  * and lives as long as the context.  Names and other texts must stay valid that
@@ -217,6 +218,35 @@ typedef struct sb_quantizer_plugin {
 /** Adds a quantizer to a context. */
 SB_API SB_MUST_USE sb_status
 sb_ctx_add_quantizer(sb_ctx *ctx, const sb_quantizer_plugin *plugin);
+
+/* ---- criteria ----------------------------------------------------------- */
+
+/** A criterion for pruning, by its name under SPARSER.STRATEGY of a
+ *  configuration.  What scores lowest is pruned first; what is not a finite
+ *  number stays.  At least one of both functions must be set; another status
+ *  ends the call of the library with SB_BAD_DATA. */
+typedef struct sb_criterion_plugin {
+    size_t struct_size;  /**< set by the INIT macro */
+    const char *name;    /**< lower case */
+    const char *summary; /**< one line */
+    void *user;
+    /** (optional) Scores the channels that a weight makes: out[i] for index i
+     *  along `axis` of the weight.  Scores of a weight are compared with those
+     *  of others after division by their mean. */
+    sb_status (*score)(void *user, const sb_tensor *weight, int axis,
+                       double *out);
+    /** (optional) Scores each element of a weight, for TYPE unstructured. */
+    sb_status (*weigh)(void *user, const sb_tensor *weight, float *out);
+} sb_criterion_plugin;
+
+#define SB_CRITERION_PLUGIN_INIT                                  \
+    {                                                             \
+        sizeof(sb_criterion_plugin), NULL, NULL, NULL, NULL, NULL \
+    }
+
+/** Adds a criterion to a context. */
+SB_API SB_MUST_USE sb_status
+sb_ctx_add_criterion(sb_ctx *ctx, const sb_criterion_plugin *plugin);
 
 /* ---- data sources ------------------------------------------------------- */
 

@@ -59,6 +59,7 @@ from ._model import (
 from ._plugins import (
     Param as Param,
     Values as Values,
+    add_criterion as add_criterion,
     add_observer as add_observer,
     add_quantizer as add_quantizer,
 )

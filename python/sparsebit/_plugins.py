@@ -1,7 +1,8 @@
-"""Observers and quantizers written in Python."""
+"""Observers, quantizers and criteria written in Python."""
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Optional
 
@@ -78,3 +79,26 @@ def add_quantizer(name: str,
     _core.add_quantizer(context or default_context(), name, summary, map_weight,
                         map_activation, weights, activations,
                         tuple(p._row() for p in params))
+
+
+def add_criterion(name: str,
+                  score: Optional[Callable[[memoryview, int], Any]] = None,
+                  *, weigh: Optional[Callable[[memoryview], Any]] = None,
+                  summary: str = "a criterion in Python",
+                  context: Optional[Context] = None) -> None:
+    """Adds a criterion for pruning, by its name under SPARSER.STRATEGY.
+
+    ``score`` gets a weight and an axis, and returns what each index along the
+    axis is worth; ``weigh`` gets a weight and returns what each element is
+    worth, for unstructured pruning.  The lowest are pruned first.
+    """
+    def call(weight: memoryview, axis: int) -> Any:
+        if axis >= 0:
+            result = score(weight, axis)  # type: ignore[misc]
+        else:
+            result = weigh(weight)  # type: ignore[misc]
+        return array("d", result) if isinstance(result, (list, tuple)) \
+            else result
+
+    _core.add_criterion(context or default_context(), name, summary, call,
+                        score is not None, weigh is not None)

@@ -1,4 +1,4 @@
-/* Observers and quantizers written in Python.
+/* Observers, quantizers and criteria written in Python.
  *
  * The library calls them on the calling thread, without the GIL, while the
  * lock is taken.  What they get is a copy, so that keeping it does no harm. */
@@ -75,6 +75,15 @@ static py_plugin *plugin_make(py_context *c, PyObject *args, PyObject *call,
                  PyList_Append(c->plugins, capsule) != 0;
     Py_DECREF(capsule);
     return failed ? NULL : p;
+}
+
+/* What adding a plug-in ends with. */
+static PyObject *plugin_added(py_context *c, sb_status status)
+{
+    if (status != SB_OK)
+        py_raise(status, sb_ctx_error(c->ctx));
+    py_unlock(c);
+    return status == SB_OK ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *float_tuple(const double *v, size_t n)
@@ -172,13 +181,7 @@ static PyObject *plugin_add_observer(PyObject *self, PyObject *args)
     o.params = p->list;
     o.n_params = p->n_params;
     o.range = observer_range;
-    sb_status s = sb_ctx_add_observer(c->ctx, &o);
-    if (s != SB_OK)
-        py_raise(s, sb_ctx_error(c->ctx));
-    py_unlock(c);
-    if (s != SB_OK)
-        return NULL;
-    Py_RETURN_NONE;
+    return plugin_added(c, sb_ctx_add_observer(c->ctx, &o));
 }
 
 /* ---- quantizers --------------------------------------------------------- */
@@ -236,16 +239,129 @@ static PyObject *plugin_add_quantizer(PyObject *self, PyObject *args)
     q.params = p->list;
     q.n_params = p->n_params;
     q.map_weight = call != Py_None ? quantizer_map : NULL;
-    sb_status s = sb_ctx_add_quantizer(c->ctx, &q);
-    if (s != SB_OK)
-        py_raise(s, sb_ctx_error(c->ctx));
-    py_unlock(c);
-    if (s != SB_OK)
+    return plugin_added(c, sb_ctx_add_quantizer(c->ctx, &q));
+}
+
+/* ---- criteria ----------------------------------------------------------- */
+
+/* A copy of a weight as a memoryview of its shape. */
+static PyObject *weight_copy(const sb_tensor *weight)
+{
+    int64_t n = sb_tensor_elements(weight);
+    PyObject *shape = PyList_New(0), *view = NULL, *cast = NULL;
+    float *v = PyMem_Malloc((size_t)n * sizeof *v + 1);
+
+    for (int a = 0; shape && a < sb_tensor_rank(weight); a++) {
+        PyObject *dim = PyLong_FromLongLong(sb_tensor_dims(weight)[a]);
+        if (!dim || PyList_Append(shape, dim) != 0)
+            Py_CLEAR(shape);
+        Py_XDECREF(dim);
+    }
+    if (!v && shape)
+        PyErr_NoMemory();
+    for (int64_t i = 0; v && i < n; i++) {
+        double x = 0;
+
+        (void)sb_tensor_read_f64(weight, i, 1, &x);
+        v[i] = (float)x;
+    }
+    if (v && shape)
+        view = numbers_copy(v, (size_t)n, sizeof *v, "B");
+    if (view)
+        cast = PyObject_CallMethod(view, "cast", "sO", "f", shape);
+    PyMem_Free(v);
+    Py_XDECREF(view);
+    Py_XDECREF(shape);
+    return cast;
+}
+
+/* What a criterion returned: n floats of 32 or 64 bits, in `out32` or
+ * `out64`. */
+static int read_scores(PyObject *result, int64_t n, double *out64, float *out32)
+{
+    py_array a = {0};
+    int64_t count = 1;
+
+    if (py_array_open(&a, result, false) != 0)
+        return -1;
+    for (int i = 0; i < a.rank; i++)
+        count *= a.dims[i];
+    bool ok = a.own && count == n &&
+              (a.dtype == SB_DTYPE_F32 || a.dtype == SB_DTYPE_F64);
+    for (int64_t i = 0; ok && i < n; i++) {
+        double x = a.dtype == SB_DTYPE_F64 ? ((const double *)a.data)[i]
+                                           : (double)((const float *)a.data)[i];
+        if (out64)
+            out64[i] = x;
+        else
+            out32[i] = (float)x;
+    }
+    py_array_close(&a);
+    if (!ok)
+        PyErr_Format(PyExc_ValueError,
+                     "a criterion returns %lld floats of 32 or 64 bits here",
+                     (long long)n);
+    return ok ? 0 : -1;
+}
+
+/* Calls the function with a weight and an axis, or -1 for single elements. */
+static sb_status criterion_call(const py_plugin *p, const sb_tensor *weight,
+                                int axis, double *out64, float *out32)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    int64_t n =
+        axis < 0 ? sb_tensor_elements(weight) : sb_tensor_dims(weight)[axis];
+    PyObject *w = weight_copy(weight);
+    PyObject *result = w ? PyObject_CallFunction(p->call, "Oi", w, axis) : NULL;
+    bool ok = result && read_scores(result, n, out64, out32) == 0;
+
+    if (!ok)
+        py_keep_error(p->context);
+    Py_XDECREF(w);
+    Py_XDECREF(result);
+    PyGILState_Release(gil);
+    return ok ? SB_OK : SB_INTERRUPTED;
+}
+
+static sb_status criterion_score(void *user, const sb_tensor *weight, int axis,
+                                 double *out)
+{
+    return criterion_call(user, weight, axis, out, NULL);
+}
+
+static sb_status criterion_weigh(void *user, const sb_tensor *weight,
+                                 float *out)
+{
+    return criterion_call(user, weight, -1, NULL, out);
+}
+
+/* add_criterion(context, name, summary, function, channels, elements) */
+static PyObject *plugin_add_criterion(PyObject *self, PyObject *args)
+{
+    sb_criterion_plugin k = SB_CRITERION_PLUGIN_INIT;
+    PyObject *call, *none = PyTuple_New(0);
+    int channels, elements;
+    py_context *c;
+
+    (void)self;
+    if (!none || !PyArg_ParseTuple(args, "O&ssOpp", py_arg_context, &c, &k.name,
+                                   &k.summary, &call, &channels, &elements)) {
+        Py_XDECREF(none);
         return NULL;
-    Py_RETURN_NONE;
+    }
+    py_plugin *p = plugin_make(c, args, call, none);
+    Py_DECREF(none);
+    if (!p || py_lock(c) != 0)
+        return NULL;
+    k.user = p;
+    k.score = channels ? criterion_score : NULL;
+    k.weigh = elements ? criterion_weigh : NULL;
+    return plugin_added(c, sb_ctx_add_criterion(c->ctx, &k));
 }
 
 PyMethodDef py_plugin_methods[] = {
+    {"add_criterion", plugin_add_criterion, METH_VARARGS,
+     "add_criterion(context, name, summary, function, channels, elements)"},
     {"add_observer", plugin_add_observer, METH_VARARGS,
      "add_observer(context, name, summary, function, weights, activations, "
      "params)"},

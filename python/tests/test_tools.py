@@ -342,6 +342,59 @@ def test_quantizer_that_returns_nonsense(cnn, images):
         sb.quantize(sb.load(cnn, context=context), images, config=config)
 
 
+def with_criterion(name, kind="structured"):
+    return {"SPARSER": {"TYPE": kind, "STRATEGY": name, "RATIO": 0.5}}
+
+
+def test_criterion_in_python(cnn):
+    context = sb.Context()
+    axes = []
+
+    def last(weight, axis):
+        axes.append((np.asarray(weight).shape, axis))
+        return list(range(np.asarray(weight).shape[axis], 0, -1))
+
+    sb.add_criterion("last", last, context=context)
+    assert "last" in [c["name"] for c in context.list("criteria")]
+    pruned = sb.prune(sb.load(cnn, context=context),
+                      config=with_criterion("last"))
+    whole = sb.load(cnn).weight("w1").numpy()
+    np.testing.assert_array_equal(pruned.model.weight("w1").numpy(),
+                                  whole[:len(whole) // 2])
+    assert (whole.shape, 0) in axes
+
+
+def test_criterion_of_elements_in_python(cnn):
+    context = sb.Context()
+    sb.add_criterion("signed", weigh=lambda w: np.asarray(w),
+                     context=context)
+    pruned = sb.prune(sb.load(cnn, context=context),
+                      config=with_criterion("signed", "unstructured"))
+    w = sb.load(cnn).weight("w2").numpy()
+    want = np.where(w > np.sort(w, axis=None)[w.size // 2 - 1], w, 0)
+    np.testing.assert_array_equal(pruned.model.weight("w2").numpy(), want)
+
+
+@pytest.mark.parametrize("function, error", [
+    (lambda w, axis: 1 / 0, ZeroDivisionError),
+    (lambda w, axis: None, TypeError),
+    (lambda w, axis: [1.0], ValueError),
+    (lambda w, axis: ["a"], TypeError),
+    (lambda w, axis: np.zeros(8, np.int32), ValueError),
+])
+def test_criteria_that_fail(cnn, function, error):
+    context = sb.Context()
+    sb.add_criterion("bad", function, context=context)
+    model = sb.load(cnn, context=context)
+    with pytest.raises(error):
+        sb.prune(model, config=with_criterion("bad"))
+    with pytest.raises(sb.ConfigError, match="not for TYPE unstructured"):
+        sb.prune(model, config=with_criterion("bad", "unstructured"))
+    sb.prune(model, config=with_criterion("l1norm"))
+
+
 def test_names_that_are_taken_are_refused():
+    with pytest.raises(sb.ArgumentError, match="l1norm"):
+        sb.add_criterion("l1norm", lambda w, axis: [], context=sb.Context())
     with pytest.raises(sb.ArgumentError, match="minmax"):
         sb.add_observer("minmax", lambda v: (0, 1), context=sb.Context())

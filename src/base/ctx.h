@@ -32,6 +32,7 @@ typedef enum sb_row_kind {
     SB_ROW_OBSERVER,
     SB_ROW_QUANTIZER,
     SB_ROW_SOURCE,
+    SB_ROW_CRITERION,
     SB_ROW_KINDS
 } sb_row_kind;
 

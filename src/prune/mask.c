@@ -116,6 +116,7 @@ static sb_status mask_weigh(const sb_channels *ch, const sb_prune_args *args,
                             const sb_masked *m, float *out)
 {
     const sb_criterion_ask ask = {.ctx = ch->graph->ctx,
+                                  .criterion = args->cfg->criterion,
                                   .channels = ch,
                                   .weight = m->weight,
                                   .made = m->made,

@@ -30,6 +30,7 @@ sb_status sb_selection_make(const sb_channels *ch, const sb_prune_args *args,
     sb_status status = all ? SB_OK : SB_NO_MEMORY;
     for (uint32_t g = 0; g < ch->n_groups && status == SB_OK; g++) {
         const sb_criterion_ask ask = {.ctx = ctx,
+                                      .criterion = criterion,
                                       .channels = ch,
                                       .group = &ch->groups[g],
                                       .weight = SB_NONE,

@@ -171,6 +171,7 @@ static void test_names_that_are_taken(void **state)
     sb_op_plugin op = double_op();
     sb_pass_plugin pass = SB_PASS_PLUGIN_INIT;
     sb_observer_plugin observer = SB_OBSERVER_PLUGIN_INIT;
+    sb_criterion_plugin criterion = SB_CRITERION_PLUGIN_INIT;
     sb_quantizer_plugin quantizer = SB_QUANTIZER_PLUGIN_INIT;
     sb_source_plugin source = SB_SOURCE_PLUGIN_INIT;
     sb_ctx *ctx = new_ctx();
@@ -201,6 +202,12 @@ static void test_names_that_are_taken(void **state)
     assert_int_equal(sb_ctx_add_quantizer(ctx, &quantizer), SB_BAD_ARG);
     quantizer.name = NULL;
     assert_int_equal(sb_ctx_add_quantizer(ctx, &quantizer), SB_BAD_ARG);
+    criterion.name = "l1norm";
+    assert_int_equal(sb_ctx_add_criterion(ctx, &criterion), SB_BAD_ARG);
+    criterion.name = "mine";
+    assert_int_equal(sb_ctx_add_criterion(ctx, &criterion), SB_BAD_ARG);
+    assert_string_equal(sb_ctx_error(ctx),
+                        "criterion 'mine': score or weigh must be set");
     source.open = no_open;
     source.sample = no_sample;
     source.name = "npy";

@@ -11,4 +11,8 @@
 SB_MUST_USE sb_status sb_plugin_check_name(sb_ctx *ctx, const char *what,
                                            const char *name, bool taken);
 
+/* The same for what configurations name: it must also be in lower case. */
+SB_MUST_USE sb_status sb_plugin_check_key(sb_ctx *ctx, const char *what,
+                                          const char *name, bool taken);
+
 #endif

@@ -18,6 +18,16 @@ sb_status sb_plugin_check_name(sb_ctx *ctx, const char *what, const char *name,
     return SB_OK;
 }
 
+sb_status sb_plugin_check_key(sb_ctx *ctx, const char *what, const char *name,
+                              bool taken)
+{
+    SB_TRY(sb_plugin_check_name(ctx, what, name, taken));
+    if (name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
+        return sb_fail(ctx, SB_BAD_ARG,
+                       "%s '%s': want small letters, digits and _", what, name);
+    return SB_OK;
+}
+
 /* The row that the registry finds, and the plug-in behind it. */
 typedef struct added_op {
     sb_op_def def; /* def.aux is this */

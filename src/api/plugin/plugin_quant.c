@@ -17,24 +17,6 @@ typedef struct added_params {
     char presets[PARAMS_MOST][PRESET_MOST];
 } added_params;
 
-static bool is_lower_name(const char *name)
-{
-    for (const char *p = name; *p; p++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyz0123456789_", *p))
-            return false;
-    return true;
-}
-
-static sb_status check_row(sb_ctx *ctx, const char *what, const char *name,
-                           bool taken)
-{
-    SB_TRY(sb_plugin_check_name(ctx, what, name, taken));
-    if (!is_lower_name(name))
-        return sb_fail(ctx, SB_BAD_ARG,
-                       "%s '%s': want small letters, digits and _", what, name);
-    return SB_OK;
-}
-
 static sb_status add_params(sb_ctx *ctx, const char *name,
                             const sb_plugin_param *const *params, size_t n,
                             added_params *out)
@@ -102,8 +84,8 @@ sb_status sb_ctx_add_observer(sb_ctx *ctx, const sb_observer_plugin *plugin)
 
     SB_TRY(sb_options_read(ctx, "sb_observer_plugin", plugin, &defaults,
                            sizeof p, &p));
-    SB_TRY(check_row(ctx, "observer", p.name,
-                     p.name && sb_observer_find(ctx, p.name)));
+    SB_TRY(sb_plugin_check_key(ctx, "observer", p.name,
+                               p.name && sb_observer_find(ctx, p.name)));
     if (!p.range || (!p.for_weights && !p.for_activations))
         return sb_fail(ctx, SB_BAD_ARG,
                        "observer '%s': range must be set, and what it is for",
@@ -178,8 +160,8 @@ sb_status sb_ctx_add_quantizer(sb_ctx *ctx, const sb_quantizer_plugin *plugin)
 
     SB_TRY(sb_options_read(ctx, "sb_quantizer_plugin", plugin, &defaults,
                            sizeof p, &p));
-    SB_TRY(check_row(ctx, "quantizer", p.name,
-                     p.name && sb_quantizer_find(ctx, p.name)));
+    SB_TRY(sb_plugin_check_key(ctx, "quantizer", p.name,
+                               p.name && sb_quantizer_find(ctx, p.name)));
     added_quantizer *q = sb_alloc(ctx, 1, sizeof *q);
     if (!q)
         return SB_NO_MEMORY;

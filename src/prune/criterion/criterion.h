@@ -9,10 +9,12 @@
 #include "prune/channels.h"
 
 typedef struct sb_prune_seen sb_prune_seen; /* prune/seen.h */
+typedef struct sb_criterion_def sb_criterion_def;
 
 /* What a criterion is asked about. */
 typedef struct sb_criterion_ask {
     sb_ctx *ctx;
+    const sb_criterion_def *criterion; /* itself */
     const sb_channels *channels;
     const sb_channel_group *group; /* score() */
     sb_value_id weight;            /* weigh() */
@@ -35,7 +37,7 @@ typedef struct sb_thin_matrix {
     const char *why_not; /* out: NULL, or why nothing was done */
 } sb_thin_matrix;
 
-typedef struct sb_criterion_def {
+struct sb_criterion_def {
     const char *name;
     const char *summary;
     bool needs_data, needs_ranks;
@@ -50,7 +52,7 @@ typedef struct sb_criterion_def {
     /* (optional) Chooses elements and lets the others make up for them; weigh()
      * serves layers that have no such matrix. */
     sb_status (*thin)(sb_thin_matrix *m);
-} sb_criterion_def;
+};
 
 const sb_criterion_def *sb_criterion_find(const sb_ctx *ctx, const char *name);
 /* NULL past the last. */

@@ -15,8 +15,10 @@ static const sb_criterion_def *const criteria[] = {
 
 const sb_criterion_def *sb_criterion_at(const sb_ctx *ctx, size_t i)
 {
-    (void)ctx;
-    return i < SB_COUNT(criteria) ? criteria[i] : NULL;
+    if (i < SB_COUNT(criteria))
+        return criteria[i];
+    return ctx ? sb_ctx_row(ctx, SB_ROW_CRITERION, i - SB_COUNT(criteria))
+               : NULL;
 }
 
 const sb_criterion_def *sb_criterion_find(const sb_ctx *ctx, const char *name)
