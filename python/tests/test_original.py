@@ -328,3 +328,55 @@ def test_torch_module_without_example_is_an_exception():
     with pytest.raises(sb.ArgumentError, match="example_input"):
         sb.load(network)
     assert not network.training
+
+
+def channels_of(y):
+    y = np.asarray(y).transpose(1, 0, 2, 3).reshape(np.asarray(y).shape[1], -1)
+    return y.mean(1), y.std(1)
+
+
+def test_batchnorm_tuning_restores_means_and_sizes_of_channels():
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((16, 3, 8, 8)).astype(np.float32)
+    w = [rng.standard_normal(s).astype(np.float32) * 0.4
+         for s in ((6, 3, 3, 3), (5, 6, 3, 3))]
+    nodes, weights = [], []
+    for i, (value, op, to) in enumerate((("image", "Relu", "r"),
+                                         ("r", "Neg", "y"))):
+        c = w[i].shape[0]
+        norm = {"g": rng.uniform(0.5, 2, c), "b": rng.standard_normal(c),
+                "m": rng.standard_normal(c), "v": rng.uniform(0.5, 2, c)}
+        weights.append(onnx.numpy_helper.from_array(w[i], f"w{i}"))
+        weights += [onnx.numpy_helper.from_array(v.astype(np.float32), k + f"{i}")
+                    for k, v in norm.items()]
+        nodes.append(onnx.helper.make_node(
+            "Conv", [value, f"w{i}"], [f"c{i}"], f"conv{i}", pads=[1] * 4))
+        nodes.append(onnx.helper.make_node(
+            "BatchNormalization", [f"c{i}", *(k + f"{i}" for k in norm)],
+            [f"n{i}"], f"norm{i}"))
+        nodes.append(onnx.helper.make_node(op, [f"n{i}"], [to]))
+    value = onnx.helper.make_tensor_value_info
+    model = onnx.helper.make_model(onnx.helper.make_graph(
+        nodes, "norms", [value("image", 1, ["N", 3, 8, 8])],
+        [value("y", 1, ["N", 5, 8, 8])], weights),
+        opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    want = channels_of(run_ort(model.SerializeToString(), x))
+    errors = []
+    for tuning in (False, True):
+        qmodel = QuantModel(model, config(
+            "BACKEND", "virtual", "W.QUANTIZER.BIT", 2, "A.QUANTIZER.BIT", 3,
+            "SCHEDULE.BN_TUNING", tuning))
+        qmodel.prepare_calibration()
+        qmodel(x)
+        qmodel.calc_qparams()
+        qmodel.set_quant(w_quant=True, a_quant=True)
+        if tuning:
+            with qmodel.batchnorm_tuning():
+                qmodel(x)
+        else:
+            with pytest.raises(sb.ArgumentError, match="BN_TUNING"):
+                with qmodel.batchnorm_tuning():
+                    pass
+        got = channels_of(qmodel(x))
+        errors.append(max(np.abs(a - b).max() for a, b in zip(got, want)))
+    assert errors[0] > 0.05 and errors[1] < 1e-4

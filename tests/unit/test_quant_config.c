@@ -315,8 +315,6 @@ static void test_patterns_without_a_node_are_named(void **state)
         "q.yaml:5: W.SPECIFIC['layer1.*']: has no effect, patterns before it "
         "take its nodes",
         "q.yaml:6: W.SPECIFIC['layer2']: matches no node",
-        "q.yaml:8: SCHEDULE.BN_TUNING: batch normalization is folded as it is, "
-        "this version does not tune it",
         "q.yaml: SKIP_TRACE_MODULES 'neck': matches no module",
     };
     sb_quant_config *cfg = must_load(

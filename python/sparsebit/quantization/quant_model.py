@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, IO, Optional, Sequence, Union
+from contextlib import contextmanager
+from typing import Any, Callable, IO, Iterator, Optional, Sequence, Union
 
 from .. import _core
 from .._analyze import analyze
@@ -140,6 +141,17 @@ class QuantModel:
         self._built.samples = len(self._seen)
         self._calibrating = False
         self._seen = []
+
+    @contextmanager
+    def batchnorm_tuning(self) -> Iterator["QuantModel"]:
+        """For SCHEDULE.BN_TUNING.  :meth:`calc_qparams` has measured batch
+        norms in the quantized network already, on the calibration samples, and
+        folded them: what is called inside is only run."""
+        if not any(s.name == "batch norm statistics"
+                   for s in self._built.steps):
+            raise ArgumentError("set SCHEDULE.BN_TUNING in the configuration, "
+                                "and call calc_qparams() first")
+        yield self
 
     def set_quant(self, w_quant: bool = False, a_quant: bool = False) -> None:
         """Which quantizers calls simulate."""

@@ -250,19 +250,31 @@ static sb_status read_activations(sb_quant_config *cfg)
     return SB_OK;
 }
 
+/* Norms are tuned with the weights and scales of calibration as they are. */
 static sb_status check_bn_tuning(const sb_quant_config *cfg)
 {
+    const sb_quant_file *f = &cfg->file;
     const sb_quant_spec *w = &cfg->sides[SB_QUANT_WEIGHT].spec;
-    const sb_yaml *schedule = sb_yaml_get(cfg->doc->root, "SCHEDULE");
+    const sb_yaml *at =
+        sb_yaml_get(sb_yaml_get(cfg->doc->root, "SCHEDULE"), "BN_TUNING");
 
-    if (!cfg->file.bn_tuning || w->disabled ||
-        w->granularity == SB_QUANT_PER_CHANNEL)
+    if (!f->bn_tuning || w->disabled)
         return SB_OK;
-    return sb_yaml_fail(cfg->doc, sb_yaml_get(schedule, "BN_TUNING"),
-                        "SCHEDULE.BN_TUNING: found true, allowed false: "
-                        "W.QSCHEME is %s, and only scales per channel take in "
-                        "the factors of batch normalization",
-                        sb_quant_scheme_name(w->granularity, w->symmetric));
+    if (w->granularity != SB_QUANT_PER_CHANNEL)
+        return sb_yaml_fail(cfg->doc, at,
+                            "SCHEDULE.BN_TUNING: found true, allowed false: "
+                            "W.QSCHEME is %s, and only scales per channel take "
+                            "in the factors of batch normalization",
+                            sb_quant_scheme_name(w->granularity, w->symmetric));
+    if (f->equalization || f->bias_correction || f->layerwise)
+        return sb_yaml_fail(cfg->doc, at,
+                            "SCHEDULE.BN_TUNING: found true, allowed false "
+                            "beside %s: it settles means and sizes of "
+                            "channels by itself",
+                            f->equalization      ? "EQUALIZATION"
+                            : f->bias_correction ? "BIAS_CORRECTION"
+                                                 : "LAYERWISE");
+    return SB_OK;
 }
 
 static sb_status read_quant(sb_quant_config *cfg)

@@ -193,24 +193,6 @@ sb_status sb_quant_config_check_excluded(const sb_quant_config *cfg,
     return SB_OK;
 }
 
-/* Statistics are tuned by nothing yet. */
-static void warn_bn_tuning(const sb_quant_config *cfg, const sb_graph *g)
-{
-    const sb_yaml *schedule = sb_yaml_get(cfg->doc->root, "SCHEDULE");
-
-    for (size_t n = 0; cfg->file.bn_tuning && n < g->n_nodes; n++) {
-        const sb_node *node = sb_graph_node(g, (sb_node_id)n);
-
-        if (node->dead || sb_node_role(node) != SB_ROLE_NORM)
-            continue;
-        sb_warn(cfg->ctx,
-                "%s:%d: SCHEDULE.BN_TUNING: batch normalization is folded as "
-                "it is, this version does not tune it",
-                cfg->doc->file, sb_yaml_get(schedule, "BN_TUNING")->line);
-        return;
-    }
-}
-
 void sb_quant_config_warn_unused(const sb_quant_config *cfg,
                                  const sb_graph *before, const sb_graph *after)
 {
@@ -220,7 +202,6 @@ void sb_quant_config_warn_unused(const sb_quant_config *cfg,
         return;
     warn_side(cfg, SB_QUANT_WEIGHT, before, after);
     warn_side(cfg, SB_QUANT_ACTIVATION, before, after);
-    warn_bn_tuning(cfg, before);
     for (size_t i = 0; i < skip.n; i++)
         if (!skips_any(before, skip.v[i]) && !skips_any(after, skip.v[i]))
             sb_warn(cfg->ctx,

@@ -156,7 +156,7 @@ static const sb_param_def schedule_table[] = {
      .help = "fold batch normalization into the convolution or matmul before it"},
     {.name = "BN_TUNING", .type = SB_PARAM_BOOL, .offset = TOP(bn_tuning),
      .preset = "false",
-     .help = "fold it once its statistics are tuned; this version folds it as it is; needs weights per channel"},
+     .help = "measure the statistics of batch normalization anew, in the quantized network, before it is folded; needs weights per channel"},
     {.name = "DISABLE_UNNECESSARY_QUANT", .type = SB_PARAM_BOOL,
      .offset = TOP(disable_unnecessary), .preset = "true",
      .help = "no quantizers inside convolution + normalization + activation"},

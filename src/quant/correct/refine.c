@@ -8,6 +8,7 @@
 #include "quant/correct/correct.h"
 #include "quant/model/overlay.h"
 #include "quant/reconstruct/reconstruct.h"
+#include "quant/train/qat.h"
 
 typedef struct refine_method {
     const char *name;
@@ -36,7 +37,13 @@ static bool refine_wants_channels(const sb_quant_model *qm)
            !qm->state.calibration.asym_activations;
 }
 
+static bool refine_wants_norms(const sb_quant_model *qm)
+{
+    return sb_quant_config_schedule(qm->config).bn_tuning && qm->known.n == 0;
+}
+
 static const refine_method methods[] = {
+    {"batch norm statistics", refine_wants_norms, sb_tune_norms},
     {"equalization", refine_wants_channels, sb_equalize},
     {"rounding of weights", sb_rounds_weights, sb_round_weights},
     {"bias correction", refine_wants_biases, sb_correct_biases},

@@ -268,7 +268,7 @@ static sb_status qat_check_root(const sb_quant_model *qm, const sb_quantizer *q)
 /* Every quantizer that is on can be trained, and has a scale. */
 static sb_status qat_check(const sb_quant_model *qm)
 {
-    if (!qm->train)
+    if (!qm->train && !sb_quant_config_schedule(qm->config).bn_tuning)
         return sb_fail(qm->ctx, SB_BAD_ARG,
                        "the model was not created to be trained");
     if (sb_quant_config_mode(qm->config) == SB_QUANT_DYNAMIC)

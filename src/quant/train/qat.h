@@ -57,13 +57,17 @@ typedef struct sb_qat {
     size_t n_norms;
 } sb_qat;
 
-/* For a model built to be trained, whose calibration is complete. */
+/* For a model built to be trained, or tuned, whose calibration is complete. */
 SB_MUST_USE sb_status sb_qat_create(sb_quant_model *qm, sb_qat_bn bn,
                                     sb_qat **out);
 void sb_qat_free(sb_qat *qat); /* NULL is allowed */
 /* Weights, biases and scales of `learned`, the graph with other constants,
  * become those of the quantized model; norms are folded. */
 SB_MUST_USE sb_status sb_qat_settle(const sb_qat *qat, const sb_graph *learned);
+
+/* SCHEDULE.BN_TUNING, over the batches that calibration kept; *layers is of how
+ * many. */
+SB_MUST_USE sb_status sb_tune_norms(sb_quant_model *qm, size_t *layers);
 
 /* ---- parts -------------------------------------------------------------- */
 
