@@ -147,6 +147,117 @@ static void test_random_heads(void **state)
         check(&rng);
 }
 
+/* GroupQueryAttention: the same definition, with q, k and v side by side. */
+static void check_grouped(sb_rng *rng)
+{
+    problem p = {.b = 1,
+                 .kv = test_pick(rng, 1, 3),
+                 .q = test_pick(rng, 1, MOST),
+                 .past = test_pick(rng, 1, 8),
+                 .flat = true,
+                 .causal = true};
+    char attrs[160];
+    sb_tensor *out[3];
+
+    p.heads = p.kv * test_pick(rng, 1, 3);
+    p.d = p.dv = 8 * test_pick(rng, 1, 3);
+    p.k = p.q;
+    p.left = test_pick(rng, 0, 1) ? -1 : test_pick(rng, 0, 4);
+    (void)snprintf(attrs, sizeof attrs,
+                   "num_heads=%d, kv_num_heads=%d, local_window_size=%d",
+                   (int)p.heads, (int)p.kv,
+                   (int)(p.left < 0 ? -1 : p.left + 1));
+    int64_t all = (p.heads + 2 * p.kv) * p.d, room[] = {1, p.kv, p.past, p.d};
+    sb_tensor *parts[3] = {heads(rng, &p, p.heads, p.q, p.d),
+                           heads(rng, &p, p.kv, p.q, p.d),
+                           heads(rng, &p, p.kv, p.q, p.d)};
+    sb_tensor *past[2] = {test_floats(rng, 4, room), test_floats(rng, 4, room)};
+    sb_tensor *x = test_floats(rng, 3, (int64_t[]){1, p.q, all});
+    for (int64_t i = 0; i < p.q; i++) {
+        float *to = (float *)x->data + i * all;
+        for (int j = 0; j < 3; j++) {
+            int64_t n = parts[j]->dims[2];
+            memcpy(to, (float *)parts[j]->data + i * n, (size_t)n * sizeof *to);
+            to += n;
+        }
+    }
+    double total = (double)(p.past + p.q), last = total - 1;
+    test_node node = {.op = "GroupQueryAttention",
+                      .domain = "com.microsoft",
+                      .attrs = attrs,
+                      .in = {x, NULL, NULL, past[0], past[1],
+                             test_tensor(SB_DTYPE_I32, "1", &last),
+                             test_tensor(SB_DTYPE_I32, "1", &total)},
+                      .n_in = 7,
+                      .n_out = 3};
+    p.xq = parts[0]->data;
+    p.xk = parts[1]->data;
+    p.xv = parts[2]->data;
+    p.pk = past[0]->data;
+    p.pv = past[1]->data;
+    test_node_threads(&node, out);
+    compare(&p, out[0]->data);
+    for (int64_t i = 0; i < p.kv * (p.past + p.q) * p.d; i++) {
+        int64_t len = p.past + p.q;
+
+        assert_close("keys", ((float *)out[1]->data)[i],
+                     at_past(&p, p.pk, p.xk, p.d, 0, i / p.d / len,
+                             i / p.d % len, i % p.d),
+                     0);
+    }
+}
+
+static void test_grouped_queries(void **state)
+{
+    (void)state;
+    sb_rng rng;
+
+    sb_rng_init(&rng, test_seed(53));
+    for (int i = 0; i < CASES; i++)
+        check_grouped(&rng);
+}
+
+/* What files and runs may not say. */
+static void test_grouped_queries_refused(void **state)
+{
+    (void)state;
+    sb_rng rng;
+    sb_tensor *y[4];
+    const double two = 2, three = 3, nine = 9;
+    sb_tensor *last = test_tensor(SB_DTYPE_I32, "1", &two);
+
+    sb_rng_init(&rng, 3);
+    sb_tensor *x = test_floats(&rng, 3, (int64_t[]){1, 3, 32});
+    test_node node = {.op = "GroupQueryAttention",
+                      .domain = "com.microsoft",
+                      .attrs = "num_heads=2, kv_num_heads=1",
+                      .in = {x, NULL, NULL, NULL, NULL, last,
+                             test_tensor(SB_DTYPE_I32, "1", &three)},
+                      .n_in = 7,
+                      .n_out = 3};
+    assert_status(test_node_try(&node, y), SB_OK);
+    node.in[5] = test_tensor(SB_DTYPE_I32, "1", &nine);
+    assert_status(test_node_try(&node, y), SB_BAD_DATA);
+    assert_error_has("seqlens_k[0] is 9");
+    node.in[5] = last;
+    node.attrs = "num_heads=2, kv_num_heads=1, do_rotary=1";
+    assert_status(test_node_try(&node, y), SB_BAD_MODEL);
+    assert_error_has("cos_cache");
+    node.in[7] = node.in[8] = test_floats(&rng, 2, (int64_t[]){2, 4});
+    node.n_in = 9;
+    assert_status(test_node_try(&node, y), SB_BAD_DATA);
+    assert_error_has("position 2 is outside the cache of 2");
+    node.attrs = "num_heads=3, kv_num_heads=2";
+    assert_status(test_node_try(&node, y), SB_BAD_MODEL);
+    node.attrs = "num_heads=2, kv_num_heads=1, kv_cache_bit_width=8";
+    assert_status(test_node_try(&node, y), SB_UNSUPPORTED);
+    node.attrs = "num_heads=2, kv_num_heads=1, qk_output=1";
+    assert_status(test_node_try(&node, y), SB_UNSUPPORTED);
+    node.in[5] = NULL;
+    node.attrs = "num_heads=2, kv_num_heads=1";
+    assert_status(test_node_try(&node, y), SB_BAD_MODEL);
+}
+
 /* One query, two keys: equal scores, unless the mask hides one or both. */
 static void test_bool_mask(void **state)
 {
@@ -264,6 +375,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_heads),
+        cmocka_unit_test(test_grouped_queries),
+        cmocka_unit_test(test_grouped_queries_refused),
         cmocka_unit_test(test_bool_mask),
         cmocka_unit_test(test_ms_forms),
         cmocka_unit_test(test_rotary_embedding_turns_by_position),

@@ -425,6 +425,55 @@ class Maker:
             mask, self.pick(None, self.floats(b, h, s, k))], domain=MS,
             num_heads=h, tol=1e-4, scale=self.pick(None, 0.3))
 
+    def gqa(self):
+        """A first prompt, one token more, or a piece of a prompt."""
+        kv, d = self.size(1, 3), self.pick(8, 16, 32)
+        heads = kv * self.size(1, 3)
+        kind = self.pick("prompt", "token", "piece")
+        b = 1 if kind == "piece" else self.size(1, 3)
+        s = 1 if kind == "token" else self.size(2, 9)
+        past = 0 if kind == "prompt" else self.size(1, 12)
+        total = s + past
+        room = past + self.pick(0, 0, self.size(1, 20))
+        lens = np.full(b, total - 1, np.int32)
+        if kind == "token":
+            lens = self.rng.integers(1, past + 1, b).astype(np.int32)
+            lens[0] = past
+        elif kind == "prompt" and self.pick(True, False):
+            lens = self.rng.integers(0, s, b).astype(np.int32)
+        if kind == "prompt":
+            room = self.pick(0, self.size(0, 20))
+        turn = d % 16 == 0 and self.pick(True, True, False)
+        half = self.pick(d // 2, 8) if turn else 0
+        ids = None
+        if turn and self.pick(False, False, True):
+            ids = self.rng.integers(0, 30, (b, s))
+        caches = [self.floats(40, half), self.floats(40, half)]
+        packed = self.pick(True, False)
+        qkv = [self.floats(b, s, (heads + 2 * kv) * d), None, None]
+        if not packed:
+            qkv = [self.floats(b, s, n * d) for n in (heads, kv, kv)]
+        has = kind != "prompt" or self.pick(True, False)
+        state = [self.floats(b, kv, room, d) if has else None
+                 for _ in range(2)]
+        causal = self.pick(None, 1, 0)
+        bias = self.pick(None, None, self.floats(
+            self.pick(1, b), self.pick(1, heads), s, total))
+        sink = self.pick(None, None, self.floats(heads))
+        case = Case("GroupQueryAttention", [
+            *qkv, *state, lens, np.array(total, np.int32),
+            *(caches if turn else (None, None)), ids, bias, sink],
+            const=self.const(7, 8), domain=MS, n_out=3, tol=1e-4,
+            num_heads=heads, kv_num_heads=kv, do_rotary=int(turn),
+            causal=causal, scale=self.pick(None, 0.3),
+            rotary_interleaved=self.pick(None, 0, 1),
+            smooth_softmax=self.pick(None, 0, 1) if sink is None else None,
+            # Where a prompt was filled up, the runtime moves windows on.
+            local_window_size=self.pick(-1, self.size(1, 8))
+            if causal != 0 and (kind != "prompt" or np.all(lens == s - 1))
+            else None, softcap=self.pick(None, 2.5))
+        return case
+
     def embed_norm(self):
         b, s, h = self.size(1, 3), self.size(1, 6), 4 * self.size(1, 4)
         seg = self.pick(None, self.rng.integers(0, 2, (b, s)).astype(np.int32))
@@ -440,7 +489,8 @@ KINDS = [
     "lp_pool", "global_pool", "matmul", "fused_matmul", "gemm", "batch_norm",
     "instance_norm", "group_norm", "layer_norm", "rms_norm", "simplified_norm",
     "skip_norm", "lrn", "rnn", "gru", "lstm", "attention", "rotary",
-    "fused_conv", "fused_gemm", "ms_attention", "ms_mha", "embed_norm",
+    "fused_conv", "fused_gemm", "ms_attention", "ms_mha", "gqa",
+    "embed_norm",
 ]
 
 

@@ -413,16 +413,38 @@ def matmul_nbits(m):
 
 
 def gather_nbits(m):
-    bits, block = m.pick(4, 8), m.pick(16, 32, 64)
+    bits, block = m.pick(2, 4, 8), m.pick(16, 32, 64)
     rows, blocks = m.size(1, 50), m.size(1, 5)
     k = blocks * block
-    zero = m.pick(None, m.ints(np.uint8, rows, -(-blocks * bits // 8)))
+    outer = m.pick([], [], [m.size(1, 3)])
+    zero = m.pick(None, m.ints(np.uint8, rows, *outer, -(-blocks * bits // 8)))
     yield m.model("GatherBlockQuantized", [
-        m.ints(np.uint8, rows, k * bits // 8),
+        m.ints(np.uint8, rows, *outer, k * bits // 8),
         m.rng.integers(-rows, rows, (2, m.size(1, 20))),
-        m.scale(rows * blocks).reshape(rows, blocks), zero], T.FLOAT,
+        m.scale(int(np.prod([rows, *outer, blocks]))).reshape(
+            rows, *outer, blocks), zero], T.FLOAT,
         domain=MS, bits=bits, block_size=block, gather_axis=0,
-        quantize_axis=1, const=(0, 2, 3))
+        quantize_axis=m.pick(-1, 1 + len(outer)), const=(0, 2, 3))
+
+
+def gather_small(m):
+    """Elements of 4 bits, any axes."""
+    kind = m.pick(T.UINT4, T.INT4)
+    lo = 0 if kind == T.UINT4 else -8
+    rank = m.size(2, 3)
+    shape = [m.size(1, 40) for _ in range(rank)]
+    axis, along = m.size(0, rank - 1), m.size(0, rank - 1)
+    blocks = [-(-n // 16) if i == along else n for i, n in enumerate(shape)]
+    four = [helper.make_tensor("t", kind, dims, m.rng.integers(
+        lo, lo + 16, int(np.prod(dims)))) for dims in (shape, blocks)]
+    yield m.model("GatherBlockQuantized", [
+        four[0],
+        m.rng.integers(-shape[axis], shape[axis], (m.size(1, 5), 2)).astype(
+            m.pick(np.int32, np.int64)),
+        m.scale(int(np.prod(blocks))).reshape(blocks),
+        m.pick(None, four[1])], T.FLOAT,
+        domain=MS, bits=4, block_size=16, gather_axis=m.pick(axis, axis - rank),
+        quantize_axis=m.pick(along, along - rank), const=(0, 2, 3))
 
 
 def ms_quantize(m):
@@ -471,7 +493,7 @@ CASES = {
     "softmax": (qlinear_softmax, 8), "concat": (qlinear_concat, 6),
     "where": (qlinear_where, 6), "global_pool": (global_pool, 6),
     "average_pool": (average_pool, 8), "matmul_nbits": (matmul_nbits, 24),
-    "gather_nbits": (gather_nbits, 16),
+    "gather_nbits": (gather_nbits, 16), "gather_small": (gather_small, 12),
     "ms_quantize": (ms_quantize, 2), "ms_dequantize": (ms_dequantize, 2),
     "dft": (dft, 12), "stft": (stft, 4),
 }

@@ -44,13 +44,14 @@ SB_HOT static void add_rows(const float *p, const float *v, int64_t step,
     }
 }
 
-/* Weights that sum to one. */
-static void soften_row(float *row, int64_t n)
+/* Weights that sum to one, with that of `sink` where there is one. */
+static void soften_row(float *row, int64_t n, const float *sink)
 {
-    float most = -INFINITY, sum = 0;
+    float most = sink ? *sink : -INFINITY, sum;
 
     for (int64_t i = 0; i < n; i++)
         most = row[i] > most ? row[i] : most;
+    sum = sink ? expf(*sink - most) : 0;
     for (int64_t i = 0; i < n; i++) {
         row[i] = expf(row[i] - most);
         sum += row[i];
@@ -75,7 +76,10 @@ static void cached_query(void *arg, size_t lane, size_t item)
     int64_t batch = (int64_t)item / a->q_len / a->q_heads;
     int64_t kv = head / (a->q_heads / a->kv_heads);
     int64_t len = args->lens[batch] < a->k_len ? args->lens[batch] : a->k_len;
-    int64_t end = args->lens[batch] - a->q_len + query + 1;
+    int64_t end =
+        query + 1 +
+        (args->first ? args->first[batch] : args->lens[batch] - a->q_len);
+    end = args->all || (args->first && end > len) ? len : end;
     int64_t begin =
         args->left >= 0 && end - 1 > args->left ? end - 1 - args->left : 0;
     end = end > len ? len : end;
@@ -89,7 +93,10 @@ static void cached_query(void *arg, size_t lane, size_t item)
     dot_rows(q, k, a->k.s, n, a->head_size, a->scale, scores);
     if (a->softcap > 0)
         cap_scores(scores, n, a->softcap);
-    soften_row(scores, n);
+    if (args->bias)
+        args->bias(args->bias_arg, batch, head, query, begin, scores, n);
+    const float sink = args->sinks ? args->sinks[head] : 0;
+    soften_row(scores, n, args->sink ? &sink : NULL);
     for (int64_t i = 0; i < a->v_head_size; i++)
         y[i] = 0;
     add_rows(scores, v, a->v.s, n, a->v_head_size, y);

@@ -13,13 +13,22 @@ typedef struct sb_cached_args {
     float *y;
     float *scratch; /* k_len floats for each of `lanes` threads */
     size_t lanes;
-    const int64_t *lens; /* positions that count, by batch; the last q_len of
-                            them are those of the queries */
-    int64_t left;        /* positions before its own that a query sees; -1:
-                            all */
+    const int64_t *lens; /* positions that count, by batch */
+    /* (optional) That of the first query, by batch.  Without it the queries
+     * are at the last q_len positions that count. */
+    const int64_t *first;
+    int64_t left; /* positions before its own that a query sees; -1: all */
+    bool all;     /* and all behind it */
+    bool sink;    /* weights sum to one with that of a score more, the head's
+                     in `sinks`, or 0 */
+    const float *sinks;
+    /* (optional) Adds to the scores of a query with the keys from `begin`. */
+    void (*bias)(const void *arg, int64_t batch, int64_t head, int64_t query,
+                 int64_t begin, float *row, int64_t n);
+    const void *bias_arg;
 } sb_cached_args;
 
-/* Causal; a query that sees nothing gives zeros. */
+/* A query that sees nothing gives zeros. */
 void sb_cached_attention(sb_ctx *ctx, const sb_attention *a,
                          const sb_cached_args *args);
 

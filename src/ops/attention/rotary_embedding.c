@@ -5,6 +5,7 @@
  *
  * The pair is (i, i + half), or (2i, 2i + 1) if interleaved; elements beyond
  * rotary_embedding_dim are kept. */
+#include "ops/attention/rotary.h"
 #include "ops/batch_rules.h"
 #include "ops/grad/grad_rules.h"
 #include "ops/infer_util.h"
@@ -98,25 +99,26 @@ static sb_status rotary_prepare(sb_kernel *k)
     return SB_OK;
 }
 
-static void rotate_head(const rotary_attrs *a, const rotary_state *s,
-                        const float *x, const float *c, const float *sn,
-                        float *y)
+void sb_rotate_head(const sb_rotation *r, const float *x, const float *c,
+                    const float *s, float *y)
 {
-    for (int64_t i = 0; i < s->half; i++) {
-        int64_t p = a->interleaved ? 2 * i : i;
-        int64_t q = a->interleaved ? 2 * i + 1 : i + s->half;
+    for (int64_t i = 0; i < r->half; i++) {
+        int64_t p = r->interleaved ? 2 * i : i;
+        int64_t q = r->interleaved ? 2 * i + 1 : i + r->half;
         float x1 = x[p], x2 = x[q];
-        y[p] = c[i] * x1 - sn[i] * x2;
-        y[q] = sn[i] * x1 + c[i] * x2;
+        y[p] = c[i] * x1 - s[i] * x2;
+        y[q] = s[i] * x1 + c[i] * x2;
     }
-    for (int64_t i = 2 * s->half; i < s->size; i++)
+    for (int64_t i = 2 * r->half; i < r->size; i++)
         y[i] = x[i];
 }
 
 static void rotary_range(void *arg, size_t begin, size_t end)
 {
     const sb_kernel *k = arg;
+    const rotary_attrs *a = k->attrs;
     rotary_state s = rotary_sizes(k);
+    const sb_rotation turn = {s.size, s.half, a->interleaved != 0};
     const sb_tensor *ids = sb_kernel_in(k, 3);
 
     for (size_t i = begin; i < end; i++) {
@@ -126,8 +128,8 @@ static void rotary_range(void *arg, size_t begin, size_t end)
         const float *sn = (const float *)k->in[2]->data + row * s.half;
         for (int64_t h = 0; h < s.heads; h++) {
             int64_t at = b * s.batch_step + h * s.head_step + p * s.pos_step;
-            rotate_head(k->attrs, &s, (const float *)k->in[0]->data + at, c, sn,
-                        (float *)k->out[0]->data + at);
+            sb_rotate_head(&turn, (const float *)k->in[0]->data + at, c, sn,
+                           (float *)k->out[0]->data + at);
         }
     }
 }

@@ -1,10 +1,11 @@
-/* com.microsoft GatherBlockQuantized: rows of a quantized table, as floats.
+/* com.microsoft GatherBlockQuantized: Gather from a quantized table, as floats.
  *
- * The table [rows, cols * bits / 8] holds 4- or 8-bit codes packed low bits
- * first, in blocks along its rows with one scale each: w = (q - zero) * scale.
- * Zero points are absent (2^(bits - 1)), packed like the codes, or (unlike in
- * ONNX Runtime) floats.  The common form only: whole rows of a table of bytes
- * are gathered. */
+ * The table holds 2-, 4- or 8-bit codes packed low bits first, in blocks along
+ * one axis with one scale each: w = (q - zero) * scale.  As bytes it is packed
+ * along its last axis, which is the one with blocks, and rows are gathered; as
+ * elements of 4 bits any axis may be either.  Zero points are absent
+ * (2^(bits - 1) for bytes, else 0), packed like the codes, or (unlike in ONNX
+ * Runtime) floats. */
 #include "base/threads.h"
 #include "ops/index/index_util.h"
 #include "ops/infer_util.h"
@@ -25,132 +26,185 @@ static const sb_attr_def gather_attr_defs[] = {
     {0},
 };
 
+/* Codes in an element of the table. */
+static int64_t per_element(const gather_attrs *a, sb_dtype dtype)
+{
+    return dtype == SB_DTYPE_U8 ? 8 / a->bits : 1;
+}
+
 static sb_status gather_block_infer(sb_infer *in)
 {
     const gather_attrs *a = in->attrs;
     const sb_shape *x = &in->in[DATA]->type.shape;
     const sb_shape *idx = &in->in[INDICES]->type.shape;
     sb_shape out = {.rank = -1};
+    int axis = 0;
 
-    if (a->bits != 4 && a->bits != 8)
-        return sb_infer_fail(in, "bits is %lld, want 4 or 8",
+    if (a->bits != 2 && a->bits != 4 && a->bits != 8)
+        return sb_infer_fail(in, "bits is %lld, want 2, 4 or 8",
                              (long long)a->bits);
-    if (x->rank >= 0 && x->rank != 2)
-        return sb_infer_fail(in, "data of rank %d, want 2", x->rank);
-    if (x->rank == 2 && idx->rank >= 0) {
-        if (idx->rank >= SB_MAX_RANK)
-            return sb_infer_fail(in, "indices of rank %d", idx->rank);
-        out = *idx;
-        out.dim[out.rank++] = sb_dim_known(x->dim[1])
-                                  ? x->dim[1] * (8 / a->bits)
-                                  : SB_DIM_UNKNOWN;
+    if (x->rank >= 0)
+        SB_TRY(sb_infer_axis(in, a->gather_axis, x->rank, &axis));
+    if (x->rank >= 0 && idx->rank >= 0) {
+        if (x->rank + idx->rank - 1 > SB_MAX_RANK)
+            return sb_infer_fail(in, "data of rank %d with indices of rank %d",
+                                 x->rank, idx->rank);
+        out.rank = 0;
+        for (int i = 0; i < axis; i++)
+            out.dim[out.rank++] = x->dim[i];
+        for (int i = 0; i < idx->rank; i++)
+            out.dim[out.rank++] = idx->dim[i];
+        for (int i = axis + 1; i < x->rank; i++)
+            out.dim[out.rank++] = x->dim[i];
+        if (axis + 1 < x->rank)
+            out.dim[out.rank - 1] =
+                sb_dim_mul(out.dim[out.rank - 1],
+                           per_element(a, in->in[DATA]->type.dtype));
     }
     sb_infer_set(in, 0, in->in[SCALES]->type.dtype, &out);
     return SB_OK;
 }
 
+/* The table as [outer, rows, inner] to gather from and as [.., len, step] with
+ * blocks along `len`; in codes. */
 typedef struct {
-    int64_t rows, cols, blocks;
+    int64_t outer, rows, inner, len, step, blocks;
 } gather_sizes;
-
-static gather_sizes sizes_of(const sb_kernel *k)
-{
-    const gather_attrs *a = k->attrs;
-    int64_t cols = k->in[DATA]->dims[1] * (8 / a->bits);
-
-    return (gather_sizes){k->in[DATA]->dims[0], cols,
-                          (cols + a->block_size - 1) / a->block_size};
-}
-
-static bool blocks_fit(const sb_tensor *t, sb_dtype dtype, int64_t rows,
-                       int64_t cols)
-{
-    return t->dtype == dtype && t->rank == 2 && t->dims[0] == rows &&
-           t->dims[1] == cols;
-}
 
 static sb_status gather_block_prepare(sb_kernel *k)
 {
     const gather_attrs *a = k->attrs;
+    const sb_tensor *x = k->in[DATA], *scales = k->in[SCALES];
     const sb_tensor *zeros = sb_kernel_in(k, ZEROS);
+    int64_t rank = x->rank, pack = per_element(a, x->dtype);
+    int64_t g = a->gather_axis + (a->gather_axis < 0 ? rank : 0);
+    int64_t q = a->quantize_axis + (a->quantize_axis < 0 ? rank : 0);
+    bool bytes = x->dtype == SB_DTYPE_U8;
+    bool small = x->dtype == SB_DTYPE_U4 || x->dtype == SB_DTYPE_I4;
 
-    if (a->gather_axis != 0 ||
-        (a->quantize_axis != 1 && a->quantize_axis != -1) ||
-        k->in[DATA]->dtype != SB_DTYPE_U8 || k->in[DATA]->rank != 2)
+    if (q < 0 || q >= rank || (!bytes && (!small || a->bits != 4)) ||
+        (bytes && (g != 0 || q != rank - 1 || rank < 2)))
         return sb_kernel_fail(k, SB_UNSUPPORTED,
-                              "gather_axis %lld, quantize_axis %lld, data of "
-                              "type %s: want 0, 1, uint8",
+                              "gather_axis %lld, quantize_axis %lld, %lld-bit "
+                              "codes as %s: want bytes with 0 and the last, or "
+                              "elements of 4 bits",
                               (long long)a->gather_axis,
-                              (long long)a->quantize_axis,
-                              sb_dtype_name(k->in[DATA]->dtype));
+                              (long long)a->quantize_axis, (long long)a->bits,
+                              sb_dtype_name(x->dtype));
     if (a->block_size < 16 || a->block_size > 1 << 20)
         return sb_kernel_fail(k, SB_UNSUPPORTED,
-                              "block_size is %lld, want 16 "
-                              "or more",
+                              "block_size is %lld, want 16 or more",
                               (long long)a->block_size);
-    gather_sizes s = sizes_of(k);
-    if (!blocks_fit(k->in[SCALES], SB_DTYPE_F32, s.rows, s.blocks))
-        return sb_kernel_fail(k, SB_BAD_MODEL, "want scales [%lld, %lld]",
-                              (long long)s.rows, (long long)s.blocks);
-    if (zeros && !blocks_fit(zeros, SB_DTYPE_F32, s.rows, s.blocks) &&
-        !blocks_fit(zeros, SB_DTYPE_U8, s.rows, (s.blocks * a->bits + 7) / 8))
+    gather_sizes *s = sb_alloc(k->ctx, 1, sizeof *s);
+    if (!s)
+        return SB_NO_MEMORY;
+    k->state = s;
+    s->outer = sb_dims_product(x->dims, 0, (int)g);
+    s->rows = x->dims[g];
+    s->inner = sb_dims_product(x->dims, (int)g + 1, (int)rank) * pack;
+    s->len = x->dims[q] * pack;
+    s->step = sb_dims_product(x->dims, (int)q + 1, (int)rank);
+    s->blocks = (s->len + a->block_size - 1) / a->block_size;
+    bool fits = scales->rank == rank && scales->dtype == SB_DTYPE_F32;
+    for (int64_t i = 0; fits && i < rank; i++)
+        fits = scales->dims[i] == (i == q ? s->blocks : x->dims[i]);
+    if (!fits)
         return sb_kernel_fail(k, SB_BAD_MODEL,
-                              "the zero points do not fit [%lld, %lld] blocks",
-                              (long long)s.rows, (long long)s.blocks);
+                              "the scales do not fit %lld blocks along axis "
+                              "%lld of the data",
+                              (long long)s->blocks, (long long)q);
+    int64_t last = bytes ? (s->blocks * a->bits + 7) / 8 : 0;
+    fits = !zeros || (zeros->rank == rank && (zeros->dtype == x->dtype ||
+                                              zeros->dtype == SB_DTYPE_F32));
+    for (int64_t i = 0; zeros && fits && i < rank; i++)
+        fits =
+            zeros->dims[i] == (bytes && i == q && zeros->dtype != SB_DTYPE_F32
+                                   ? last
+                                   : scales->dims[i]);
+    if (!fits)
+        return sb_kernel_fail(k, SB_BAD_MODEL,
+                              "the zero points do not fit the scales");
     return SB_OK;
 }
 
-/* Code `i` of a packed row. */
-static int code_at(const uint8_t *row, int64_t i, int64_t bits)
+/* Code `i` of packed ones, signed if they are so. */
+static int code_at(const uint8_t *codes, int64_t i, int64_t bits, bool sign)
 {
-    return bits == 8 ? row[i] : row[i / 2] >> (i % 2 * 4) & 15;
+    int code = codes[i * bits / 8] >> (i * bits % 8) & ((1 << bits) - 1);
+
+    return sign && code >= 1 << (bits - 1) ? code - (1 << bits) : code;
 }
 
-static float zero_at(const sb_kernel *k, const gather_sizes *s, int64_t row,
-                     int64_t block)
+/* Zero point number `at`, that of `block` in its row of the table. */
+static float zero_at(const sb_kernel *k, const gather_sizes *s, int64_t at)
 {
     const gather_attrs *a = k->attrs;
     const sb_tensor *zeros = sb_kernel_in(k, ZEROS);
+    sb_dtype dtype = k->in[DATA]->dtype;
 
     if (!zeros)
-        return (float)(1 << (a->bits - 1));
+        return dtype == SB_DTYPE_U8 ? (float)(1 << (a->bits - 1)) : 0;
     if (zeros->dtype == SB_DTYPE_F32)
-        return ((const float *)zeros->data)[row * s->blocks + block];
-    return (float)code_at((const uint8_t *)zeros->data + row * zeros->dims[1],
-                          block, a->bits);
+        return ((const float *)zeros->data)[at];
+    const uint8_t *codes = zeros->data;
+    if (dtype == SB_DTYPE_U8) {
+        codes += at / s->blocks * ((s->blocks * a->bits + 7) / 8);
+        at %= s->blocks;
+    }
+    return (float)code_at(codes, at, a->bits, dtype == SB_DTYPE_I4);
+}
+
+/* Codes [at, at + n) of the table as floats. */
+static void unpack_codes(const sb_kernel *k, int64_t at, int64_t n, float *y)
+{
+    const gather_attrs *a = k->attrs;
+    const gather_sizes *s = k->state;
+    const uint8_t *codes = k->in[DATA]->data;
+    const float *scales = k->in[SCALES]->data;
+    bool sign = k->in[DATA]->dtype == SB_DTYPE_I4;
+
+    while (n > 0) {
+        int64_t in = at / s->step % s->len, block = in / a->block_size;
+        int64_t which = (at / s->step / s->len * s->blocks + block) * s->step +
+                        at % s->step;
+        int64_t run = s->step > 1 ? 1 : (block + 1) * a->block_size - in;
+        float scale = scales[which], zero = zero_at(k, s, which);
+
+        run = run < s->len - in || s->step > 1 ? run : s->len - in;
+        run = run < n ? run : n;
+        for (int64_t i = 0; i < run; i++)
+            y[i] =
+                ((float)code_at(codes, at + i, a->bits, sign) - zero) * scale;
+        at += run;
+        y += run;
+        n -= run;
+    }
 }
 
 static void gather_block_range(void *arg, size_t begin, size_t end)
 {
     const sb_kernel *k = arg;
-    const gather_attrs *a = k->attrs;
-    gather_sizes s = sizes_of(k);
-    const float *scales = k->in[SCALES]->data;
+    const gather_sizes *s = k->state;
+    int64_t count = sb_tensor_count(k->in[INDICES]);
 
     for (size_t i = begin; i < end; i++) {
-        int64_t row = sb_index_at(k->in[INDICES], (int64_t)i);
-        row = row < 0 ? row + s.rows : row;
-        const uint8_t *codes =
-            (const uint8_t *)k->in[DATA]->data + row * k->in[DATA]->dims[1];
-        float *y = (float *)k->out[0]->data + (int64_t)i * s.cols;
+        int64_t row = sb_index_at(k->in[INDICES], (int64_t)i % count);
+        int64_t from = (int64_t)i / count * s->rows;
 
-        for (int64_t c = 0; c < s.cols; c++) {
-            int64_t block = c / a->block_size;
-
-            y[c] = ((float)code_at(codes, c, a->bits) -
-                    zero_at(k, &s, row, block)) *
-                   scales[row * s.blocks + block];
-        }
+        unpack_codes(k, (from + (row < 0 ? row + s->rows : row)) * s->inner,
+                     s->inner,
+                     (float *)k->out[0]->data + (int64_t)i * s->inner);
     }
 }
 
 static sb_status gather_block_forward(sb_kernel *k)
 {
-    gather_sizes s = sizes_of(k);
+    const gather_sizes *s = k->state;
 
-    SB_TRY(sb_index_check_all(k, k->in[INDICES], s.rows));
-    sb_parallel_for(k->ctx, (size_t)sb_tensor_count(k->in[INDICES]),
-                    (size_t)(8192 / (s.cols + 1) + 1), gather_block_range, k);
+    SB_TRY(sb_index_check_all(k, k->in[INDICES], s->rows));
+    sb_parallel_for(k->ctx,
+                    (size_t)(s->outer * sb_tensor_count(k->in[INDICES])),
+                    (size_t)(8192 / (s->inner + 1) + 1), gather_block_range, k);
     return SB_OK;
 }
 
