@@ -46,7 +46,8 @@ static size_t floats_bytes(const sb_nbits_shape *s, int64_t rows)
 
 size_t sb_nbits_acts_bytes(const sb_nbits_shape *s, int64_t rows)
 {
-    return codes_bytes(s, rows) + 2 * floats_bytes(s, rows);
+    return codes_bytes(s, rows) + 2 * floats_bytes(s, rows) +
+           (size_t)(rows * s->groups * SB_NBITS_LANES) * sizeof(float);
 }
 
 /* ---- activations -------------------------------------------------------- */
@@ -72,24 +73,45 @@ static int64_t place_of(const sb_nbits_shape *s, int64_t bits, int64_t c,
     return i % 2 * s->group * half + c * half + i / 2;
 }
 
+/* Codes of a whole chunk; adding and taking away 1.5 * 2^23 rounds as rintf
+ * does. */
+SB_HOT static int32_t round_codes(const float *x, float by, int64_t n,
+                                  int8_t *out)
+{
+    const float magic = 12582912.0f;
+    int32_t sum = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        int32_t q = (int32_t)((x[i] * by + magic) - magic);
+
+        out[i] = (int8_t)q;
+        sum += q;
+    }
+    return sum;
+}
+
 static void round_chunk(const float *x, int64_t n, const sb_nbits_shape *s,
                         int64_t bits, int64_t c, int8_t *group, float *scale,
                         float *sum)
 {
     float most = largest_of(x, n), by = most > 0 ? 127 / most : 0;
-    int32_t all = 0;
+    int8_t codes[CHUNK] = {0};
 
     if (!isfinite(by))
         by = 0;
-    for (int64_t i = 0; i < s->chunk; i++) {
-        int32_t q = i < n ? (int32_t)rintf(x[i] * by) : 0;
-
-        group[place_of(s, bits, c, i)] = (int8_t)q;
-        all += q;
-    }
     /* What is not finite stays so in the result. */
     *scale = isfinite(most) ? most / 127 : most;
-    *sum = *scale * (float)all;
+    *sum = *scale * (float)(by > 0 ? round_codes(x, by, n, codes) : 0);
+    if (bits == 8) {
+        memcpy(group + c * s->chunk, codes, (size_t)s->chunk);
+        return;
+    }
+    int64_t half = s->chunk / 2;
+    int8_t *even = group + c * half, *odd = even + s->group * half;
+    for (int64_t i = 0; i < half; i++) {
+        even[i] = codes[2 * i];
+        odd[i] = codes[2 * i + 1];
+    }
 }
 
 typedef struct round_job {
@@ -109,6 +131,7 @@ static void round_rows(void *arg, size_t begin, size_t end)
         int8_t *codes = job->a->codes + (int64_t)m * all * s->chunk;
         float *scales = job->a->scales + (int64_t)m * all;
         float *sums = job->a->sums + (int64_t)m * all;
+        float *wide = job->a->wide + (int64_t)m * s->groups * SB_NBITS_LANES;
 
         for (int64_t c = 0; c < all; c++) {
             int64_t at = c * s->chunk;
@@ -118,6 +141,8 @@ static void round_rows(void *arg, size_t begin, size_t end)
                         codes + c / s->group * s->group * s->chunk, &scales[c],
                         &sums[c]);
         }
+        for (int64_t i = 0; i < s->groups * SB_NBITS_LANES; i++)
+            wide[i] = scales[i * s->group / SB_NBITS_LANES];
     }
 }
 
@@ -153,11 +178,13 @@ static void dot_plain(const sb_nbits_weights *w, int64_t n,
     *out = sum;
 }
 
-static void dot_plain_rows(const sb_nbits_weights *w, int64_t n,
-                           const sb_nbits_acts *a, int64_t m, float *out)
+static void plain_tile(const sb_nbits_weights *w, int64_t n, int64_t cols,
+                       const sb_nbits_acts *a, int64_t m, int64_t rows,
+                       float *out)
 {
-    for (int64_t i = 0; i < SB_NBITS_ROWS; i++)
-        dot_plain(w, n, a, m + i, out + i);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++)
+            dot_plain(w, n + c, a, m + r, out + r * SB_NBITS_COLS + c);
 }
 
 /* ---- all of it ---------------------------------------------------------- */
@@ -168,25 +195,30 @@ typedef struct nbits_job {
     const float *bias;
     float *y;
     int64_t m;
-    sb_nbits_fn fn[2];
+    sb_nbits_fn fn;
 } nbits_job;
 
-/* Rows of weights; each stays in the cache for all activations. */
+/* Some rows of weights at a time, which stay in the cache for all
+ * activations. */
 static void nbits_range(void *arg, size_t begin, size_t end)
 {
     const nbits_job *job = arg;
 
     for (size_t i = begin; i < end; i++) {
-        int64_t n = (int64_t)i;
-        float bias = job->bias ? job->bias[n] : 0;
+        int64_t n = (int64_t)i * SB_NBITS_COLS, left = job->w->n - n;
+        int64_t cols = left < SB_NBITS_COLS ? left : SB_NBITS_COLS;
 
-        for (int64_t m = 0; m < job->m;) {
-            bool many = job->m - m >= SB_NBITS_ROWS;
-            float out[SB_NBITS_ROWS];
+        for (int64_t m = 0; m < job->m; m += SB_NBITS_ROWS) {
+            int64_t rows =
+                job->m - m < SB_NBITS_ROWS ? job->m - m : SB_NBITS_ROWS;
+            float out[SB_NBITS_ROWS * SB_NBITS_COLS];
 
-            job->fn[many](job->w, n, job->a, m, out);
-            for (int64_t r = 0; r < (many ? SB_NBITS_ROWS : 1); r++, m++)
-                job->y[m * job->w->n + n] = out[r] + bias;
+            job->fn(job->w, n, cols, job->a, m, rows, out);
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t c = 0; c < cols; c++)
+                    job->y[(m + r) * job->w->n + n + c] =
+                        out[r * SB_NBITS_COLS + c] +
+                        (job->bias ? job->bias[n + c] : 0);
         }
     }
 }
@@ -197,8 +229,7 @@ static bool suits_all(const sb_nbits_shape *s)
     return true;
 }
 
-static const sb_nbits_kernel plain = {
-    "plain", suits_all, {dot_plain, dot_plain_rows}};
+static const sb_nbits_kernel plain = {"plain", suits_all, plain_tile};
 
 const sb_nbits_kernel *sb_nbits_kernel_at(size_t i)
 {
@@ -214,12 +245,8 @@ void sb_nbits_int8_run_with(sb_ctx *ctx, const sb_nbits_kernel *kernel,
                             int64_t m, const float *bias, float *y, void *room)
 {
     sb_nbits_acts acts = {.shape = sb_nbits_shape_of(w->bits, w->block, w->k)};
-    nbits_job job = {.w = w,
-                     .a = &acts,
-                     .bias = bias,
-                     .y = y,
-                     .m = m,
-                     .fn = {kernel->fn[0], kernel->fn[1]}};
+    nbits_job job = {
+        .w = w, .a = &acts, .bias = bias, .y = y, .m = m, .fn = kernel->fn};
     round_job rounding = {w, &acts, a};
     char *p = room;
 
@@ -227,9 +254,12 @@ void sb_nbits_int8_run_with(sb_ctx *ctx, const sb_nbits_kernel *kernel,
     acts.scales = (float *)(void *)(p + codes_bytes(&acts.shape, m));
     acts.sums = (float *)(void *)(p + codes_bytes(&acts.shape, m) +
                                   floats_bytes(&acts.shape, m));
+    acts.wide =
+        (float *)(void *)((char *)acts.sums + floats_bytes(&acts.shape, m));
     sb_parallel_for(ctx, (size_t)m, (size_t)(4096 / (w->k + 1) + 1), round_rows,
                     &rounding);
-    sb_parallel_for(ctx, (size_t)w->n, (size_t)(32768 / (w->k * m + 1) + 1),
+    sb_parallel_for(ctx, (size_t)((w->n + SB_NBITS_COLS - 1) / SB_NBITS_COLS),
+                    (size_t)(32768 / (SB_NBITS_COLS * w->k * m + 1) + 1),
                     nbits_range, &job);
 }
 

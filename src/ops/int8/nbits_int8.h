@@ -15,7 +15,8 @@
 
 #include "base/ctx.h"
 
-enum { SB_NBITS_ROWS = 4 }; /* of activations that a kernel takes at once */
+/* Rows of weights, and of activations, that a kernel takes at most. */
+enum { SB_NBITS_COLS = 4, SB_NBITS_ROWS = 4, SB_NBITS_LANES = 16 };
 
 /* Weights [n, blocks, block * bits / 8]. */
 typedef struct sb_nbits_weights {
@@ -55,6 +56,8 @@ typedef struct sb_nbits_acts {
     int8_t *codes; /* [rows, groups * group * chunk] */
     float *scales; /* [rows, groups * group] */
     float *sums;   /* the same: scale times the sum of a chunk's codes */
+    float *wide;   /* [rows, groups, SB_NBITS_LANES]: each scale as often as
+                      a vector of a group's sums has lanes for its chunk */
 } sb_nbits_acts;
 
 /* Can these weights be taken? */
@@ -68,17 +71,18 @@ size_t sb_nbits_acts_bytes(const sb_nbits_shape *s, int64_t rows);
 void sb_nbits_int8_run(sb_ctx *ctx, const sb_nbits_weights *w, const float *a,
                        int64_t m, const float *bias, float *y, void *room);
 
-/* One row of weights times `rows` (1 or SB_NBITS_ROWS) of activations from row
- * `m` on. */
-typedef void (*sb_nbits_fn)(const sb_nbits_weights *w, int64_t n,
-                            const sb_nbits_acts *a, int64_t m, float *out);
+/* Rows [n, n + cols) of weights times rows [m, m + rows) of activations:
+ * out[r * SB_NBITS_COLS + c].  An element does not depend on how many are asked
+ * for. */
+typedef void (*sb_nbits_fn)(const sb_nbits_weights *w, int64_t n, int64_t cols,
+                            const sb_nbits_acts *a, int64_t m, int64_t rows,
+                            float *out);
 
-/* An implementation: kernels for one row and for SB_NBITS_ROWS. */
 typedef struct sb_nbits_kernel {
     const char *name;
     /* Does this processor have it, and does it take this shape? */
     bool (*suits)(const sb_nbits_shape *s);
-    sb_nbits_fn fn[2];
+    sb_nbits_fn fn;
 } sb_nbits_kernel;
 
 /* The i-th implementation, the most wanted first, plain loops last; NULL past

@@ -36,112 +36,178 @@ static inline void load_scales(const sb_nbits_weights *w,
 
 /* ---- AVX-512 ------------------------------------------------------------ */
 
-/* Lanes of sums that belong to each chunk of a group. */
-static inline VNNI_TARGET __m512i lane_index(const sb_nbits_shape *s)
+/* What a tile is computed with; constants wherever this is inlined, but for the
+ * pointers. */
+typedef struct vnni_tile {
+    const sb_nbits_weights *w;
+    const sb_nbits_acts *a;
+    int64_t n, m;
+    int cols, rows;
+    bool four;   /* bits */
+    bool direct; /* one scale for each chunk, zero points as floats or none */
+    bool zeros;
+} vnni_tile;
+
+typedef struct vnni_sums {
+    __m512 acc[SB_NBITS_ROWS][SB_NBITS_COLS];
+    __m128 fix[SB_NBITS_ROWS][SB_NBITS_COLS];
+} vnni_sums;
+
+#define VNNI_INLINE __attribute__((always_inline)) static inline VNNI_TARGET
+
+/* Scales of a group's chunks and scales times zero points; without `zeros`
+ * these are the scales, and the number comes later. */
+VNNI_INLINE void vnni_scales(const vnni_tile *t, int64_t n, int64_t g,
+                             __mmask8 mask, __m128 *scale, __m128 *zero)
 {
-    if (s->group == 4)
-        return _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
-    return _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
-}
+    const sb_nbits_weights *w = t->w;
+    const sb_nbits_shape *s = &t->a->shape;
+    int64_t at = n * w->n_block + g * s->group;
+    group_scales some;
 
-static inline VNNI_TARGET __m512i load_group(const uint8_t *row, int64_t g,
-                                             int64_t bytes)
-{
-    int64_t rest = bytes - g * 64;
-    __mmask64 mask = rest >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << rest) - 1;
-
-    return _mm512_maskz_loadu_epi8(mask, row + g * 64);
-}
-
-static inline VNNI_TARGET __m128 group_floats(const float *x, int64_t n)
-{
-    return n == 4 ? _mm_loadu_ps(x)
-                  : _mm_castsi128_ps(_mm_loadl_epi64((const void *)x));
-}
-
-/* The same scales in registers; usually there is one for each chunk. */
-static inline VNNI_TARGET void vnni_scales(const sb_nbits_weights *w,
-                                           const sb_nbits_shape *s, int64_t n,
-                                           int64_t g, __m128 *scale,
-                                           __m128 *zero)
-{
-    int64_t at = n * w->n_block + g * s->group, rest = s->chunks - g * s->group;
-    __mmask8 mask = (__mmask8)((1u << (rest < s->group ? rest : s->group)) - 1);
-    group_scales t;
-
-    if (s->per_block == 1 && !w->zero_bits) {
-        *scale = _mm_maskz_loadu_ps(mask, w->scales + at);
-        *zero = _mm_mul_ps(*scale,
-                           w->zeros ? _mm_maskz_loadu_ps(mask, w->zeros + at)
-                                    : _mm_set1_ps((float)(1 << (w->bits - 1))));
+    if (!t->direct) {
+        load_scales(w, s, n, g, &some);
+        *scale = _mm_loadu_ps(some.scale);
+        *zero = _mm_loadu_ps(some.zero);
         return;
     }
-    load_scales(w, s, n, g, &t);
-    *scale = _mm_loadu_ps(t.scale);
-    *zero = _mm_loadu_ps(t.zero);
+    *scale = _mm_maskz_loadu_ps(mask, w->scales + at);
+    *zero = t->zeros
+                ? _mm_mul_ps(*scale, _mm_maskz_loadu_ps(mask, w->zeros + at))
+                : *scale;
 }
 
-__attribute__((always_inline)) static inline VNNI_TARGET void
-dot_vnni(const sb_nbits_weights *w, int64_t n, const sb_nbits_acts *a,
-         int64_t m, int rows, float *out)
+VNNI_INLINE void vnni_group(const vnni_tile *t, int64_t g, __mmask64 bytes,
+                            __mmask8 chunks, __m512i index, vnni_sums *sums)
 {
-    const sb_nbits_shape *s = &a->shape;
-    int64_t all = s->groups * s->group, width = s->group * s->chunk;
-    int64_t bytes = w->n_block * w->block * w->bits / 8;
-    const uint8_t *row = w->codes + n * bytes;
-    const __m512i low = _mm512_set1_epi8(15), index = lane_index(s);
-    __m512 acc[SB_NBITS_ROWS];
-    __m128 fix[SB_NBITS_ROWS];
+    const sb_nbits_shape *s = &t->a->shape;
+    const __m512i low = _mm512_set1_epi8(15);
+    int64_t row = t->w->n_block * t->w->block * t->w->bits / 8;
+    int64_t width = t->four ? 128 : 64, all = s->groups * width;
+    int64_t floats = s->groups * s->group;
 
-    for (int r = 0; r < rows; r++) {
-        acc[r] = _mm512_setzero_ps();
-        fix[r] = _mm_setzero_ps();
-    }
-    for (int64_t g = 0; g < s->groups; g++) {
-        __m512i v = load_group(row, g, bytes);
-        __m512i even = _mm512_and_si512(v, low);
+    for (int c = 0; c < t->cols; c++) {
+        __m512i v = _mm512_maskz_loadu_epi8(
+            bytes, t->w->codes + (t->n + c) * row + g * 64);
+        __m512i even = t->four ? _mm512_and_si512(v, low) : v;
         __m512i odd = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
         __m128 scale, zero;
 
-        vnni_scales(w, s, n, g, &scale, &zero);
-        for (int r = 0; r < rows; r++) {
-            const int8_t *x = a->codes + (m + r) * all * s->chunk + g * width;
-            const float *as = a->scales + (m + r) * all + g * s->group;
-            const float *sum = a->sums + (m + r) * all + g * s->group;
-            __m512i d = _mm512_setzero_si512();
+        vnni_scales(t, t->n + c, g, chunks, &scale, &zero);
+        __m512 wide =
+            _mm512_permutexvar_ps(index, _mm512_castps128_ps512(scale));
+        for (int r = 0; r < t->rows; r++) {
+            const int8_t *x = t->a->codes + (t->m + r) * all + g * width;
+            const float *as =
+                t->a->wide + ((t->m + r) * s->groups + g) * SB_NBITS_LANES;
+            const float *sum = t->a->sums + (t->m + r) * floats + g * s->group;
+            __m512i d = _mm512_dpbusd_epi32(_mm512_setzero_si512(), even,
+                                            _mm512_loadu_si512(x));
 
-            if (w->bits == 4) {
-                d = _mm512_dpbusd_epi32(d, even, _mm512_loadu_si512(x));
+            if (t->four)
                 d = _mm512_dpbusd_epi32(d, odd, _mm512_loadu_si512(x + 64));
-            } else {
-                d = _mm512_dpbusd_epi32(d, v, _mm512_loadu_si512(x));
-            }
-            __m128 both = _mm_mul_ps(scale, group_floats(as, s->group));
-            acc[r] = _mm512_fmadd_ps(
-                _mm512_cvtepi32_ps(d),
-                _mm512_permutexvar_ps(index, _mm512_castps128_ps512(both)),
-                acc[r]);
-            fix[r] = _mm_fmadd_ps(zero, group_floats(sum, s->group), fix[r]);
+            sums->acc[r][c] = _mm512_fmadd_ps(
+                _mm512_cvtepi32_ps(d), _mm512_mul_ps(wide, _mm512_loadu_ps(as)),
+                sums->acc[r][c]);
+            sums->fix[r][c] = _mm_fmadd_ps(
+                zero,
+                s->group == 4
+                    ? _mm_loadu_ps(sum)
+                    : _mm_castsi128_ps(_mm_loadl_epi64((const void *)sum)),
+                sums->fix[r][c]);
         }
     }
-    for (int r = 0; r < rows; r++) {
-        float f[4];
+}
 
-        _mm_storeu_ps(f, fix[r]);
-        out[r] = _mm512_reduce_add_ps(acc[r]) - ((f[0] + f[1]) + (f[2] + f[3]));
+VNNI_INLINE void vnni_tile_run(const vnni_tile *t, float *out)
+{
+    const sb_nbits_shape *s = &t->a->shape;
+    const __m512i index =
+        s->group == 4
+            ? _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0)
+            : _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    const float middle =
+        t->zeros || !t->direct ? 1 : (float)(1 << (t->w->bits - 1));
+    int64_t bytes = t->w->n_block * t->w->block * t->w->bits / 8;
+    int64_t whole = bytes / 64, rest = bytes % 64;
+    vnni_sums sums;
+
+    for (int r = 0; r < t->rows; r++)
+        for (int c = 0; c < t->cols; c++) {
+            sums.acc[r][c] = _mm512_setzero_ps();
+            sums.fix[r][c] = _mm_setzero_ps();
+        }
+    for (int64_t g = 0; g < whole; g++)
+        vnni_group(t, g, ~(__mmask64)0, (__mmask8)((1u << s->group) - 1), index,
+                   &sums);
+    if (rest)
+        vnni_group(t, whole, ((__mmask64)1 << rest) - 1,
+                   (__mmask8)((1u << (s->chunks - whole * s->group)) - 1),
+                   index, &sums);
+    for (int r = 0; r < t->rows; r++)
+        for (int c = 0; c < t->cols; c++) {
+            float f[4];
+
+            _mm_storeu_ps(f, sums.fix[r][c]);
+            out[r * SB_NBITS_COLS + c] =
+                _mm512_reduce_add_ps(sums.acc[r][c]) -
+                middle * ((f[0] + f[1]) + (f[2] + f[3]));
+        }
+}
+
+/* One function for each kind of weights, with loops of known length. */
+VNNI_INLINE void vnni_sizes(const vnni_tile *t, float *out)
+{
+    vnni_tile part = *t;
+
+    if (t->cols == SB_NBITS_COLS && t->rows == SB_NBITS_ROWS) {
+        part.cols = SB_NBITS_COLS;
+        part.rows = SB_NBITS_ROWS;
+        vnni_tile_run(&part, out);
+        return;
+    }
+    part.rows = 1;
+    for (int r = 0; r < t->rows; r++, part.m++) {
+        part.n = t->n;
+        part.cols = SB_NBITS_COLS;
+        if (t->cols == SB_NBITS_COLS) {
+            vnni_tile_run(&part, out + r * SB_NBITS_COLS);
+            continue;
+        }
+        part.cols = 1;
+        for (int c = 0; c < t->cols; c++, part.n++)
+            vnni_tile_run(&part, out + r * SB_NBITS_COLS + c);
     }
 }
 
-static VNNI_TARGET void vnni_one(const sb_nbits_weights *w, int64_t n,
-                                 const sb_nbits_acts *a, int64_t m, float *out)
-{
-    dot_vnni(w, n, a, m, 1, out);
-}
+#define VNNI_KIND(name, is_four, is_direct, has_zeros)    \
+    static VNNI_TARGET void name(vnni_tile t, float *out) \
+    {                                                     \
+        t.four = is_four;                                 \
+        t.direct = is_direct;                             \
+        t.zeros = has_zeros;                              \
+        vnni_sizes(&t, out);                              \
+    }
 
-static VNNI_TARGET void vnni_rows(const sb_nbits_weights *w, int64_t n,
-                                  const sb_nbits_acts *a, int64_t m, float *out)
+VNNI_KIND(four_plain, true, true, false)
+VNNI_KIND(four_zeros, true, true, true)
+VNNI_KIND(four_any, true, false, true)
+VNNI_KIND(eight_plain, false, true, false)
+VNNI_KIND(eight_zeros, false, true, true)
+VNNI_KIND(eight_any, false, false, true)
+
+static void vnni_run(const sb_nbits_weights *w, int64_t n, int64_t cols,
+                     const sb_nbits_acts *a, int64_t m, int64_t rows,
+                     float *out)
 {
-    dot_vnni(w, n, a, m, SB_NBITS_ROWS, out);
+    const vnni_tile t = {
+        .w = w, .a = a, .n = n, .m = m, .cols = (int)cols, .rows = (int)rows};
+    bool any = a->shape.per_block != 1 || w->zero_bits != NULL;
+
+    if (w->bits == 4)
+        (any ? four_any : w->zeros ? four_zeros : four_plain)(t, out);
+    else
+        (any ? eight_any : w->zeros ? eight_zeros : eight_plain)(t, out);
 }
 
 /* ---- AVX2 --------------------------------------------------------------- */
@@ -220,16 +286,21 @@ dot_avx2(const sb_nbits_weights *w, int64_t n, const sb_nbits_acts *a,
     }
 }
 
-static AVX2_TARGET void avx2_one(const sb_nbits_weights *w, int64_t n,
-                                 const sb_nbits_acts *a, int64_t m, float *out)
+static AVX2_TARGET void avx2_run(const sb_nbits_weights *w, int64_t n,
+                                 int64_t cols, const sb_nbits_acts *a,
+                                 int64_t m, int64_t rows, float *out)
 {
-    dot_avx2(w, n, a, m, 1, out);
-}
+    for (int64_t c = 0; c < cols; c++) {
+        float sums[SB_NBITS_ROWS];
 
-static AVX2_TARGET void avx2_rows(const sb_nbits_weights *w, int64_t n,
-                                  const sb_nbits_acts *a, int64_t m, float *out)
-{
-    dot_avx2(w, n, a, m, SB_NBITS_ROWS, out);
+        if (rows == SB_NBITS_ROWS)
+            dot_avx2(w, n + c, a, m, SB_NBITS_ROWS, sums);
+        else
+            for (int64_t r = 0; r < rows; r++)
+                dot_avx2(w, n + c, a, m + r, 1, sums + r);
+        for (int64_t r = 0; r < rows; r++)
+            out[r * SB_NBITS_COLS + c] = sums[r];
+    }
 }
 
 static bool suits_vnni(const sb_nbits_shape *s)
@@ -247,8 +318,8 @@ static bool suits_avx2(const sb_nbits_shape *s)
 }
 
 static const sb_nbits_kernel kernels[] = {
-    {"avx512vnni", suits_vnni, {vnni_one, vnni_rows}},
-    {"avx2", suits_avx2, {avx2_one, avx2_rows}},
+    {"avx512vnni", suits_vnni, vnni_run},
+    {"avx2", suits_avx2, avx2_run},
 };
 
 const sb_nbits_kernel *sb_nbits_kernel_x86(size_t i)
