@@ -36,6 +36,10 @@ static inline void load_scales(const sb_nbits_weights *w,
 
 /* ---- AVX-512 ------------------------------------------------------------ */
 
+/* Rows side by side are no order that a processor foresees: it is told what
+ * comes so many bytes later. */
+enum { AHEAD = 2048 };
+
 /* What a tile is computed with; constants wherever this is inlined, but for the
  * pointers. */
 typedef struct vnni_tile {
@@ -87,12 +91,13 @@ VNNI_INLINE void vnni_group(const vnni_tile *t, int64_t g, __mmask64 bytes,
     int64_t floats = s->groups * s->group;
 
     for (int c = 0; c < t->cols; c++) {
-        __m512i v = _mm512_maskz_loadu_epi8(
-            bytes, t->w->codes + (t->n + c) * row + g * 64);
+        const uint8_t *codes = t->w->codes + (t->n + c) * row + g * 64;
+        __m512i v = _mm512_maskz_loadu_epi8(bytes, codes);
         __m512i even = t->four ? _mm512_and_si512(v, low) : v;
         __m512i odd = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
         __m128 scale, zero;
 
+        _mm_prefetch((const void *)(codes + AHEAD), _MM_HINT_T0);
         vnni_scales(t, t->n + c, g, chunks, &scale, &zero);
         __m512 wide =
             _mm512_permutexvar_ps(index, _mm512_castps128_ps512(scale));
