@@ -263,7 +263,7 @@ static sb_status attention_prepare(sb_kernel *k)
                 !sb_kernel_out(k, 3) && t->right_window_size < 0;
     if (s->cached) {
         s->lanes = k->ctx->n_threads > 1 ? (size_t)k->ctx->n_threads : 1;
-        k->scratch_size = s->lanes * (size_t)a->k_len * sizeof(float);
+        k->scratch_size = sb_cached_bytes(a, s->lanes);
         return SB_OK;
     }
     SB_TRY(sb_attention_plan(k, a));

@@ -11,8 +11,8 @@
 typedef struct sb_cached_args {
     const float *q, *k, *v;
     float *y;
-    float *scratch; /* k_len floats for each of `lanes` threads */
-    size_t lanes;
+    float *scratch;      /* of sb_cached_bytes() */
+    size_t lanes;        /* threads at most */
     const int64_t *lens; /* positions that count, by batch */
     /* (optional) That of the first query, by batch.  Without it the queries
      * are at the last q_len positions that count. */
@@ -28,6 +28,7 @@ typedef struct sb_cached_args {
     const void *bias_arg;
 } sb_cached_args;
 
+size_t sb_cached_bytes(const sb_attention *a, size_t lanes);
 /* A query that sees nothing gives zeros. */
 void sb_cached_attention(sb_ctx *ctx, const sb_attention *a,
                          const sb_cached_args *args);

@@ -298,7 +298,7 @@ static sb_status gqa_prepare(sb_kernel *k)
     a->softcap = t->softcap;
     s->lanes = k->ctx->n_threads > 1 ? (size_t)k->ctx->n_threads : 1;
     size_t at = 0, cache = (size_t)(a->n_batch * a->k.b);
-    gqa_room(&at, s->lanes * (size_t)a->k_len, sizeof(float));
+    gqa_room(&at, sb_cached_bytes(a, s->lanes), 1);
     s->at_q = gqa_room(&at, t->do_rotary ? (size_t)(a->n_batch * a->y.b) : 0,
                        sizeof(float));
     s->at_k = gqa_room(&at, sb_kernel_out(k, 1) ? 0 : cache, sizeof(float));
