@@ -133,6 +133,41 @@ SB_API SB_MUST_USE sb_status
 sb_model_save_language(const sb_model *model, const char *path,
                        const sb_language_options *options);
 
+/* ---- adapters ----------------------------------------------------------- */
+
+/** Low-rank adapters beside layers whose weights stay as they are, packed or
+ *  not: y = W x + alpha / rank B (A x).  A and B are constants of the model,
+ *  named as PEFT names them (base_model.model.LAYER.lora_A.weight), and trained
+ *  like others (learn.h, train.h). */
+typedef struct sb_lora_options {
+    size_t struct_size; /**< set by the INIT macro */
+    /** Which layers: the last parts of their names, or whole ones, with `*` and
+     *  `?`, and `|` between them. */
+    const char *layers;
+    size_t rank;
+    double alpha;
+    uint64_t seed; /**< of A; B is zero at first */
+} sb_lora_options;
+
+#define SB_LORA_OPTIONS_INIT                                      \
+    {                                                             \
+        sizeof(sb_lora_options), "q_proj|v_proj", 8, 16.0, 0      \
+    }
+
+/** Adds adapters to a language model.
+ *  @param opt NULL for the defaults
+ *  @return SB_BAD_ARG if no layer has such a name */
+SB_API SB_MUST_USE sb_status sb_model_add_lora(sb_model *model,
+                                               const sb_lora_options *opt);
+/** Adds the adapters of a folder that PEFT or sb_model_save_lora() wrote. */
+SB_API SB_MUST_USE sb_status sb_model_load_lora(sb_model *model,
+                                                const char *folder);
+/** Writes adapter_model.safetensors and adapter_config.json, for PEFT. */
+SB_API SB_MUST_USE sb_status sb_model_save_lora(const sb_model *model,
+                                                const char *folder);
+/** Puts adapters into the weights of their layers, which become floats. */
+SB_API SB_MUST_USE sb_status sb_model_merge_lora(sb_model *model);
+
 #ifdef __cplusplus
 }
 #endif

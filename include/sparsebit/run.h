@@ -211,6 +211,8 @@ SB_API SB_MUST_USE sb_status sb_data_set_model(sb_data *data,
  *  Broken samples are left out and logged, or fail the call if the options say
  *  strict. */
 SB_API SB_MUST_USE sb_status sb_data_next(sb_data *data, const sb_batch **out);
+/** As `text_from` of its batches: 0 unless the samples are texts. */
+SB_API size_t sb_data_text_from(const sb_data *data);
 /** Back to the first sample, in the order of the last epoch. */
 SB_API void sb_data_rewind(sb_data *data);
 /** Back to the first sample, for training: with SHUFFLE in an order of its own

@@ -484,6 +484,11 @@ static sb_status fill_batch(sb_data *data, sb_batch *out)
     return SB_OK;
 }
 
+size_t sb_data_text_from(const sb_data *data)
+{
+    return data->source.text_from;
+}
+
 sb_status sb_data_next(sb_data *data, const sb_batch **out)
 {
     sb_batch b = {.struct_size = sizeof b,

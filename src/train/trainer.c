@@ -158,7 +158,9 @@ static sb_status learn_batch(sb_trainer *t, const sb_batch *batch)
 
     sb_learner_set_learning_rate(
         t->learner, sb_train_rate(&t->keys, at->epoch, at->step, t->steps));
-    sb_status status = sb_soft_wanted(&t->keys, t->teacher != NULL)
+    sb_status status = batch->text_from > 0
+                           ? sb_train_text_step(t, batch, &loss)
+                       : sb_soft_wanted(&t->keys, t->teacher != NULL)
                            ? sb_soft_step(t, batch, &loss)
                            : sb_learner_step_batch(t->learner, batch, &loss);
     if (status != SB_OK)
@@ -348,13 +350,18 @@ static sb_status trainer_open(sb_trainer *t)
     SB_TRY(sb_train_keys_read(t->ctx, t->opt.options, t->opt.options_text,
                               &t->doc, &t->other_doc, &t->keys));
     SB_TRY(count_steps(t));
-    if ((!t->opt.teacher || t->keys.labels > 0) &&
+    bool text = sb_data_text_from(t->train) > 0;
+    if (text && (t->opt.teacher || t->keys.mixup > 0))
+        return sb_fail(t->ctx, SB_UNSUPPORTED,
+                       "texts are learned without a teacher and without MIXUP");
+    if (!text && (!t->opt.teacher || t->keys.labels > 0) &&
         !sb_data_has_labels(t->train))
         return sb_fail(t->ctx, SB_BAD_DATA,
                        "the samples have no labels: give LABELS in the data "
                        "file, or a teacher");
     sb_train_keys_learner(&t->keys, &learn);
     learn.seed = t->opt.seed;
+    learn.class_axis = text ? -1 : 0;
     if (sb_soft_wanted(&t->keys, t->opt.teacher != NULL))
         learn.loss = SB_LEARN_LOSS_KL;
     if (!t->opt.teacher)

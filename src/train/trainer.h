@@ -100,6 +100,10 @@ SB_MUST_USE sb_status sb_train_prune_step(sb_trainer *t, bool *moved);
 /* Cuts a trained network, which it replaces. */
 SB_MUST_USE sb_status sb_train_prune_finish(sb_trainer *t, sb_model **model);
 
+/* train_text.c: a step with samples that are texts. */
+SB_MUST_USE sb_status sb_train_text_step(sb_trainer *t, const sb_batch *batch,
+                                         double *loss);
+
 /* distill.c */
 SB_MUST_USE sb_status sb_distill_open(sb_trainer *t);
 /* Which results the learner learns from the teacher; for its options. */
