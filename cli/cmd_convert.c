@@ -7,7 +7,7 @@
 #include "cli.h"
 
 typedef struct {
-    const char *model, *output, *format, *tokenizer, *float_as;
+    const char *model, *output, *format, *tokenizer, *float_as, *lora;
     unsigned shard;
     bool round, force;
 } convert_args;
@@ -22,6 +22,7 @@ static const cli_opt opts[] = {
     {CLI_STRING, 0,   "float-as",   ARG(float_as),  "TYPE",   "what matrices of floats become: `f32`, `f16`, `bf16`, in GGUF files also `q8_0` (default: what they are)", false},
     {CLI_FLAG,   0,   "round",      ARG(round),     NULL,     "round scales and offsets that the format does not hold exactly, instead of refusing", false},
     {CLI_FILE,   0,   "tokenizer",  ARG(tokenizer), "FILE",   "the tokenizer (default: the model's own, or what is beside it)", false},
+    {CLI_FILE,   0,   "lora",       ARG(lora),      "FOLDER", "merge the adapters of a PEFT folder into their layers, which become floats", false},
     {CLI_UINT,   0,   "shard-size", ARG(shard),     "MB",     "most bytes of one safetensors file (default: 4096)", false},
     CLI_FORCE(ARG(force)),
     {0},
@@ -143,6 +144,11 @@ static int convert_run(cli_env *env, const void *parsed)
         (sb_model_load(env->ctx, args->model, &model) != SB_OK ||
          sb_model_info_get(model, &info) != SB_OK))
         rc = cli_fail(env, args->model);
+    if (rc == CLI_OK && args->lora &&
+        (sb_model_load_lora(model, args->lora) != SB_OK ||
+         sb_model_merge_lora(model) != SB_OK ||
+         sb_model_info_get(model, &info) != SB_OK))
+        rc = cli_fail(env, args->lora);
     if (rc == CLI_OK && to == TO_FOLDER)
         to = info->n_quant_weights > 0 ? TO_GPTQ : TO_FLOAT;
     if (rc == CLI_OK && write_model(args, model, to) != SB_OK)
@@ -161,7 +167,8 @@ const cli_cmd cmd_convert = {
         "Hugging Face folder with floats or GPTQ's packed weights, or as ONNX. "
         " Nothing is quantized anew: packed weights go into a format that "
         "holds the same codes, scales and zero points, and where there is none "
-        "the weight is named and nothing is written.",
+        "the weight is named and nothing is written. Adapters that were "
+        "trained beside the weights can be merged into them.",
     .args_size = sizeof(convert_args),
     .opts = opts,
     .examples = examples,

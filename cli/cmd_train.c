@@ -8,8 +8,8 @@
 
 typedef struct {
     const char *model, *data, *valid, *options, *output, *folder, *teacher;
-    const char *config, *target, *report, *prune;
-    unsigned freeze_bn;
+    const char *config, *target, *report, *prune, *lora;
+    unsigned freeze_bn, lora_rank, lora_alpha;
     cli_list set;
     unsigned samples, valid_samples, batch;
     bool resume, dry_run;
@@ -32,6 +32,9 @@ static const cli_opt opts[] = {
     {CLI_UINT,   0,   "valid-samples", ARG(valid_samples), "N",     "validate on the first N samples (default: all)", false},
     {CLI_FILE,   0,   "teacher",       ARG(teacher),       "MODEL", "learn the outputs of this network instead of labels", false},
     {CLI_FILE,   0,   "prune",         ARG(prune),         "SCONFIG", "prune the network, at once or while it is trained (docs/pruning.md)", false},
+    {CLI_STRING, 0,   "lora",          ARG(lora),          "LAYERS", "of a language model: train adapters beside layers with these names, such as 'q_proj|v_proj', and nothing else; the output is a folder for PEFT (docs/llm.md)", false},
+    {CLI_UINT,   0,   "lora-rank",     ARG(lora_rank),     "N",     "columns of an adapter (default: 8)", false},
+    {CLI_UINT,   0,   "lora-alpha",    ARG(lora_alpha),    "N",     "adapters count times this number divided by their rank (default: 16)", false},
     {CLI_STRING, 0,   "folder",        ARG(folder),        "DIR",   "where checkpoints and the log go (default: the output with .train behind it)", false},
     {CLI_FLAG,   0,   "resume",        ARG(resume),        NULL,    "go on from the checkpoint in the folder", false},
     {CLI_UINT,   0,   "freeze-bn",     ARG(freeze_bn),     "N",     "batch norms keep their statistics after N epochs, as FREEZE_BN of the options", false},
@@ -46,6 +49,7 @@ static const cli_example examples[] = {
     {"sparsebit train model.onnx -d photos.yaml --teacher float.onnx --set EPOCHS=1 -o student.onnx", "Learns what another network says of the samples"},
     {"sparsebit train model.onnx -c qconfig.yaml -d train.yaml --valid test.yaml --set EPOCHS=1 -o int8.onnx", "Quantization-aware training: calibrates, trains, writes the quantized model"},
     {"sparsebit train model.onnx -d train.yaml --valid test.yaml --prune sconfig.yaml --teacher model.onnx --set EPOCHS=5 -o small.onnx", "Prunes a network and trains what is left to do what the whole one did"},
+    {"sparsebit train model.gguf --lora 'q_proj|v_proj' -d alpaca.yaml --set OPTIMIZER=adamw --set LR=1e-3 -o adapter", "Learns answers with adapters beside packed weights that stay as they are"},
     {0},
 };
 /* clang-format on */
@@ -175,9 +179,11 @@ static int train_open_data(train_job *j)
 static char *train_settings(const train_args *args)
 {
     const cli_list *set = &args->set;
-    char *text = args->freeze_bn
-                     ? cli_printf("FREEZE_BN: %u\n", args->freeze_bn)
-                     : cli_printf("%s", "");
+    char *text =
+        args->freeze_bn
+            ? cli_printf("FREEZE_BN: %u\n", args->freeze_bn)
+            : cli_printf("%s",
+                         args->lora ? "TRAIN: ['*.lora_?.weight']\n" : "");
 
     for (size_t i = 0; i < set->n; i++) {
         const char *equals = strchr(set->v[i], '=');
@@ -266,6 +272,17 @@ static int train_prepare(train_job *j)
     sb_quant_options opt = SB_QUANT_OPTIONS_INIT;
     int dynamic;
 
+    if (a->lora) {
+        sb_lora_options lora = SB_LORA_OPTIONS_INIT;
+
+        lora.layers = a->lora;
+        lora.rank = a->lora_rank ? a->lora_rank : lora.rank;
+        lora.alpha = a->lora_alpha ? a->lora_alpha : lora.alpha;
+        lora.seed = j->env->common.seed;
+        return sb_model_add_lora(j->model, &lora) == SB_OK
+                   ? CLI_OK
+                   : cli_fail(j->env, a->model);
+    }
     if (!a->config)
         return sb_model_make_batch_dynamic(j->model, &dynamic) == SB_OK
                    ? CLI_OK
@@ -287,8 +304,9 @@ static sb_status train_model(train_job *j, const sb_train_options *opt)
 
 static sb_status train_save(const train_job *j)
 {
-    return j->qm ? sb_quant_model_export(j->qm, j->args->output, NULL)
-                 : sb_model_save(j->out, j->args->output);
+    return j->qm           ? sb_quant_model_export(j->qm, j->args->output, NULL)
+           : j->args->lora ? sb_model_save_lora(j->out, j->args->output)
+                           : sb_model_save(j->out, j->args->output);
 }
 
 static int train_work(train_job *j)
@@ -342,6 +360,12 @@ static int train_run(cli_env *env, const void *parsed)
 
     if (args->target && !args->config)
         return cli_usage(&cmd_train, "--target is for training with --config");
+    if (args->lora && (args->config || args->prune || args->teacher))
+        return cli_usage(&cmd_train,
+                         "--lora goes without --config, --prune, --teacher");
+    if (!args->lora && (args->lora_rank || args->lora_alpha))
+        return cli_usage(&cmd_train,
+                         "--lora-rank and --lora-alpha are for --lora");
     for (size_t i = 0; i < args->set.n; i++)
         if (!strchr(args->set.v[i], '='))
             return cli_usage(&cmd_train, "--set: '%s' is not like LR=0.1",
@@ -368,7 +392,9 @@ const cli_cmd cmd_train = {
         "Trains the parameters of a network on labeled samples, or on what "
         "another network says of them, and writes it with the weights of the "
         "best epoch. With a configuration of quantization the network is "
-        "trained with its quantizers, and written quantized. A checkpoint is "
+        "trained with its quantizers, and written quantized. Of a language "
+        "model adapters can be trained, beside weights that stay packed. A "
+        "checkpoint is "
         "written after each epoch and when the "
         "command is interrupted; --resume goes on from it with the same result "
         "as if nothing had happened.",

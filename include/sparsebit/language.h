@@ -149,9 +149,9 @@ typedef struct sb_lora_options {
     uint64_t seed; /**< of A; B is zero at first */
 } sb_lora_options;
 
-#define SB_LORA_OPTIONS_INIT                                      \
-    {                                                             \
-        sizeof(sb_lora_options), "q_proj|v_proj", 8, 16.0, 0      \
+#define SB_LORA_OPTIONS_INIT                                 \
+    {                                                        \
+        sizeof(sb_lora_options), "q_proj|v_proj", 8, 16.0, 0 \
     }
 
 /** Adds adapters to a language model.

@@ -166,12 +166,15 @@ struct sb_batch {
     /** Of texts: the first position of a sample whose token is to be predicted
      *  from those before it; 0: the samples are no texts. */
     size_t text_from;
+    /** Of texts: as the tokens, with -100 for those that are not to be
+     *  predicted; NULL: all are, from `text_from` on. */
+    const sb_tensor *text_labels;
 };
 
 #define SB_BATCH_INIT                                                        \
     {                                                                        \
         sizeof(sb_batch), 0, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, 0, NULL, \
-            NULL, 0, 0, 0                                                    \
+            NULL, 0, 0, 0, NULL                                              \
     }
 
 /** Opens the data set that a YAML file describes (docs/data.md).

@@ -507,6 +507,10 @@ sb_status sb_data_next(sb_data *data, const sb_batch **out)
     SB_TRY(fill_batch(data, &b));
     if (b.count)
         SB_TRY(finish_batch(data, &b));
+    if (data->source.text_labels) {
+        b.n_inputs--;
+        b.text_labels = b.inputs[b.n_inputs];
+    }
     if (b.count == 0 && data->good == 0 && data->first < data->last)
         return sb_fail(data->ctx, SB_BAD_DATA,
                        "%s: none of the %zu samples can be read",

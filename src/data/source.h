@@ -56,6 +56,7 @@ typedef struct sb_source {
     const char **input_names; /* arrays: or NULL: by position */
     int *axes; /* arrays: which axis counts samples; -1: none, all have it */
     size_t text_from; /* as in sb_batch */
+    bool text_labels; /* the second array is text_labels of sb_batch */
     void *state;
 } sb_source;
 

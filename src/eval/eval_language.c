@@ -44,6 +44,12 @@ static sb_status language_check(const sb_eval *e, const sb_batch *b,
     return SB_OK;
 }
 
+/* Is token number i to be predicted? */
+static bool is_counted(const sb_batch *b, int64_t i)
+{
+    return !b->text_labels || ((const int64_t *)b->text_labels->data)[i] >= 0;
+}
+
 sb_status sb_eval_language(sb_eval *e, const sb_batch *b,
                            const sb_tensor *logits)
 {
@@ -59,6 +65,8 @@ sb_status sb_eval_language(sb_eval *e, const sb_batch *b,
 
             if (at % 64 == 0)
                 SB_TRY(sb_ctx_poll(e->ctx));
+            if (!is_counted(b, s * len + at))
+                continue;
             e->log_loss += log_sum_exp(row, n) - (double)row[id];
             e->tokens++;
         }
@@ -93,6 +101,8 @@ sb_status sb_eval_language_compare(sb_eval *e, const sb_batch *b,
 
             if (at % 64 == 0)
                 SB_TRY(sb_ctx_poll(e->ctx));
+            if (!is_counted(b, s * len + at))
+                continue;
             e->divergence +=
                 row_divergence((const float *)reference->data + first,
                                (const float *)logits->data + first, n);

@@ -1,25 +1,13 @@
 /* Texts: what each token is to be followed by. */
-#include <string.h>
-
 #include "tensor/tensor.h"
 #include "train/trainer.h"
 
 enum { NO_TARGET = -100 }; /* ignore_index of the loss */
 
-/* Is there a second tensor that says which tokens are to be learned? */
-static const sb_tensor *batch_marks(const sb_batch *b)
-{
-    bool named = b->n_inputs == 2 && b->input_names &&
-                 strcmp(b->input_names[1], "labels") == 0;
-
-    return named ? b->inputs[1] : NULL;
-}
-
 /* Position i learns token i + 1, if that counts. */
 static void fill_targets(const sb_batch *b, int64_t len, int64_t *out)
 {
-    const sb_tensor *marks = batch_marks(b);
-    const int64_t *ids = (marks ? marks : b->inputs[0])->data;
+    const int64_t *ids = (b->text_labels ? b->text_labels : b->inputs[0])->data;
 
     for (size_t r = 0; r < b->count; r++, ids += len, out += len) {
         for (int64_t i = 0; i + 1 < len; i++)
@@ -31,7 +19,6 @@ static void fill_targets(const sb_batch *b, int64_t len, int64_t *out)
 sb_status sb_train_text_step(sb_trainer *t, const sb_batch *batch, double *loss)
 {
     const sb_tensor *ids = batch->inputs[0];
-    sb_batch inputs = *batch;
     sb_tensor target;
 
     if (ids->dtype != SB_DTYPE_I64 || ids->rank != 2)
@@ -42,9 +29,8 @@ sb_status sb_train_text_step(sb_trainer *t, const sb_batch *batch, double *loss)
     target = sb_tensor_make(SB_DTYPE_I64, 2, ids->dims);
     SB_TRY(sb_tensor_alloc_raw(t->ctx, &target));
     fill_targets(batch, ids->dims[1], target.data);
-    inputs.n_inputs = 1;
     sb_status status =
-        sb_learner_step_batch_to(t->learner, &inputs, &target, loss);
+        sb_learner_step_batch_to(t->learner, batch, &target, loss);
     sb_tensor_drop(&target);
     return status;
 }

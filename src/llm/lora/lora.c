@@ -101,8 +101,8 @@ static sb_status add_matrix(sb_graph *g, const char *module, const char *ending,
         ((float *)t.data)[i] =
             rng ? (float)(most * (2 * sb_rng_uniform(rng) - 1)) : 0;
     if (status == SB_OK && sb_graph_find_value(g, name.data) != SB_NONE)
-        status = sb_fail(g->ctx, SB_BAD_ARG, "'%s' has an adapter already",
-                         module);
+        status =
+            sb_fail(g->ctx, SB_BAD_ARG, "'%s' has an adapter already", module);
     if (status == SB_OK)
         status = sb_graph_add_value(g, name.data, out);
     if (status == SB_OK)
@@ -218,16 +218,14 @@ static bool join_of(const sb_graph *g, sb_node_id id, sb_lora_layer *out)
     const sb_node *base = sb_graph_producer(g, n->inputs[2]);
     if (len <= begin + end || strcmp(name + len - end, ending_b) != 0 || !h ||
         !base || !sb_node_is(h, "Gemm") || !is_layer(g, base) ||
-        !sb_is_const(g, n->inputs[1]) ||
-        !sb_is_const(g, h->inputs[1]))
+        !sb_is_const(g, n->inputs[1]) || !sb_is_const(g, h->inputs[1]))
         return false;
-    *out = (sb_lora_layer){
-        .base = sb_graph_value(g, n->inputs[2])->producer,
-        .join = id,
-        .a = h->inputs[1],
-        .b = n->inputs[1],
-        .module = base->module,
-        .factor = (double)sb_node_float(n, "alpha", 1)};
+    *out = (sb_lora_layer){.base = sb_graph_value(g, n->inputs[2])->producer,
+                           .join = id,
+                           .a = h->inputs[1],
+                           .b = n->inputs[1],
+                           .module = base->module,
+                           .factor = (double)sb_node_float(n, "alpha", 1)};
     return true;
 }
 

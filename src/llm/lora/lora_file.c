@@ -256,8 +256,8 @@ static sb_status read_lora(sb_ctx *ctx, const char *path, sb_lora *out)
 }
 
 /* The matrix in the place of one that was added, of the same size. */
-static sb_status take_matrix(sb_graph *g, const sb_checkpoint *c,
-                             sb_value_id v, int64_t half)
+static sb_status take_matrix(sb_graph *g, const sb_checkpoint *c, sb_value_id v,
+                             int64_t half)
 {
     const sb_value *value = sb_graph_value(g, v);
     const sb_tensor *t = &value->constant;
@@ -275,8 +275,7 @@ static sb_status take_matrix(sb_graph *g, const sb_checkpoint *c,
     for (int64_t r = 0; r < t->dims[0]; r++)
         sb_weight_to_f32(w->format,
                          (const char *)sb_weight_data(w) + (size_t)r * row,
-                         to + row_of(half, r) * t->dims[1],
-                         (size_t)t->dims[1]);
+                         to + row_of(half, r) * t->dims[1], (size_t)t->dims[1]);
     return SB_OK;
 }
 
@@ -307,8 +306,8 @@ static sb_status add_from(sb_graph *g, const sb_checkpoint *c,
     sb_str_init(&layers, g->ctx);
     sb_status status = name_layers(c, &layers);
     if (status == SB_OK && layers.len == 0)
-        status = sb_fail(g->ctx, SB_BAD_DATA, "%s: there are no adapters",
-                         c->path);
+        status =
+            sb_fail(g->ctx, SB_BAD_DATA, "%s: there are no adapters", c->path);
     if (status == SB_OK)
         status = sb_lora_add(g, layers.data, lora, 0);
     if (status == SB_OK)
@@ -337,8 +336,8 @@ sb_status sb_lora_load(sb_graph *g, const char *folder)
     sb_lora lora;
 
     sb_checkpoint_init(&c, ctx, folder);
-    sb_status status = weights && config ? read_lora(ctx, config, &lora)
-                                         : SB_NO_MEMORY;
+    sb_status status =
+        weights && config ? read_lora(ctx, config, &lora) : SB_NO_MEMORY;
     if (status == SB_OK)
         status = sb_safetensors_load(&c, weights);
     if (status == SB_OK)
