@@ -15,3 +15,21 @@ code $sparsebit train m.onnx -d none.yaml -o t.onnx -t onnxruntime-x86
 code $sparsebit train m.onnx -d none.yaml -o t.onnx -c q.yaml -t onnxruntime-x86
 code $sparsebit train m.onnx -d none.yaml -o t.onnx -c none.yaml
 ls
+echo --- adapters
+tiny=$models/../../fixtures/llm/tiny.gguf
+printf '[{"instruction": "ab", "output": "ba"}, {"instruction": "ba", "input": "a", "output": "ab"}]' >qa.json
+printf 'SOURCE: instruct\nPATH: qa.json\nTOKENIZER: %s\nWINDOW: 40\nBATCH: 2\n' $tiny >qa.yaml
+code $sparsebit train $tiny --lora 'q_proj|v_proj' --lora-rank 2 -d qa.yaml --set EPOCHS=2 --set OPTIMIZER=adamw -o adapter -q
+ls adapter
+grep -E '"r"|alpha|modules' adapter/adapter_config.json
+code $sparsebit convert $tiny merged --lora adapter --format float -q
+code $sparsebit convert $tiny other --lora merged --format float
+code $sparsebit train $tiny --lora nothing -d qa.yaml -o none
+code $sparsebit train $tiny --lora q_proj -c q.yaml -d qa.yaml -o none
+code $sparsebit train $tiny --lora-rank 2 -d qa.yaml -o none
+printf '[{"instruction": "ab"}]' >bad.json
+sed 's/qa.json/bad.json/' qa.yaml >bad.yaml
+code $sparsebit train $tiny --lora q_proj -d bad.yaml -o none
+sed 's/WINDOW: 40/WINDOW: 2/' qa.yaml >short.yaml
+code $sparsebit train $tiny --lora q_proj -d short.yaml -o none
+ls

@@ -255,10 +255,10 @@ static void test_only_answers_are_learned(void **state)
     (void)state;
     assert_non_null(getcwd(here, sizeof here));
     (void)snprintf(text, sizeof text,
-                   "SOURCE: instruct\nPATH: qa.json\n"
+                   "SOURCE: %s\nPATH: qa.json\n"
                    "TOKENIZER: %s/" FIXTURES "tiny.gguf\nWINDOW: 24\n"
                    "PROMPT: \"a{q}\\n\\nb{more}\\n\\nc\"\n",
-                   here);
+                   "instruct", here);
     test_write(test_path("qa.json"),
                "{\"q\": \"ab\", \"more\": \"\", \"output\": \"ba\"}\n"
                "{\"q\": \"ab\", \"more\": \"a\", \"output\": \"b\"}\n");
