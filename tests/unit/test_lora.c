@@ -1,6 +1,5 @@
 /* Adapters: losses of training as PyTorch and PEFT have them
- * (tests/fixtures/llm/make_lora), files, merging, and samples of questions and
- * answers. */
+ * (tests/fixtures/llm/make_lora), files, and merging. */
 #define _DEFAULT_SOURCE
 #include "sbtest.h"
 
@@ -239,56 +238,6 @@ static void test_wrong_files_are_refused(void **state)
     sb_model_free(plain);
 }
 
-/* ---- samples ------------------------------------------------------------ */
-
-enum { WINDOW = 24 };
-
-static void test_only_answers_are_learned(void **state)
-{
-    char text[1024], here[512];
-    sb_data *data = NULL;
-    const sb_batch *b = NULL;
-    sb_tokenizer *tok = NULL;
-    int64_t *ask = NULL, *answer = NULL;
-    size_t n_ask = 0, n_answer = 0;
-
-    (void)state;
-    assert_non_null(getcwd(here, sizeof here));
-    (void)snprintf(text, sizeof text,
-                   "SOURCE: %s\nPATH: qa.json\n"
-                   "TOKENIZER: %s/" FIXTURES "tiny.gguf\nWINDOW: 24\n"
-                   "PROMPT: \"a{q}\\n\\nb{more}\\n\\nc\"\n",
-                   "instruct", here);
-    test_write(test_path("qa.json"),
-               "{\"q\": \"ab\", \"more\": \"\", \"output\": \"ba\"}\n"
-               "{\"q\": \"ab\", \"more\": \"a\", \"output\": \"b\"}\n");
-    assert_ok(
-        sb_data_parse(test_ctx(), text, test_path("data.yaml"), NULL, &data));
-    assert_int_equal(sb_data_count(data), 2);
-    assert_ok(sb_data_next(data, &b));
-    assert_int_equal(b->n_inputs, 1);
-    assert_int_equal(b->text_from, 1);
-    assert_ok(sb_tokenizer_open(test_ctx(), FIXTURES "tiny.gguf", &tok));
-    assert_ok(sb_tokenizer_encode(tok, "aab\n\nc", 6, 1, &ask, &n_ask));
-    assert_ok(sb_tokenizer_encode(tok, "ba", 2, 0, &answer, &n_answer));
-    const int64_t *ids = sb_tensor_data(b->inputs[0]);
-    const int64_t *labels = sb_tensor_data(b->text_labels);
-    for (size_t i = 0; i < WINDOW; i++) {
-        if (i < n_ask)
-            assert_int_equal(ids[i], ask[i]);
-        else if (i < n_ask + n_answer)
-            assert_int_equal(ids[i], answer[i - n_ask]);
-        if (i < n_ask || i > n_ask + n_answer)
-            assert_int_equal(labels[i], -100);
-        else if (i < n_ask + n_answer)
-            assert_int_equal(labels[i], ids[i]);
-    }
-    sb_memory_free(ask);
-    sb_memory_free(answer);
-    sb_tokenizer_free(tok);
-    sb_data_free(data);
-}
-
 static int setup(void **state)
 {
     (void)state;
@@ -311,7 +260,6 @@ int main(void)
         cmocka_unit_test(test_adapters_of_nothing_change_nothing),
         cmocka_unit_test(test_files_fit_other_forms_of_the_network),
         cmocka_unit_test(test_wrong_files_are_refused),
-        cmocka_unit_test(test_only_answers_are_learned),
     };
     return cmocka_run_group_tests_name("lora", tests, setup, teardown);
 }
