@@ -309,7 +309,8 @@ static sb_status add_merged(sb_graph *g, const char *module, const sb_tensor *t,
         status = sb_str_status(&name);
         if (status == SB_OK)
             status = sb_graph_rename_value(g, old, name.data);
-        name.data[name.len - strlen(".packed")] = '\0';
+        if (status == SB_OK)
+            name.data[name.len - strlen(".packed")] = '\0';
     }
     if (status == SB_OK)
         status = sb_graph_add_value(g, name.data, out);
