@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "ops/elementwise/elementwise.h"
+#include "ops/grad/grad_rules.h"
 
 typedef struct {
     int64_t fmod;
@@ -79,4 +80,5 @@ const sb_op_def sb_op_mod = {
     .infer = sb_infer_broadcast,
     .prepare = sb_ew_prepare,
     .forward = mod_forward,
+    .grad = sb_grad_mod,
 };

@@ -103,6 +103,62 @@ sb_status sb_grad_average_pool(sb_grad *g)
     return SB_OK;
 }
 
+/* y = (sum |x|^p)^(1/p):  dx = sign(x) |x|^(p-1) times the dy y^(1-p) of all
+ * windows that hold it; nothing comes from windows of zeros. */
+static sb_value_id lp_pool_given(sb_grad *g, int64_t p)
+{
+    sb_value_id y = g->node->outputs[0], one = sb_grad_scalar(g, y, 1);
+    sb_value_id zero = sb_grad_scalar(g, y, 0);
+    sb_value_id none = sb_emit2(g, "Equal", y, zero);
+    sb_value_id power = sb_emit2(g, "Pow", sb_emit3(g, "Where", none, one, y),
+                                 sb_grad_scalar(g, y, (double)(1 - p)));
+
+    return sb_emit3(g, "Where", none, zero,
+                    sb_emit2(g, "Mul", g->dy[0], power));
+}
+
+static sb_value_id lp_pool_slope(sb_grad *g, int64_t p)
+{
+    sb_value_id x = sb_grad_in(g, 0);
+
+    return sb_emit2(g, "Mul", sb_emit1(g, "Sign", x),
+                    sb_emit2(g, "Pow", sb_emit1(g, "Abs", x),
+                             sb_grad_scalar(g, x, (double)(p - 1))));
+}
+
+sb_status sb_grad_global_lp_pool(sb_grad *g)
+{
+    int64_t p = sb_node_int(g->node, "p", 2);
+
+    g->dx[0] = sb_emit2(g, "Mul", lp_pool_slope(g, p), lp_pool_given(g, p));
+    return SB_OK;
+}
+
+sb_status sb_grad_lp_pool(sb_grad *g)
+{
+    int64_t p = sb_node_int(g->node, "p", 2);
+    const sb_attr *window = sb_node_attr(g->node, "kernel_shape");
+    sb_value_id x = sb_grad_in(g, 0);
+    sb_attr attrs[WINDOW_ATTRS_MOST + 1];
+    size_t n = window_attrs(g, attrs);
+    double count = 1;
+
+    if (sb_node_int(g->node, "ceil_mode", 0) != 0 || !window)
+        return sb_grad_refuse(g, "ceil_mode");
+    for (size_t i = 0; i < window->n; i++)
+        count *= (double)window->ints[i];
+    attrs[n++] = SB_EMIT_INT("count_include_pad", 1);
+    sb_value_id mean =
+        sb_emit(g, &(sb_emit_spec){.op = "AveragePoolGrad",
+                                   .in = {lp_pool_given(g, p), x},
+                                   .n_in = 2,
+                                   .attrs = attrs,
+                                   .n_attrs = n});
+    g->dx[0] = sb_emit2(g, "Mul", lp_pool_slope(g, p),
+                        sb_emit2(g, "Mul", mean, sb_grad_scalar(g, x, count)));
+    return SB_OK;
+}
+
 /* ---- batch normalization ------------------------------------------------ */
 
 /* With statistics that stay: y = (x - mean) inv scale + bias. */

@@ -182,6 +182,22 @@ sb_status sb_grad_clip(sb_grad *g)
     return SB_OK;
 }
 
+/* y = a - b n, where n is a whole number */
+sb_status sb_grad_mod(sb_grad *g)
+{
+    sb_value_id a = sb_grad_in(g, 0), b = sb_grad_in(g, 1);
+
+    if (g->wanted[0])
+        ew_give(g, 0, g->dy[0]);
+    if (g->wanted[1]) {
+        sb_value_id n =
+            sb_emit1(g, "Round",
+                     sb_emit2(g, "Div", sb_emit2(g, "Sub", a, ew_out(g)), b));
+        ew_give(g, 1, sb_emit1(g, "Neg", sb_emit2(g, "Mul", g->dy[0], n)));
+    }
+    return SB_OK;
+}
+
 sb_status sb_grad_where(sb_grad *g)
 {
     sb_value_id c = sb_grad_in(g, 0), zero = sb_grad_scalar(g, g->dy[0], 0);

@@ -361,3 +361,55 @@ sb_status sb_grad_cum_sum(sb_grad *g)
                                           .n_attrs = 2});
     return SB_OK;
 }
+
+/* What was cut comes back as zeros, around the same center. */
+sb_status sb_grad_center_crop_pad(sb_grad *g)
+{
+    sb_value_id x = sb_grad_in(g, 0);
+    const sb_type type = *sb_grad_type(g, x);
+
+    g->dx[0] = sb_emit(g, &(sb_emit_spec){.op = "CenterCropPad",
+                                          .in = {g->dy[0], sb_grad_shape(g, x)},
+                                          .n_in = 2,
+                                          .type = &type});
+    return SB_OK;
+}
+
+/* A Gather of the places where the condition is true. */
+sb_status sb_grad_compress(sb_grad *g)
+{
+    sb_value_id x = sb_grad_in(g, 0), shape;
+    const int64_t first = 0;
+    int64_t axis = sb_node_int(g->node, "axis", INT64_MIN);
+    sb_value_id front = sb_grad_ints(g, &first, 1);
+    sb_value_id places =
+        sb_emit2(g, "Squeeze", sb_emit1(g, "NonZero", sb_grad_in(g, 1)), front);
+
+    if (axis == INT64_MIN)
+        shape = sb_emit2(g, "Unsqueeze", sb_emit1(g, "Size", x), front);
+    else
+        shape = sb_grad_shape(g, x);
+    g->dx[0] = sb_grad_reshape(
+        g,
+        sb_emit(g, &(sb_emit_spec){.op = "GatherGrad",
+                                   .in = {g->dy[0], places, shape},
+                                   .n_in = 3,
+                                   .attrs = &SB_EMIT_INT(
+                                       "axis", axis == INT64_MIN ? 0 : axis),
+                                   .n_attrs = 1}),
+        x);
+    return SB_OK;
+}
+
+/* Each element is somewhere in the result, where nothing else is. */
+sb_status sb_grad_max_unpool(sb_grad *g)
+{
+    const int64_t all = -1;
+
+    if (sb_grad_in(g, 2) != SB_NONE)
+        return sb_grad_refuse(g, "output_shape");
+    g->dx[0] = sb_emit_with(
+        g, "Gather", sb_emit2(g, "Reshape", g->dy[0], sb_grad_ints(g, &all, 1)),
+        sb_grad_in(g, 1), SB_EMIT_INT("axis", 0));
+    return SB_OK;
+}

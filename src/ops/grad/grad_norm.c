@@ -1,4 +1,5 @@
-/* Gradients of normalizations over groups of channels, and by a norm. */
+/* Gradients of normalizations over groups of channels, by a norm, and by what
+ * is near. */
 #include "ops/grad/grad.h"
 #include "ops/grad/grad_rules.h"
 
@@ -103,5 +104,91 @@ sb_status sb_grad_lp_norm(sb_grad *g)
     sb_value_id zero = sb_grad_scalar(g, x, 0);
 
     g->dx[0] = sb_emit3(g, "Where", sb_emit2(g, "Equal", norm, zero), zero, dx);
+    return SB_OK;
+}
+
+/* y = (x - mean) / sigma over some axes, where each element has a mean of its
+ * own group:  dx = (dy - mean(dy) - y mean(dy y)) / sigma */
+sb_status sb_grad_mean_variance(sb_grad *g)
+{
+    static const int64_t usual[] = {0, 2, 3};
+    const sb_attr *given = sb_node_attr(g->node, "axes");
+    bool some = given && given->n > 0;
+    sb_value_id x = sb_grad_in(g, 0), dy = g->dy[0], y = g->node->outputs[0];
+    sb_value_id axes =
+        sb_grad_ints(g, some ? given->ints : usual, some ? (int)given->n : 3);
+    const sb_attr keep = SB_EMIT_INT("keepdims", 1);
+    sb_value_id c =
+        sb_emit2(g, "Sub", x, sb_emit_with(g, "ReduceMean", x, axes, keep));
+    sb_value_id sigma = sb_emit1(
+        g, "Sqrt",
+        sb_emit_with(g, "ReduceMean", sb_emit2(g, "Mul", c, c), axes, keep));
+    sb_value_id along = sb_emit2(
+        g, "Mul", y,
+        sb_emit_with(g, "ReduceMean", sb_emit2(g, "Mul", dy, y), axes, keep));
+    sb_value_id dx =
+        sb_emit2(g, "Sub", dy, sb_emit_with(g, "ReduceMean", dy, axes, keep));
+
+    g->dx[0] = sb_emit2(g, "Div", sb_emit2(g, "Sub", dx, along),
+                        sb_emit2(g, "Add", sigma, sb_grad_scalar(g, x, 1e-9)));
+    return SB_OK;
+}
+
+/* ---- neighbors ---------------------------------------------------------- */
+
+/* The mean over nearby channels, zeros beyond the first and the last counted,
+ * or its gradient; channels are the first axis of an image. */
+static sb_value_id lrn_pool(sb_grad *g, const char *op, sb_value_id v,
+                            sb_value_id like, int rank)
+{
+    int64_t size = sb_node_int(g->node, "size", 1), front = 1;
+    int64_t window[SB_MAX_RANK], pads[2 * SB_MAX_RANK] = {0};
+    int n = rank - 1;
+    sb_value_id axis = sb_grad_ints(g, &front, 1);
+
+    for (int i = 0; i < n; i++)
+        window[i] = i ? 1 : size;
+    pads[0] = (size - 1) / 2;
+    pads[n] = size - 1 - pads[0];
+    const sb_attr attrs[] = {SB_EMIT_INTS("kernel_shape", window, n),
+                             SB_EMIT_INTS("pads", pads, 2 * n),
+                             SB_EMIT_INT("count_include_pad", 1)};
+    sb_emit_spec spec = {.op = op,
+                         .in = {sb_emit2(g, "Unsqueeze", v, axis)},
+                         .n_in = 1,
+                         .attrs = attrs,
+                         .n_attrs = 3};
+    if (like != SB_NONE)
+        spec.in[spec.n_in++] = sb_emit2(g, "Unsqueeze", like, axis);
+    return sb_emit2(g, "Squeeze", sb_emit(g, &spec), axis);
+}
+
+/* y = x s^-beta, s = bias + alpha near(x x):
+ * dx = dy s^-beta - 2 alpha beta x near'(dy x s^(-beta - 1)) */
+sb_status sb_grad_lrn(sb_grad *g)
+{
+    sb_value_id x = sb_grad_in(g, 0), dy = g->dy[0];
+    double alpha = (double)sb_node_float(g->node, "alpha", 1e-4f);
+    double beta = (double)sb_node_float(g->node, "beta", 0.75f);
+    double bias = (double)sb_node_float(g->node, "bias", 1);
+    int rank = sb_grad_type(g, x)->shape.rank;
+
+    if (rank < 2)
+        return sb_grad_refuse(g, "the rank of its input is not known");
+    sb_value_id near =
+        lrn_pool(g, "AveragePool", sb_emit2(g, "Mul", x, x), SB_NONE, rank);
+    sb_value_id s = sb_emit2(
+        g, "Add", sb_emit2(g, "Mul", near, sb_grad_scalar(g, x, alpha)),
+        sb_grad_scalar(g, x, bias));
+    sb_value_id direct = sb_emit2(
+        g, "Mul", dy, sb_emit2(g, "Pow", s, sb_grad_scalar(g, x, -beta)));
+    sb_value_id inner =
+        sb_emit2(g, "Mul", sb_emit2(g, "Mul", dy, x),
+                 sb_emit2(g, "Pow", s, sb_grad_scalar(g, x, -beta - 1)));
+    sb_value_id back =
+        sb_emit2(g, "Mul", lrn_pool(g, "AveragePoolGrad", inner, x, rank),
+                 sb_emit2(g, "Mul", x, sb_grad_scalar(g, x, 2 * alpha * beta)));
+
+    g->dx[0] = sb_emit2(g, "Sub", direct, back);
     return SB_OK;
 }

@@ -90,6 +90,27 @@ static sb_value_id reduce_log_sum_exp(sb_grad *g, sb_value_id x, sb_value_id y)
     return sb_emit1(g, "Exp", sb_emit2(g, "Sub", x, y));
 }
 
+/* The product of all others, which is 0 if one of them is. */
+static sb_value_id reduce_prod(sb_grad *g, sb_value_id x, sb_value_id y)
+{
+    (void)y;
+    if (g->status != SB_OK)
+        return SB_NONE;
+    sb_value_id axes = sb_grad_in(g, 1), zero = sb_grad_scalar(g, x, 0);
+    const sb_attr kept = SB_EMIT_INT("keepdims", 1);
+    const sb_attr to = SB_EMIT_INT("to", sb_grad_type(g, x)->dtype);
+    sb_value_id equal = sb_emit2(g, "Equal", x, zero);
+    sb_value_id is_zero = sb_emit_with(g, "Cast", equal, SB_NONE, to);
+    sb_value_id rest = sb_emit3(g, "Where", equal, sb_grad_scalar(g, x, 1), x);
+    sb_value_id product = sb_emit_with(g, "ReduceProd", rest, axes, kept);
+    sb_value_id zeros =
+        sb_emit2(g, "Sub", sb_emit_with(g, "ReduceSum", is_zero, axes, kept),
+                 is_zero); /* among the others */
+
+    return sb_emit3(g, "Where", sb_emit2(g, "Equal", zeros, zero),
+                    sb_emit2(g, "Div", product, rest), zero);
+}
+
 /* The derivative of a result by one element; NULL: 1.  `y` is the result with
  * its dimensions kept. */
 static const struct {
@@ -103,6 +124,7 @@ static const struct {
     {"ReduceMax", reduce_greatest},
     {"ReduceMean", reduce_mean},
     {"ReduceMin", reduce_greatest},
+    {"ReduceProd", reduce_prod},
     {"ReduceSum", NULL},
     {"ReduceSumSquare", reduce_square},
 };

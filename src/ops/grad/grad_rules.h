@@ -19,6 +19,7 @@ sb_status sb_grad_prelu(sb_grad *g);
 sb_status sb_grad_extreme(sb_grad *g); /* Max, Min: ties share */
 sb_status sb_grad_clip(sb_grad *g);
 sb_status sb_grad_where(sb_grad *g);
+sb_status sb_grad_mod(sb_grad *g);
 sb_status sb_grad_cast(sb_grad *g);
 
 /* ---- moving elements ---------------------------------------------------- */
@@ -39,6 +40,9 @@ sb_status sb_grad_block(sb_grad *g); /* DepthToSpace, SpaceToDepth */
 /* Linear, and its own transpose with the same other inputs (Trilu). */
 sb_status sb_grad_itself(sb_grad *g);
 sb_status sb_grad_cum_sum(sb_grad *g);
+sb_status sb_grad_center_crop_pad(sb_grad *g);
+sb_status sb_grad_compress(sb_grad *g);
+sb_status sb_grad_max_unpool(sb_grad *g);
 
 /* ---- sums and products -------------------------------------------------- */
 sb_status sb_grad_reduce(sb_grad *g);
@@ -50,10 +54,14 @@ sb_status sb_grad_softmax(sb_grad *g);
 sb_status sb_grad_layer_norm(sb_grad *g);
 sb_status sb_grad_group_norm(sb_grad *g); /* InstanceNormalization, too */
 sb_status sb_grad_lp_norm(sb_grad *g);
+sb_status sb_grad_mean_variance(sb_grad *g);
+sb_status sb_grad_lrn(sb_grad *g);
+sb_status sb_grad_nll_loss(sb_grad *g); /* SoftmaxCrossEntropyLoss, too */
 sb_status sb_grad_einsum(sb_grad *g);
 sb_status sb_grad_attention(sb_grad *g);
 sb_status sb_grad_rotary(sb_grad *g);
 sb_status sb_grad_fake_quant(sb_grad *g);
+sb_status sb_grad_rnn(sb_grad *g); /* GRU, LSTM, too */
 
 /* ---- windows and channels ----------------------------------------------- */
 sb_status sb_grad_conv(sb_grad *g);
@@ -62,6 +70,10 @@ sb_status sb_grad_max_pool(sb_grad *g);
 sb_status sb_grad_average_pool(sb_grad *g);
 sb_status sb_grad_batch_norm(sb_grad *g);
 sb_status sb_grad_batch_norm_train(sb_grad *g);
+sb_status sb_grad_lp_pool(sb_grad *g);
+sb_status sb_grad_global_lp_pool(sb_grad *g);
 sb_status sb_grad_resize(sb_grad *g);
+sb_status sb_grad_grid_sample(sb_grad *g);
+sb_status sb_grad_affine_grid(sb_grad *g);
 
 #endif

@@ -4,6 +4,7 @@
  *
  * and with one more axis for volumes, theta: [N, 3, 4]. */
 #include "ops/batch_rules.h"
+#include "ops/grad/grad_rules.h"
 #include "ops/move/move_util.h"
 
 typedef struct {
@@ -115,4 +116,5 @@ const sb_op_def sb_op_affine_grid = {
     .infer = affine_infer,
     .prepare = affine_prepare,
     .forward = affine_forward,
+    .grad = sb_grad_affine_grid,
 };

@@ -2,6 +2,7 @@
  * whose condition is true; a short condition ends with false. */
 #include <string.h>
 
+#include "ops/grad/grad_rules.h"
 #include "ops/move/move_util.h"
 
 typedef struct {
@@ -91,4 +92,5 @@ const sb_op_def sb_op_compress = {
     .infer = compress_infer,
     .prepare = compress_prepare,
     .forward = compress_forward,
+    .grad = sb_grad_compress,
 };

@@ -1,6 +1,7 @@
 /* CenterCropPad: cuts or zero-pads around the center to a wanted size. */
 #include <string.h>
 
+#include "ops/grad/grad_rules.h"
 #include "ops/move/move_util.h"
 
 typedef struct {
@@ -76,4 +77,5 @@ const sb_op_def sb_op_center_crop_pad = {
     .infer = crop_infer,
     .prepare = sb_move_prepare,
     .forward = crop_forward,
+    .grad = sb_grad_center_crop_pad,
 };

@@ -3,6 +3,7 @@
  * The channels of a pixel are far apart, so each (image, channel) plane sums
  * the squares of its neighbors' planes into y first. */
 #include "ops/batch_rules.h"
+#include "ops/grad/grad_rules.h"
 #include "ops/move/move_util.h"
 #include "ops/tie/tie_rules.h"
 
@@ -121,5 +122,6 @@ const sb_op_def sb_op_lrn = {
     .infer = lrn_infer,
     .layout = sb_move_layout,
     .forward = lrn_forward,
+    .grad = sb_grad_lrn,
     .tie = sb_tie_lrn,
 };

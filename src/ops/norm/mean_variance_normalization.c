@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/batch_rules.h"
+#include "ops/grad/grad_rules.h"
 #include "ops/infer_util.h"
 #include "ops/move/move_util.h"
 #include "ops/tie/tie_rules.h"
@@ -127,5 +128,6 @@ const sb_op_def sb_op_mean_variance_normalization = {
     .infer = mvn_infer,
     .prepare = mvn_prepare,
     .forward = mvn_forward,
+    .grad = sb_grad_mean_variance,
     .tie = sb_tie_mean_variance,
 };

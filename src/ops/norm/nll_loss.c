@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "ops/grad/grad_rules.h"
 #include "ops/infer_util.h"
 
 enum { X, TARGET, WEIGHT };
@@ -187,6 +188,7 @@ const sb_op_def sb_op_negative_log_likelihood_loss = {
     .infer = loss_infer,
     .prepare = loss_prepare,
     .forward = loss_forward,
+    .grad = sb_grad_nll_loss,
 };
 
 /* aux says that the input goes through a softmax first. */
@@ -205,4 +207,5 @@ const sb_op_def sb_op_softmax_cross_entropy_loss = {
     .infer = loss_infer,
     .prepare = loss_prepare,
     .forward = loss_forward,
+    .grad = sb_grad_nll_loss,
 };

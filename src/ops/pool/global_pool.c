@@ -163,5 +163,6 @@ const sb_op_def sb_op_global_lp_pool = {
     .batch = sb_batch_first,
     .infer = global_infer,
     .forward = global_forward,
+    .grad = sb_grad_global_lp_pool,
     .tie = sb_tie_pool,
 };

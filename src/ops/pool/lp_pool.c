@@ -1,5 +1,6 @@
 /* LpPool: (sum |x|^p)^(1/p) over each window. */
 #include "ops/batch_rules.h"
+#include "ops/grad/grad_rules.h"
 #include "ops/pool/pool.h"
 #include "ops/tie/tie_rules.h"
 
@@ -72,6 +73,7 @@ const sb_op_def sb_op_lp_pool = {
     .infer = lp_pool_infer,
     .prepare = lp_pool_prepare,
     .forward = sb_pool_forward,
+    .grad = sb_grad_lp_pool,
     .release = sb_pool_release,
     .tie = sb_tie_pool,
 };

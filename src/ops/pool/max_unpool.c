@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/batch_rules.h"
+#include "ops/grad/grad_rules.h"
 #include "ops/move/move_util.h"
 
 typedef struct {
@@ -138,4 +139,5 @@ const sb_op_def sb_op_max_unpool = {
     .infer = unpool_infer,
     .prepare = unpool_prepare,
     .forward = unpool_forward,
+    .grad = sb_grad_max_unpool,
 };

@@ -244,7 +244,7 @@ const sb_op_def sb_op_reduce_log_sum_exp = REDUCE("ReduceLogSumExp", 18, &lse_de
 const sb_op_def sb_op_reduce_max = REDUCE("ReduceMax", 18, &max_def);
 const sb_op_def sb_op_reduce_mean = REDUCE_G("ReduceMean", 18, &mean_def, SB_ROLE_SINGLE, sb_grad_reduce);
 const sb_op_def sb_op_reduce_min = REDUCE("ReduceMin", 18, &min_def);
-const sb_op_def sb_op_reduce_prod = REDUCE_G("ReduceProd", 18, &prod_def, SB_ROLE_UNKNOWN, NULL);
+const sb_op_def sb_op_reduce_prod = REDUCE("ReduceProd", 18, &prod_def);
 const sb_op_def sb_op_reduce_sum = REDUCE("ReduceSum", 13, &sb_reduce_sum_def);
 const sb_op_def sb_op_reduce_sum_square = REDUCE("ReduceSumSquare", 18, &square_def);
 /* clang-format on */

@@ -1,7 +1,8 @@
 /* RNN, GRU and LSTM: the cells.  The loop around them is in rnn_util.c. */
 #include "ops/batch_rules.h"
+#include "ops/grad/grad_rules.h"
 #include "ops/matmul/matmul_util.h"
-#include "ops/rnn/rnn_util.h"
+#include "ops/rnn/rnn_grad.h"
 #include "ops/tie/tie_rules.h"
 
 static const sb_attr_def rnn_attrs[] = {
@@ -57,8 +58,10 @@ static void gru_row(const sb_rnn_run *run, int64_t b, const float *x,
     }
     for (int64_t i = 0; i < n; i++) {
         float by_h = new[i];
-        if (after)
-            by_h = r[i] * (by_h + (r_bias ? r_bias[i] : 0));
+        if (after) {
+            reset[i] = by_h + (r_bias ? r_bias[i] : 0);
+            by_h = r[i] * reset[i];
+        }
         new[i] = x[2 * n + i] + by_h;
     }
     sb_rnn_activate(&run->acts[1], new, n);
@@ -103,18 +106,23 @@ static void lstm_row(const sb_rnn_run *run, int64_t b, const float *x,
         h[i] *= out[i];
 }
 
-static const sb_rnn_cell rnn_cell = {
-    .gates = 1, .n_acts = 1, .acts = {"Tanh"}, .row = rnn_row};
-static const sb_rnn_cell gru_cell = {.gates = 3,
+const sb_rnn_cell sb_rnn_cell_rnn = {.gates = 1,
+                                     .n_acts = 1,
+                                     .acts = {"Tanh"},
+                                     .row = rnn_row,
+                                     .back = sb_rnn_back_rnn};
+const sb_rnn_cell sb_rnn_cell_gru = {.gates = 3,
                                      .n_acts = 2,
                                      .acts = {"Sigmoid", "Tanh"},
                                      .is_gru = true,
-                                     .row = gru_row};
-static const sb_rnn_cell lstm_cell = {.gates = 4,
+                                     .row = gru_row,
+                                     .back = sb_rnn_back_gru};
+const sb_rnn_cell sb_rnn_cell_lstm = {.gates = 4,
                                       .n_acts = 3,
                                       .acts = {"Sigmoid", "Tanh", "Tanh"},
                                       .has_c = true,
-                                      .row = lstm_row};
+                                      .row = lstm_row,
+                                      .back = sb_rnn_back_lstm};
 
 static const sb_rnn_cell rounded_lstm_cell = {
     .gates = 4,
@@ -145,12 +153,13 @@ const sb_op_def sb_op_rnn = {
     .any_type = 1u << 4,
     .attrs_size = sizeof(sb_rnn_attrs),
     .attrs = rnn_attrs,
-    .aux = &rnn_cell,
+    .aux = &sb_rnn_cell_rnn,
     .batch = sb_batch_rnn,
     .infer = sb_rnn_infer,
     .prepare = sb_rnn_prepare,
     .forward = sb_rnn_forward,
     .release = sb_rnn_release,
+    .grad = sb_grad_rnn,
     .macs = sb_rnn_macs,
     .tie = sb_tie_rnn,
 };
@@ -169,12 +178,13 @@ const sb_op_def sb_op_gru = {
     .any_type = 1u << 4,
     .attrs_size = sizeof(sb_rnn_attrs),
     .attrs = gru_attrs,
-    .aux = &gru_cell,
+    .aux = &sb_rnn_cell_gru,
     .batch = sb_batch_rnn,
     .infer = sb_rnn_infer,
     .prepare = sb_rnn_prepare,
     .forward = sb_rnn_forward,
     .release = sb_rnn_release,
+    .grad = sb_grad_rnn,
     .macs = sb_rnn_macs,
     .tie = sb_tie_rnn,
 };
@@ -194,12 +204,13 @@ const sb_op_def sb_op_lstm = {
     .any_type = 1u << 4,
     .attrs_size = sizeof(sb_rnn_attrs),
     .attrs = lstm_attrs,
-    .aux = &lstm_cell,
+    .aux = &sb_rnn_cell_lstm,
     .batch = sb_batch_rnn,
     .infer = sb_rnn_infer,
     .prepare = sb_rnn_prepare,
     .forward = sb_rnn_forward,
     .release = sb_rnn_release,
+    .grad = sb_grad_rnn,
     .macs = sb_rnn_macs,
     .tie = sb_tie_rnn,
 };

@@ -17,8 +17,7 @@ static int count_dirs(const sb_rnn_attrs *a)
                : 0;
 }
 
-/* Input i must have these dimensions, as far as both are known. */
-static sb_status check_dims(const sb_infer *in, uint32_t i, int rank,
+sb_status sb_rnn_check_dims(const sb_infer *in, uint32_t i, int rank,
                             const sb_dim *want)
 {
     const sb_fact *f = sb_infer_in(in, i);
@@ -43,19 +42,17 @@ static sb_status check_weights(const sb_infer *in, uint32_t i, int dirs,
 {
     const sb_rnn_cell *cell = sb_op_of(in->node)->aux;
 
-    return check_dims(in, i, 3,
-                      cell->rounds ? (sb_dim[]){dirs, n, rows}
-                                   : (sb_dim[]){dirs, rows, n});
+    return sb_rnn_check_dims(in, i, 3,
+                             cell->rounds ? (sb_dim[]){dirs, n, rows}
+                                          : (sb_dim[]){dirs, rows, n});
 }
 
-sb_status sb_rnn_infer(sb_infer *in)
+sb_status sb_rnn_shapes_of(const sb_infer *in, sb_rnn_shapes *out)
 {
     const sb_rnn_attrs *a = in->attrs;
-    const sb_op_def *op = sb_op_of(in->node);
-    const sb_rnn_cell *cell = op->aux;
+    const sb_rnn_cell *cell = sb_op_of(in->node)->aux;
     const sb_shape *x = &in->in[SB_RNN_X]->type.shape;
     const sb_shape *r = &in->in[SB_RNN_R]->type.shape;
-    sb_dtype dtype = in->in[SB_RNN_X]->type.dtype;
     int dirs = count_dirs(a);
     bool first = a->layout != 0; /* batch first */
 
@@ -74,21 +71,37 @@ sb_status sb_rnn_infer(sb_infer *in)
     sb_dim batch = x->rank == 3 ? x->dim[first ? 0 : 1] : SB_DIM_UNKNOWN;
     sb_dim n_in = x->rank == 3 ? x->dim[2] : SB_DIM_UNKNOWN;
     sb_dim rows = sb_dim_mul(hidden, cell->gates);
-    sb_shape state = {3, {first ? batch : dirs, first ? dirs : batch, hidden}};
-    sb_shape y = first ? (sb_shape){4, {batch, steps, dirs, hidden}}
-                       : (sb_shape){4, {steps, dirs, batch, hidden}};
+    const sb_shape y = first ? (sb_shape){4, {batch, steps, dirs, hidden}}
+                             : (sb_shape){4, {steps, dirs, batch, hidden}};
+    const sb_shape state = {
+        3, {first ? batch : dirs, first ? dirs : batch, hidden}};
 
     SB_TRY(check_weights(in, SB_RNN_W, dirs, rows, n_in));
     SB_TRY(check_weights(in, SB_RNN_R, dirs, rows, hidden));
-    SB_TRY(check_dims(in, SB_RNN_B, 2, (sb_dim[]){dirs, sb_dim_mul(rows, 2)}));
-    SB_TRY(check_dims(in, SB_RNN_LENS, 1, &batch));
-    SB_TRY(check_dims(in, SB_RNN_H, 3, state.dim));
-    SB_TRY(check_dims(in, SB_RNN_C, 3, state.dim));
-    SB_TRY(
-        check_dims(in, SB_RNN_P, 2, (sb_dim[]){dirs, sb_dim_mul(hidden, 3)}));
-    sb_infer_set(in, 0, dtype, &y);
-    sb_infer_set(in, 1, dtype, &state);
-    sb_infer_set(in, 2, dtype, &state);
+    SB_TRY(sb_rnn_check_dims(in, SB_RNN_B, 2,
+                             (sb_dim[]){dirs, sb_dim_mul(rows, 2)}));
+    SB_TRY(sb_rnn_check_dims(in, SB_RNN_LENS, 1, &batch));
+    SB_TRY(sb_rnn_check_dims(in, SB_RNN_H, 3, state.dim));
+    SB_TRY(sb_rnn_check_dims(in, SB_RNN_C, 3, state.dim));
+    SB_TRY(sb_rnn_check_dims(in, SB_RNN_P, 2,
+                             (sb_dim[]){dirs, sb_dim_mul(hidden, 3)}));
+    *out = (sb_rnn_shapes){.y = y,
+                           .state = state,
+                           .dirs = dirs,
+                           .rows = sb_dim_mul(steps, batch),
+                           .hidden = hidden};
+    return SB_OK;
+}
+
+sb_status sb_rnn_infer(sb_infer *in)
+{
+    sb_dtype dtype = in->in[SB_RNN_X]->type.dtype;
+    sb_rnn_shapes shapes;
+
+    SB_TRY(sb_rnn_shapes_of(in, &shapes));
+    sb_infer_set(in, 0, dtype, &shapes.y);
+    sb_infer_set(in, 1, dtype, &shapes.state);
+    sb_infer_set(in, 2, dtype, &shapes.state);
     return SB_OK;
 }
 
@@ -194,8 +207,7 @@ static sb_status make_products(sb_kernel *k, sb_rnn_state *s, size_t *scratch)
     return SB_OK;
 }
 
-/* Room for `count` floats at the end of the scratch. */
-static size_t rnn_util_room(size_t *total, int64_t count)
+size_t sb_rnn_room(size_t *total, int64_t count)
 {
     size_t at = *total;
 
@@ -204,18 +216,14 @@ static size_t rnn_util_room(size_t *total, int64_t count)
     return at;
 }
 
-sb_status sb_rnn_prepare(sb_kernel *k)
+sb_status sb_rnn_setup(sb_kernel *k, sb_rnn_state *s)
 {
     const sb_rnn_attrs *a = k->attrs;
     const sb_rnn_cell *cell = k->op->aux;
     const sb_tensor *x = k->in[SB_RNN_X], *r = k->in[SB_RNN_R];
     const sb_tensor *lens = sb_kernel_in(k, SB_RNN_LENS);
-    sb_rnn_state *s = sb_alloc(k->ctx, 1, sizeof *s);
     size_t gemm = 0;
 
-    if (!s)
-        return SB_NO_MEMORY;
-    k->state = s;
     if (x->dtype != SB_DTYPE_F32 || (lens && lens->dtype != SB_DTYPE_I32))
         return sb_kernel_fail(k, SB_UNSUPPORTED, "inputs of these types");
     s->n_steps = x->dims[a->layout ? 1 : 0];
@@ -233,17 +241,17 @@ sb_status sb_rnn_prepare(sb_kernel *k)
         return sb_kernel_fail(k, SB_NO_MEMORY, "the sequence is too large");
     size_t total = 0;
     int64_t state = s->n_batch * s->hidden;
-    s->at_x = rnn_util_room(&total, s->n_steps * state * s->gates);
-    s->at_h_part = rnn_util_room(&total, state * s->gates);
-    s->at_bias = rnn_util_room(&total, s->gates * s->hidden);
-    s->at_h = rnn_util_room(&total, state);
-    s->at_c = rnn_util_room(&total, state);
-    s->at_extra = rnn_util_room(&total, state);
+    s->at_x = sb_rnn_room(&total, s->n_steps * state * s->gates);
+    s->at_h_part = sb_rnn_room(&total, state * s->gates);
+    s->at_bias = sb_rnn_room(&total, s->gates * s->hidden);
+    s->at_h = sb_rnn_room(&total, state);
+    s->at_c = sb_rnn_room(&total, state);
+    s->at_extra = sb_rnn_room(&total, state);
     if (cell->rounds) {
         s->at_weights =
-            rnn_util_room(&total, sb_tensor_count(k->in[SB_RNN_W]) +
-                                      sb_tensor_count(k->in[SB_RNN_R]));
-        s->at_rounded = rnn_util_room(
+            sb_rnn_room(&total, sb_tensor_count(k->in[SB_RNN_W]) +
+                                    sb_tensor_count(k->in[SB_RNN_R]));
+        s->at_rounded = sb_rnn_room(
             &total, s->by_w[0].n > s->by_r[0].n ? s->by_w[0].n : s->by_r[0].n);
     }
     s->at_gemm = total;
@@ -251,16 +259,29 @@ sb_status sb_rnn_prepare(sb_kernel *k)
     return SB_OK;
 }
 
-void sb_rnn_release(sb_kernel *k)
+sb_status sb_rnn_prepare(sb_kernel *k)
 {
-    sb_rnn_state *s = k->state;
+    sb_rnn_state *s = sb_alloc(k->ctx, 1, sizeof *s);
 
+    if (!s)
+        return SB_NO_MEMORY;
+    k->state = s;
+    return sb_rnn_setup(k, s);
+}
+
+void sb_rnn_setup_free(sb_rnn_state *s)
+{
     for (int d = 0; s && d < 2; d++) {
         sb_dnn_gemm_free(s->by_w[d].gemm);
         sb_dnn_gemm_free(s->by_r[d].gemm);
         sb_dnn_gemm_free(s->by_rh[d].gemm);
     }
-    sb_free(k->ctx, s);
+}
+
+void sb_rnn_release(sb_kernel *k)
+{
+    sb_rnn_setup_free(k->state);
+    sb_free(k->ctx, k->state);
 }
 
 /* ---- running ------------------------------------------------------------ */
@@ -288,35 +309,44 @@ static sb_status rnn_util_multiply(const sb_kernel *k,
     return sb_dnn_gemm_run(product->gemm, &args);
 }
 
-/* Place of (step, batch) among the rows of X. */
-static int64_t x_row(const sb_rnn_run *run, int64_t t, int64_t b)
+bool sb_rnn_reverses(const sb_rnn_attrs *a, int64_t dir)
 {
-    return run->attrs->layout ? b * run->s->n_steps + t
-                              : t * run->s->n_batch + b;
+    return dir == 1 || strcmp(a->direction, "reverse") == 0;
+}
+
+/* Copies a row of [B, width] to one of what is kept. */
+static void rnn_util_keep(float *kept, int64_t row, const float *own, int64_t b,
+                          int64_t width)
+{
+    if (kept)
+        memcpy(kept + row * width, own + b * width,
+               (size_t)width * sizeof(float));
 }
 
 static void step_rows(void *arg, size_t begin, size_t end)
 {
     const sb_rnn_run *run = arg;
     const sb_rnn_state *s = run->s;
-    int64_t rows = s->gates * s->hidden;
+    int64_t rows = s->gates * s->hidden, layout = run->attrs->layout;
 
     for (size_t i = begin; i < end; i++) {
         int64_t b = (int64_t)i;
-        int64_t len = s->lens ? s->lens[b] : s->n_steps;
-        int64_t t = run->reverse ? len - 1 - run->step : run->step;
-        if (run->step >= len)
+        int64_t t = sb_rnn_time(s, run->reverse, run->step, b);
+        if (t < 0)
             continue;
-        run->cell->row(run, b, run->x_part + x_row(run, t, b) * rows,
+        int64_t row = sb_rnn_x_row(s, layout, t, b);
+        if (run->phase == 0) {
+            rnn_util_keep(run->kept.h, row, run->h, b, s->hidden);
+            rnn_util_keep(run->kept.c, row, run->c, b, s->hidden);
+        }
+        run->cell->row(run, b, run->x_part + row * rows,
                        run->h_part + b * rows);
-        bool done = !s->two_phases || run->phase == 1;
-        if (!run->y || !done)
+        if (s->two_phases && run->phase == 0)
             continue;
-        int64_t at = run->attrs->layout
-                         ? (b * s->n_steps + t) * s->dirs + run->dir
-                         : (t * s->dirs + run->dir) * s->n_batch + b;
-        memcpy(run->y + at * s->hidden, run->h + b * s->hidden,
-               (size_t)s->hidden * sizeof(float));
+        rnn_util_keep(run->kept.gates, row, run->h_part, b, rows);
+        rnn_util_keep(run->kept.extra, row, run->extra, b, s->hidden);
+        rnn_util_keep(run->y, sb_rnn_y_row(s, layout, t, run->dir, b), run->h,
+                      b, s->hidden);
     }
 }
 
@@ -377,18 +407,17 @@ static const float *sum_bias(sb_kernel *k, int64_t dir, float *sum)
     return r;
 }
 
-static sb_status run_direction(sb_kernel *k, int64_t dir, int64_t n_steps)
+sb_status sb_rnn_direction(sb_kernel *k, int64_t dir, int64_t n_steps,
+                           sb_tensor *const out[3], const sb_rnn_kept *kept)
 {
-    const sb_rnn_attrs *a = k->attrs;
     sb_rnn_state *s = k->state;
     char *scratch = k->scratch;
     const sb_tensor *p = sb_kernel_in(k, SB_RNN_P);
-    sb_tensor *y = sb_kernel_out(k, 0);
     const sb_rnn_cell *cell = k->op->aux;
     sb_rnn_run run = {
         .s = s,
         .cell = cell,
-        .attrs = a,
+        .attrs = k->attrs,
         .acts = s->acts[dir],
         .x_part = (float *)(scratch + s->at_x),
         .h_part = (float *)(scratch + s->at_h_part),
@@ -396,9 +425,10 @@ static sb_status run_direction(sb_kernel *k, int64_t dir, int64_t n_steps)
         .c = (float *)(scratch + s->at_c),
         .extra = (float *)(scratch + s->at_extra),
         .peephole = p ? (const float *)p->data + dir * 3 * s->hidden : NULL,
-        .y = y ? y->data : NULL,
+        .y = out[0] ? out[0]->data : NULL,
         .dir = dir,
-        .reverse = dir == 1 || strcmp(a->direction, "reverse") == 0,
+        .reverse = sb_rnn_reverses(k->attrs, dir),
+        .kept = *kept,
     };
     float *bias = (float *)(scratch + s->at_bias);
 
@@ -411,17 +441,16 @@ static sb_status run_direction(sb_kernel *k, int64_t dir, int64_t n_steps)
         SB_TRY(sb_ctx_poll(k->ctx));
         SB_TRY(run_step(k, &run));
     }
-    copy_state(&run, run.h, sb_kernel_out(k, 1), true);
+    copy_state(&run, run.h, out[1], true);
     if (cell->has_c)
-        copy_state(&run, run.c, sb_kernel_out(k, 2), true);
+        copy_state(&run, run.c, out[2], true);
     return SB_OK;
 }
 
-sb_status sb_rnn_forward(sb_kernel *k)
+sb_status sb_rnn_lengths(sb_kernel *k, int64_t *n_steps)
 {
     sb_rnn_state *s = k->state;
     const sb_tensor *lens = sb_kernel_in(k, SB_RNN_LENS);
-    sb_tensor *y = sb_kernel_out(k, 0);
     int64_t longest = lens ? 0 : s->n_steps;
 
     s->lens = lens ? lens->data : NULL;
@@ -432,12 +461,24 @@ sb_status sb_rnn_forward(sb_kernel *k)
                 (long long)b, (int)s->lens[b], (long long)s->n_steps);
         longest = s->lens[b] > longest ? s->lens[b] : longest;
     }
-    if (y && lens) /* what lies beyond the ends */
-        memset(y->data, 0, sb_tensor_bytes(y));
+    *n_steps = longest;
+    return SB_OK;
+}
+
+sb_status sb_rnn_forward(sb_kernel *k)
+{
+    sb_rnn_state *s = k->state;
+    sb_tensor *const out[3] = {sb_kernel_out(k, 0), sb_kernel_out(k, 1),
+                               sb_kernel_out(k, 2)};
+    int64_t n_steps;
+
+    SB_TRY(sb_rnn_lengths(k, &n_steps));
+    if (out[0] && s->lens) /* what lies beyond the ends */
+        memset(out[0]->data, 0, sb_tensor_bytes(out[0]));
     if (((const sb_rnn_cell *)k->op->aux)->rounds)
         sb_rnn_rounds_weights(k);
     for (int64_t d = 0; d < s->dirs; d++)
-        SB_TRY(run_direction(k, d, longest));
+        SB_TRY(sb_rnn_direction(k, d, n_steps, out, &(sb_rnn_kept){0}));
     return SB_OK;
 }
 

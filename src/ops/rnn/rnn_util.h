@@ -46,8 +46,18 @@ typedef struct sb_rnn_act sb_rnn_act;
 /* An activation over a run of floats. */
 struct sb_rnn_act {
     void (*run)(const sb_rnn_act *act, float *v, int64_t n);
+    /* d times the derivative where the result is y. */
+    void (*back)(const sb_rnn_act *act, const float *y, float *d, int64_t n);
     float alpha, beta, clip;
 };
+
+/* What one direction leaves for its gradient, a row for each (step, sample);
+ * NULL: nothing. */
+typedef struct sb_rnn_kept {
+    float *gates; /* [S*B, G*H], activated */
+    float *h, *c; /* [S*B, H], before the step; c of the LSTM */
+    float *extra; /* [S*B, H], of the GRU: as in sb_rnn_run */
+} sb_rnn_kept;
 
 /* One direction being run. */
 typedef struct sb_rnn_run {
@@ -55,14 +65,18 @@ typedef struct sb_rnn_run {
     const struct sb_rnn_cell *cell;
     const sb_rnn_attrs *attrs;
     const sb_rnn_act *acts;
-    float *x_part, *h_part, *h, *c, *extra; /* extra: [B, H] for the GRU */
-    const float *r_bias;                    /* Rb of this direction, or NULL */
-    const float *peephole;                  /* [3, H] of this direction */
-    float *y;                               /* output 0, or NULL */
+    float *x_part, *h_part, *h, *c;
+    float *extra; /* [B, H], of the GRU: r h, or what r is multiplied with */
+    const float *r_bias;   /* Rb of this direction, or NULL */
+    const float *peephole; /* [3, H] of this direction */
+    float *y;              /* output 0, or NULL */
     int64_t dir, step;
     bool reverse;
     int phase; /* the GRU's row function is called twice a step */
+    sb_rnn_kept kept;
 } sb_rnn_run;
+
+typedef struct sb_rnn_back sb_rnn_back;
 
 typedef struct sb_rnn_cell {
     int gates;
@@ -74,7 +88,11 @@ typedef struct sb_rnn_cell {
                     them is rounded to bytes before (rnn_rounds.c) */
     /* New h (and c) of batch row b; x and h parts are its gates. */
     void (*row)(const sb_rnn_run *run, int64_t b, const float *x, float *gates);
+    /* The gradient of that (rnn_grad.h). */
+    void (*back)(const sb_rnn_back *back, int64_t b, int64_t row);
 } sb_rnn_cell;
+
+extern const sb_rnn_cell sb_rnn_cell_rnn, sb_rnn_cell_gru, sb_rnn_cell_lstm;
 
 /* A product with some rows of W or R. */
 typedef struct sb_rnn_product {
@@ -115,6 +133,51 @@ sb_status sb_rnn_prepare(sb_kernel *k);
 sb_status sb_rnn_forward(sb_kernel *k);
 void sb_rnn_release(sb_kernel *k);
 double sb_rnn_macs(const sb_kernel *k);
+
+/* What follows from the inputs, after they were checked. */
+typedef struct sb_rnn_shapes {
+    sb_shape y, state;
+    sb_dim dirs, rows, hidden; /* rows: steps times samples */
+} sb_rnn_shapes;
+sb_status sb_rnn_shapes_of(const sb_infer *in, sb_rnn_shapes *out);
+/* Input i must have these dimensions, as far as both are known. */
+sb_status sb_rnn_check_dims(const sb_infer *in, uint32_t i, int rank,
+                            const sb_dim *want);
+
+/* The parts of these that gradients use: prepares into `s`, which is all
+ * zeros and k->state; how many steps there are; one direction, with results of
+ * the three outputs, or NULL for those that are not wanted. */
+sb_status sb_rnn_setup(sb_kernel *k, sb_rnn_state *s);
+sb_status sb_rnn_lengths(sb_kernel *k, int64_t *n_steps);
+sb_status sb_rnn_direction(sb_kernel *k, int64_t dir, int64_t n_steps,
+                           sb_tensor *const out[3], const sb_rnn_kept *kept);
+void sb_rnn_setup_free(sb_rnn_state *s);
+bool sb_rnn_reverses(const sb_rnn_attrs *a, int64_t dir);
+/* Room for `count` floats at the end of the scratch. */
+size_t sb_rnn_room(size_t *total, int64_t count);
+
+/* Place of (step, sample) among the rows of X, and among those of Y. */
+static inline int64_t sb_rnn_x_row(const sb_rnn_state *s, int64_t layout,
+                                   int64_t t, int64_t b)
+{
+    return layout ? b * s->n_steps + t : t * s->n_batch + b;
+}
+
+static inline int64_t sb_rnn_y_row(const sb_rnn_state *s, int64_t layout,
+                                   int64_t t, int64_t dir, int64_t b)
+{
+    return layout ? (b * s->n_steps + t) * s->dirs + dir
+                  : (t * s->dirs + dir) * s->n_batch + b;
+}
+
+/* The step of sample b that is the `step`th to be run; -1: it has ended. */
+static inline int64_t sb_rnn_time(const sb_rnn_state *s, bool reverse,
+                                  int64_t step, int64_t b)
+{
+    int64_t len = s->lens ? s->lens[b] : s->n_steps;
+
+    return step >= len ? -1 : reverse ? len - 1 - step : step;
+}
 
 /* Of a cell that rounds: are types and sizes of weights and parameters right;
  * the weights as floats, in scratch; `n` floats as bytes would hold them. */
