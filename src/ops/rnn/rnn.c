@@ -32,8 +32,10 @@ static void rnn_row(const sb_rnn_run *run, int64_t b, const float *x,
     float *h = run->h + b * n;
 
     for (int64_t i = 0; i < n; i++)
-        h[i] = x[i] + gates[i];
-    sb_rnn_activate(&run->acts[0], h, n);
+        gates[i] += x[i];
+    sb_rnn_activate(&run->acts[0], gates, n);
+    for (int64_t i = 0; i < n; i++)
+        h[i] = gates[i];
 }
 
 /* z, r = f(x + h R');  n = g(x + r (h R' + Rb)), or g(x + (r h) R' + Rb);

@@ -314,7 +314,7 @@ static sb_status rnn_grad_forward(sb_kernel *k)
 
 /* What the three rows share; `n` results. */
 #define RNN_GRAD_ROW(cell, n)                                          \
-    .since = 1, .in_min = SB_RNN_DY, .in_max = SB_RNN_GRAD_INPUTS,     \
+    .since = 1, .in_min = SB_RNN_B, .in_max = SB_RNN_GRAD_INPUTS,      \
     .out_min = n, .out_max = n, .flags = SB_OP_F32,                    \
     .any_type = 1u << SB_RNN_LENS, .attrs_size = sizeof(sb_rnn_attrs), \
     .attrs = attrs, .aux = &(cell), .infer = rnn_grad_infer,           \
