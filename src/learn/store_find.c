@@ -60,9 +60,12 @@ static bool find_is_bias(const sb_graph *g, const sb_node *node, uint32_t i)
     return from && sb_node_role(from) == SB_ROLE_WEIGHTED;
 }
 
-/* Elements of the input go on as they are, or nearly so. */
+/* Elements of the input go on as they are, or nearly so; beside others, where
+ * exporters put the gates of recurrent layers together. */
 static bool find_hands_on(const sb_op_def *op, uint32_t i)
 {
+    if (op->flags & SB_OP_JOINS)
+        return true;
     return i == 0 && ((op->flags & SB_OP_VIEW) || op->quant == SB_ROLE_PASS ||
                       op->scales);
 }

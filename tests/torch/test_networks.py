@@ -136,7 +136,113 @@ class Restorer(nn.Module):
         return F.pixel_shuffle(self.b(self.g(F.elu(self.i(self.p(self.a(x)))))), 2)
 
 
+class Tagger(nn.Module):
+    """A class for each token, by a GRU that reads both ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(100, 16)
+        self.gru = nn.GRU(16, 20, num_layers=2, bidirectional=True, batch_first=True)
+        self.out = nn.Linear(40, 7)
+
+    def forward(self, x):
+        return self.out(self.gru(self.table(x))[0])
+
+
+class Language(nn.Module):
+    """The next token, by an LSTM."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(100, 16)
+        self.lstm, self.out = nn.LSTM(16, 24, num_layers=2), nn.Linear(24, 100)
+
+    def forward(self, x):
+        return self.out(self.lstm(self.table(x).transpose(0, 1))[0])
+
+
+class Elman(nn.Module):
+    """A class for a sequence, from the last state of a plain RNN."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.out = nn.RNN(12, 20, nonlinearity="relu"), nn.Linear(20, 5)
+
+    def forward(self, x):
+        return self.out(self.rnn(x)[1][0])
+
+
+class Waves(nn.Module):
+    """Convolutions along a line, dilated, with group normalization and a gate."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv1d(4, 16, 5, stride=2, padding=2)
+        self.wide = nn.ModuleList(nn.Conv1d(16, 32, 3, padding=d, dilation=d) for d in (1, 2, 4))
+        self.norm = nn.ModuleList(nn.GroupNorm(4, 16) for _ in range(3))
+        self.out = nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = self.first(x)
+        for conv, norm in zip(self.wide, self.norm):
+            a, b = conv(norm(x)).chunk(2, 1)
+            x = x + a.tanh() * b.sigmoid()
+        return self.out(F.adaptive_avg_pool1d(x, 1).flatten(1))
+
+
+class Autoencoder(nn.Module):
+    """A variational one in small: mean and logarithm of the variance, decoded."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 16, 4, 2, 1), nn.Conv2d(16, 32, 4, 2, 1)
+        self.mean, self.log = nn.Linear(32 * 16, 8), nn.Linear(32 * 16, 8)
+        self.wide = nn.Linear(8, 32 * 16)
+        self.c = nn.ConvTranspose2d(32, 16, 4, 2, 1)
+        self.d = nn.ConvTranspose2d(16, 3, 3, 2, 1, output_padding=1)
+
+    def forward(self, x):
+        h = F.leaky_relu(self.b(F.leaky_relu(self.a(x), 0.2)), 0.2).flatten(1)
+        z = self.mean(h) + 0.3 * (0.5 * self.log(h)).exp()
+        h = F.softplus(self.wide(z)).unflatten(1, (32, 4, 4))
+        return self.d(F.elu(self.c(h))).sigmoid()
+
+
+class Turner(nn.Module):
+    """A spatial transformer: what is read depends on what was seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.look, self.theta = nn.Conv2d(3, 8, 5, 2), nn.Linear(8, 6)
+        self.conv, self.out = nn.Conv2d(3, 8, 3), nn.Linear(8, 5)
+
+    def forward(self, x):
+        theta = self.theta(F.relu(self.look(x)).mean((2, 3))).view(-1, 2, 3)
+        x = F.grid_sample(x, F.affine_grid(theta, list(x.shape), align_corners=False),
+                          align_corners=False)
+        return self.out(F.local_response_norm(self.conv(x), 3).mean((2, 3)))
+
+
+def segmenter(kind):
+    import torchvision.models.segmentation as s
+
+    class Out(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = s.__dict__[kind](weights=None, weights_backbone=None, num_classes=4)
+
+        def forward(self, x):
+            return self.net(x)["out"]
+    return Out()
+
+
 NETWORKS = {
+    "tagger": (Tagger, tokens(3, 7)),
+    "language": (Language, tokens(3, 7)),
+    "elman": (Elman, torch.randn(6, 3, 12)),
+    "waves": (Waves, torch.randn(3, 4, 40)),
+    "autoencoder": (Autoencoder, image(2, 16)),
+    "turner": (Turner, image(2, 20)),
     "detector": (Detector, image(2, 64)),
     "restorer": (Restorer, image(2, 16)),
     "unet": (UNet, image(2, 32)),
@@ -152,6 +258,13 @@ NETWORKS = {
     "squeezenet": (lambda: torchvision("squeezenet1_1"), image(2, 64)),
     "googlenet": (lambda: torchvision("googlenet", aux_logits=False, init_weights=True),
                   image(2, 64)),
+    "inception_v3": (lambda: torchvision("inception_v3", aux_logits=False, init_weights=False),
+                     image(1, 96)),
+    "alexnet": (lambda: torchvision("alexnet"), image(1, 96)),
+    "resnext": (lambda: torchvision("resnext50_32x4d"), image(1, 64)),
+    "fcn": (lambda: segmenter("fcn_resnet50"), image(1, 64)),
+    "deeplab": (lambda: segmenter("deeplabv3_mobilenet_v3_large"), image(1, 64)),
+    "lraspp": (lambda: segmenter("lraspp_mobilenet_v3_large"), image(1, 64)),
     "mnasnet": (lambda: torchvision("mnasnet0_5"), image(2, 64)),
     "vgg11": (lambda: torchvision("vgg11_bn"), image(1, 224)),
     "regnet_x": (lambda: torchvision("regnet_x_400mf"), image(2, 64)),
@@ -164,6 +277,21 @@ NETWORKS = {
     "mobilevit": (lambda: timm("mobilevit_xxs"), image(1, 64)),
     "mixer": (lambda: timm("mixer_s32_224", img_size=64), image(1, 64)),
     "maxvit": (lambda: timm("maxvit_rmlp_pico_rw_256", img_size=64), image(1, 64)),
+    "efficientnet_lite": (lambda: timm("efficientnet_lite0"), image(1, 64)),
+    "levit": (lambda: timm("levit_128s"), image(1, 224)),
+    "pit": (lambda: timm("pit_ti_224"), image(1, 224)),
+    "repvgg": (lambda: timm("repvgg_a0"), image(1, 64)),
+    "res2net": (lambda: timm("res2net50_26w_4s"), image(1, 64)),
+    "dla": (lambda: timm("dla34"), image(1, 64)),
+    "hrnet": (lambda: timm("hrnet_w18_small"), image(1, 64)),
+    "nfnet": (lambda: timm("nf_regnet_b0"), image(1, 64)),
+    "poolformer": (lambda: timm("poolformer_s12"), image(1, 64)),
+    "edgenext": (lambda: timm("edgenext_xx_small"), image(1, 64)),
+    "cait": (lambda: timm("cait_xxs24_224", img_size=64), image(1, 64)),
+    "xcit": (lambda: timm("xcit_nano_12_p16_224"), image(1, 64)),
+    "gmlp": (lambda: timm("gmlp_ti16_224", img_size=64), image(1, 64)),
+    "volo": (lambda: timm("volo_d1_224", img_size=64), image(1, 64)),
+    "coat": (lambda: timm("coat_tiny", img_size=64), image(1, 64)),
     "eva02": (lambda: timm("eva02_tiny_patch14_224", img_size=56), image(1, 56)),
 }
 FEW = ["detector", "restorer", "unet", "llama"]
