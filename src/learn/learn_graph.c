@@ -371,6 +371,7 @@ static sb_status learn_run_build(learn_build *b, bool lowered)
     SB_TRY(sb_store_lift(b->store, b->g, b->opt->norm));
     SB_TRY(sb_passes_run(b->g, mode, NULL, NULL, NULL));
     SB_TRY(sb_passes_run(b->g, "simplify,-flush_subnormals", NULL, NULL, NULL));
+    SB_TRY(sb_passes_run(b->g, "unbind", NULL, NULL, NULL));
     SB_TRY(b->opt->loss == SB_LEARN_LOSS_CUSTOM ? learn_add_custom(b)
                                                 : learn_add_loss(b));
     size_t n_forward = b->g->n_nodes;
