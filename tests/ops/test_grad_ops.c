@@ -17,6 +17,18 @@ static void test_values(void **state)
     (void)state;
     const sb_tensor *x = test_f32("2x3", 1, 2, 3, 4, 5, 6);
 
+    /* h = relu(2 * 3 + 4 / 2): the gradient of its only gate is that of y. */
+    expect(
+        &(test_node){"RnnGrad",
+                     FUSED,
+                     "activations=[\"Relu\"]",
+                     {test_f32("1x1x1", 2), test_f32("1x1x1", 3),
+                      test_f32("1x1x1", .5), NULL, NULL, test_f32("1x1x1", 4),
+                      NULL, NULL, test_f32("1x1x1x1", 1.5)},
+                     9,
+                     3,
+                     0},
+        test_f32("1x1x1", 1.5));
     expect(&(test_node){"SumTo", FUSED, NULL, {x, test_i64("1", 3)}, 2, 1, 2},
            test_f32("3", 5, 7, 9));
     expect(
@@ -148,7 +160,20 @@ static void test_what_does_not_fit_is_refused(void **state)
     (void)state;
     const sb_tensor *x = test_f32("2x3", 1, 2, 3, 4, 5, 6);
     const sb_tensor *y = test_f32("3x2", 1, 2, 3, 4, 5, 6);
+    const sb_tensor *one = test_f32("1x1x1", 1), *dy = test_f32("1x1x1x1", 1);
     const test_node bad[] = {
+        {"RnnGrad", FUSED, NULL, {one, one}, 2, 3, 0},
+        {"RnnGrad",
+         FUSED,
+         "direction=\"both\"",
+         {one, one, one, 0, 0, 0, 0, 0, dy},
+         9,
+         3,
+         0},
+        {"RnnGrad", FUSED, NULL, {one, one, one, 0, 0, 0, 0, 0, x}, 9, 3, 0},
+        {"GruGrad", FUSED, NULL, {one, one, one, 0, 0, 0, 0, 0, dy}, 9, 4, 0},
+        {"LstmGrad", FUSED, NULL, {one, one, one, 0, 0, 0, 0, 0, dy}, 9, 5, 0},
+        {"GridSampleGrad", FUSED, NULL, {dy, dy, dy}, 3, 2, 0},
         {"SumTo", FUSED, NULL, {x, test_i64("1", 2)}, 2, 1, 2},
         {"SumTo", FUSED, NULL, {x, test_i64("3", 1, 2, 3)}, 2, 1, 2},
         {"SumTo", FUSED, NULL, {x, test_i64("1", -1)}, 2, 1, 2},
