@@ -58,6 +58,29 @@ static sb_value_id add_numbers(sb_graph *g, const char *name, int rank,
     return id;
 }
 
+/* The constant that a node reads, if need be behind a Transpose. */
+static const sb_tensor *weight_of(const sb_graph *g, sb_value_id v)
+{
+    const sb_value *w = sb_graph_value(g, v);
+    const sb_node *from =
+        w->producer == SB_NONE ? NULL : sb_graph_node(g, w->producer);
+
+    if (from && sb_node_is(from, "Transpose"))
+        w = sb_graph_value(g, from->inputs[0]);
+    return w->is_constant && w->type.shape.rank > 1 ? &w->constant : NULL;
+}
+
+/* Where LSQ starts, of the whole weight: too small a scale makes constants of
+ * activations, and batch normalization gradients of 1e8 of those. */
+static float first_scale(const sb_tensor *w, double qmax)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < sb_tensor_count(w); i++)
+        sum += fabs(sb_tensor_get_f64(w, i));
+    return (float)(2 * sum / (double)sb_tensor_count(w) / sqrt(qmax));
+}
+
 /* A quantizer on input `i` of the node: of the channels along `axis` of a
  * weight, or of an activation that is not negative. */
 static void add_quantizer(sb_graph *g, sb_node_id node, uint32_t i, int axis)
@@ -66,7 +89,9 @@ static void add_quantizer(sb_graph *g, sb_node_id node, uint32_t i, int axis)
     sb_value_id x = sb_graph_node(g, node)->inputs[i], y;
     int64_t n = weight ? sb_graph_value(g, x)->type.shape.dim[axis] : 1;
     const sb_value_id in[] = {
-        x, add_numbers(g, "lsq.scale", weight, n, weight ? 0.01f : 0.05f),
+        x,
+        add_numbers(g, "lsq.scale", weight, n,
+                    weight ? first_scale(weight_of(g, x), 7) : 0.2f),
         add_numbers(g, "lsq.zero", weight, n, 0)};
     sb_node_id id;
 
@@ -86,18 +111,6 @@ static void add_quantizer(sb_graph *g, sb_node_id node, uint32_t i, int axis)
     must(sb_graph_set_input(g, node, i, y));
 }
 
-/* Has the node a weight, if need be transposed, as input 1? */
-static bool has_weight(const sb_graph *g, const sb_node *node)
-{
-    const sb_value *w = sb_graph_value(g, node->inputs[1]);
-    const sb_node *from =
-        w->producer == SB_NONE ? NULL : sb_graph_node(g, w->producer);
-
-    if (from && sb_node_is(from, "Transpose"))
-        w = sb_graph_value(g, from->inputs[0]);
-    return w->is_constant && w->type.shape.rank > 1;
-}
-
 /* Of weights [M, C, ...] axis 0 counts the outputs, of matrices [K, M] 1. */
 static void add_quantizers(sb_graph *g)
 {
@@ -113,7 +126,7 @@ static void add_quantizers(sb_graph *g)
         if (node->dead ||
             !(product || sb_node_is(node, "Gemm") ||
               sb_node_is(node, "Conv")) ||
-            !has_weight(g, node))
+            !weight_of(g, node->inputs[1]))
             continue;
         add_quantizer(g, (sb_node_id)i, 0, 0);
         add_quantizer(g, (sb_node_id)i, 1, product ? 1 : 0);
@@ -164,7 +177,7 @@ static void run(const sb_graph *g, int steps, bool profile)
     double times[STEPS_MOST], loss = 0;
     struct rusage use;
 
-    opt.learning_rate = 1e-5; /* scales start anywhere, and must not cross 0 */
+    opt.learning_rate = 1e-5;
     opt.weight_decay = 1e-4;
     opt.profile = profile;
     if (y->rank < 2 || g->n_inputs > INPUTS_MOST)
