@@ -182,27 +182,6 @@ static sb_status rnn_grad_step(sb_kernel *k, rnn_grad_job *job)
     return sb_dnn_gemm_run(g->by_r, &args);
 }
 
-/* A state [D, B, H] or [B, D, H] of a direction, to or from [B, H]. */
-static void rnn_grad_state_copy(const sb_rnn_back *back, float *own,
-                                sb_tensor *t, bool out)
-{
-    const sb_rnn_state *s = back->s;
-    size_t bytes = (size_t)s->hidden * sizeof(float);
-
-    for (int64_t b = 0; b < s->n_batch; b++) {
-        int64_t at = back->attrs->layout ? b * s->dirs + back->dir
-                                         : back->dir * s->n_batch + b;
-        float *mine = own + b * s->hidden;
-        float *other = t ? (float *)t->data + at * s->hidden : NULL;
-        if (out && other)
-            memcpy(other, mine, bytes);
-        else if (!out && other)
-            memcpy(mine, other, bytes);
-        else if (!out)
-            memset(mine, 0, bytes);
-    }
-}
-
 /* Sums over samples, in their order. */
 static void rnn_grad_peepholes(const sb_kernel *k, const sb_rnn_back *back)
 {
@@ -234,8 +213,10 @@ static sb_status rnn_grad_back(sb_kernel *k, rnn_grad_job *job, int64_t n_steps)
     const sb_rnn_state *s = back->s;
     size_t state = (size_t)(s->n_batch * s->hidden) * sizeof(float);
 
-    rnn_grad_state_copy(back, back->dh, sb_kernel_in(k, SB_RNN_DH), false);
-    rnn_grad_state_copy(back, back->dc, sb_kernel_in(k, SB_RNN_DC), false);
+    sb_rnn_copy_state(k, back->dir, back->dh, sb_kernel_in(k, SB_RNN_DH),
+                      false);
+    sb_rnn_copy_state(k, back->dir, back->dc, sb_kernel_in(k, SB_RNN_DC),
+                      false);
     memset(back->by_r, 0, state);
     if (back->dp)
         memset(back->dp, 0, 3 * state);
@@ -245,10 +226,11 @@ static sb_status rnn_grad_back(sb_kernel *k, rnn_grad_job *job, int64_t n_steps)
     }
     for (int64_t i = 0; i < s->n_batch * s->hidden; i++)
         back->dh[i] += back->by_r[i];
-    rnn_grad_state_copy(back, back->dh, sb_kernel_out(k, SB_RNN_OUT_DH), true);
+    sb_rnn_copy_state(k, back->dir, back->dh, sb_kernel_out(k, SB_RNN_OUT_DH),
+                      true);
     if (job->cell->has_c)
-        rnn_grad_state_copy(back, back->dc, sb_kernel_out(k, SB_RNN_OUT_DC),
-                            true);
+        sb_rnn_copy_state(k, back->dir, back->dc,
+                          sb_kernel_out(k, SB_RNN_OUT_DC), true);
     rnn_grad_peepholes(k, back);
     return SB_OK;
 }

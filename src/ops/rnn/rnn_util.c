@@ -368,16 +368,15 @@ static sb_status run_step(sb_kernel *k, sb_rnn_run *run)
     return SB_OK;
 }
 
-/* Copies the state [D, B, H] (or [B, D, H]) of one direction in or out. */
-static void copy_state(const sb_rnn_run *run, float *own, sb_tensor *t,
-                       bool out)
+void sb_rnn_copy_state(const sb_kernel *k, int64_t dir, float *own,
+                       sb_tensor *t, bool out)
 {
-    const sb_rnn_state *s = run->s;
+    const sb_rnn_attrs *a = k->attrs;
+    const sb_rnn_state *s = k->state;
     size_t bytes = (size_t)s->hidden * sizeof(float);
 
     for (int64_t b = 0; b < s->n_batch; b++) {
-        int64_t at = run->attrs->layout ? b * s->dirs + run->dir
-                                        : run->dir * s->n_batch + b;
+        int64_t at = a->layout ? b * s->dirs + dir : dir * s->n_batch + b;
         float *mine = own + b * s->hidden;
         float *other = t ? (float *)t->data + at * s->hidden : NULL;
         if (out && other)
@@ -433,17 +432,17 @@ sb_status sb_rnn_direction(sb_kernel *k, int64_t dir, int64_t n_steps,
     float *bias = (float *)(scratch + s->at_bias);
 
     run.r_bias = sum_bias(k, dir, bias);
-    copy_state(&run, run.h, sb_kernel_in(k, SB_RNN_H), false);
-    copy_state(&run, run.c, sb_kernel_in(k, SB_RNN_C), false);
+    sb_rnn_copy_state(k, dir, run.h, sb_kernel_in(k, SB_RNN_H), false);
+    sb_rnn_copy_state(k, dir, run.c, sb_kernel_in(k, SB_RNN_C), false);
     SB_TRY(rnn_util_multiply(k, &s->by_w[dir], k->in[SB_RNN_X]->data,
                              run.r_bias ? bias : NULL, run.x_part));
     for (run.step = 0; run.step < n_steps; run.step++) {
         SB_TRY(sb_ctx_poll(k->ctx));
         SB_TRY(run_step(k, &run));
     }
-    copy_state(&run, run.h, out[1], true);
+    sb_rnn_copy_state(k, dir, run.h, out[1], true);
     if (cell->has_c)
-        copy_state(&run, run.c, out[2], true);
+        sb_rnn_copy_state(k, dir, run.c, out[2], true);
     return SB_OK;
 }
 

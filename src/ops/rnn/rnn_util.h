@@ -152,6 +152,10 @@ sb_status sb_rnn_lengths(sb_kernel *k, int64_t *n_steps);
 sb_status sb_rnn_direction(sb_kernel *k, int64_t dir, int64_t n_steps,
                            sb_tensor *const out[3], const sb_rnn_kept *kept);
 void sb_rnn_setup_free(sb_rnn_state *s);
+/* A state [D, B, H] (or [B, D, H]) of one direction into [B, H] of our own,
+ * zeros if there is none; or out of it. */
+void sb_rnn_copy_state(const sb_kernel *k, int64_t dir, float *own,
+                       sb_tensor *t, bool out);
 bool sb_rnn_reverses(const sb_rnn_attrs *a, int64_t dir);
 /* Room for `count` floats at the end of the scratch. */
 size_t sb_rnn_room(size_t *total, int64_t count);
