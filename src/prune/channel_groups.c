@@ -61,6 +61,7 @@ sb_status sb_channels_group(sb_channels *ch)
     }
     for (uint32_t c = 0; c < n; c++) {
         sb_channel_group *g = &ch->groups[ch->channels[c].group];
+        ch->channels[c].place = g->n;
         ch->ordered[g->first + g->n++] = c;
     }
     groups_name(ch);

@@ -28,8 +28,8 @@ typedef struct sb_blame {
 } sb_blame;
 
 typedef struct sb_channel {
-    uint32_t first, n; /* its atoms in `members` */
-    uint32_t group;
+    uint32_t first, n;     /* its atoms in `members` */
+    uint32_t group, place; /* which one of the group it is */
     const sb_blame *stats; /* whose statistics change without it; or NULL */
 } sb_channel;
 

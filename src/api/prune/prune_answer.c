@@ -37,18 +37,23 @@ static void report_channels(const sb_prune *p, const sb_prune_axis *a,
     }
 }
 
-/* What earlier steps took counts as well. */
+/* What earlier steps took counts as well.  Rows come in the order of the
+ * layers, so the search begins (*at) behind the one before. */
 static void report_earlier(const sb_prune *p, const sb_prune_axis *a,
-                           sb_prune_layer *out)
+                           sb_prune_layer *out, size_t *at)
 {
-    for (size_t i = 0; i < p->n_rows; i++)
-        if (strcmp(p->rows[i].weight, out->weight) == 0 &&
-            p->rows[i].axis == a->axis) {
-            int64_t gone = p->rows[i].size - out->size;
-            out->size += gone;
-            out->removable += gone;
-            out->removed += gone;
-        }
+    for (size_t k = 0; k < p->n_rows; k++) {
+        size_t i = (*at + k) % p->n_rows;
+        if (strcmp(p->rows[i].weight, out->weight) != 0 ||
+            p->rows[i].axis != a->axis)
+            continue;
+        int64_t gone = p->rows[i].size - out->size;
+        out->size += gone;
+        out->removable += gone;
+        out->removed += gone;
+        *at = i + 1;
+        return;
+    }
 }
 
 static sb_status report_structured(sb_prune *p, sb_prune_layer **layers,
@@ -56,6 +61,7 @@ static sb_status report_structured(sb_prune *p, sb_prune_layer **layers,
 {
     const sb_channels *ch = &p->pruner.ch;
     const sb_graph *g = p->pruner.graph;
+    size_t at = 0;
 
     for (size_t i = 0; i < ch->n_axes; i++) {
         const sb_prune_axis *a = &ch->axes[i];
@@ -70,7 +76,7 @@ static sb_status report_structured(sb_prune *p, sb_prune_layer **layers,
                               .weight = sb_graph_value(g, a->value)->name,
                               .size = a->n};
         report_channels(p, a, l);
-        report_earlier(p, a, l);
+        report_earlier(p, a, l, &at);
         layers[(*n)++] = l;
     }
     return SB_OK;

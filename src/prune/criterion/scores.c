@@ -1,4 +1,5 @@
 /* The table of criteria, and what they share. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "prune/criterion/criterion.h"
@@ -39,13 +40,22 @@ double sb_weight_at(const sb_tensor *t, int64_t at)
 
 /* ---- scores of axes --------------------------------------------------------- */
 
-/* Adds the scores of one axis to those of the channels in it. */
-static sb_status add_axis(const sb_criterion_ask *ask, const sb_prune_axis *a,
-                          sb_axis_score_fn fn, const uint32_t *place,
-                          double *sum, uint32_t *count)
+/* Where in the group an atom's channel is; SB_NONE: in another. */
+static uint32_t place_of(const sb_criterion_ask *ask, uint32_t atom)
 {
     const sb_channels *ch = ask->channels;
-    const sb_tensor *t = sb_const_of(ch->graph, a->value);
+    uint32_t c = ch->channel_of[atom];
+
+    return c != SB_NONE && &ch->groups[ch->channels[c].group] == ask->group
+               ? ch->channels[c].place
+               : SB_NONE;
+}
+
+/* Adds the scores of one axis to those of the channels in it. */
+static sb_status add_axis(const sb_criterion_ask *ask, const sb_prune_axis *a,
+                          sb_axis_score_fn fn, double *sum, uint32_t *count)
+{
+    const sb_tensor *t = sb_const_of(ask->channels->graph, a->value);
     double *scores = sb_alloc(ask->ctx, a->n, sizeof *scores), mean = 0;
 
     if (!scores)
@@ -54,11 +64,11 @@ static sb_status add_axis(const sb_criterion_ask *ask, const sb_prune_axis *a,
     for (uint32_t i = 0; i < a->n; i++)
         mean += scores[i] / a->n;
     for (uint32_t i = 0; i < a->n && status == SB_OK; i++) {
-        uint32_t c = ch->channel_of[a->first + i];
-        if (c == SB_NONE || place[c] == SB_NONE)
+        uint32_t at = place_of(ask, a->first + i);
+        if (at == SB_NONE)
             continue;
-        sum[place[c]] += mean > 0 ? scores[i] / mean : 1;
-        count[place[c]]++;
+        sum[at] += mean > 0 ? scores[i] / mean : 1;
+        count[at]++;
     }
     sb_free(ask->ctx, scores);
     return status;
@@ -73,44 +83,62 @@ static bool axis_has_role(const sb_channels *ch, const sb_prune_axis *a,
                                    : a->maker != SB_NONE);
 }
 
-/* Is a channel of the group in this axis? */
-static bool axis_meets(const sb_channels *ch, const sb_prune_axis *a,
-                       const uint32_t *place)
+static int by_number(const void *a, const void *b)
 {
-    for (uint32_t i = 0; i < a->n; i++) {
-        uint32_t c = ch->channel_of[a->first + i];
-        if (c != SB_NONE && place[c] != SB_NONE)
-            return true;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The axes of that role with channels of the group, in their order: found from
+ * the channels, since a walk over all axes for each group is quadratic. */
+static sb_status axes_of_group(const sb_criterion_ask *ask, sb_axis_role role,
+                               uint32_t **out, size_t *n_out)
+{
+    const sb_channels *ch = ask->channels;
+    const sb_channel_group *g = ask->group;
+    size_t most = 0, n = 0;
+
+    for (uint32_t i = 0; i < g->n; i++)
+        most += ch->channels[ch->ordered[g->first + i]].n;
+    uint32_t *axes = sb_alloc(ask->ctx, most + 1, sizeof *axes);
+    if (!axes)
+        return SB_NO_MEMORY;
+    for (uint32_t i = 0; i < g->n; i++) {
+        const sb_channel *c = &ch->channels[ch->ordered[g->first + i]];
+        for (uint32_t k = 0; k < c->n; k++) {
+            const sb_prune_axis *a =
+                sb_channels_axis(ch, ch->members[c->first + k]);
+            if (axis_has_role(ch, a, role))
+                axes[n++] = (uint32_t)(a - ch->axes);
+        }
     }
-    return false;
+    qsort(axes, n, sizeof *axes, by_number);
+    *n_out = 0;
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || axes[i] != axes[i - 1])
+            axes[(*n_out)++] = axes[i];
+    *out = axes;
+    return SB_OK;
 }
 
 sb_status sb_score_by_axis(const sb_criterion_ask *ask, sb_axis_role role,
                            sb_axis_score_fn fn, double *out, bool *found)
 {
-    const sb_channels *ch = ask->channels;
     const sb_channel_group *g = ask->group;
-    uint32_t *place = sb_alloc(ask->ctx, ch->n_channels, sizeof *place);
-    uint32_t *count = sb_alloc(ask->ctx, g->n, sizeof *count);
-    sb_status status = place && count ? SB_OK : SB_NO_MEMORY;
+    uint32_t *count = sb_alloc(ask->ctx, g->n, sizeof *count), *axes = NULL;
+    size_t n = 0;
+    sb_status status =
+        count ? axes_of_group(ask, role, &axes, &n) : SB_NO_MEMORY;
 
-    *found = false;
-    if (place)
-        memset(place, 0xff, ch->n_channels * sizeof *place);
-    for (uint32_t i = 0; status == SB_OK && i < g->n; i++) {
-        place[ch->ordered[g->first + i]] = i;
+    *found = n > 0;
+    for (uint32_t i = 0; i < g->n; i++)
         out[i] = 0;
-    }
-    for (size_t i = 0; status == SB_OK && i < ch->n_axes; i++) {
-        const sb_prune_axis *a = &ch->axes[i];
-        if (!axis_has_role(ch, a, role) || !axis_meets(ch, a, place))
-            continue;
-        *found = true;
-        status = add_axis(ask, a, fn, place, out, count);
-    }
+    for (size_t i = 0; status == SB_OK && i < n; i++)
+        status = add_axis(ask, &ask->channels->axes[axes[i]], fn, out, count);
     for (uint32_t i = 0; status == SB_OK && i < g->n; i++)
         out[i] = count[i] ? out[i] / count[i] : 0;
-    sb_free(ask->ctx, place);
+    sb_free(ask->ctx, axes);
     sb_free(ask->ctx, count);
     return status;
 }
