@@ -13,7 +13,7 @@ void sb_conv_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
 {
     const sb_tensor *x = k->in[0], *y = k->out[0];
 
-    if (x->rank < 4 || x->rank > 2 + SB_DNN_MAX_SPATIAL ||
+    if (x->rank < 3 || x->rank > 2 + SB_DNN_MAX_SPATIAL ||
         sb_tensor_count(x) == 0 || sb_tensor_count(y) == 0)
         return;
     in[0] = SB_LAYOUT_CHANNELS_LAST;
