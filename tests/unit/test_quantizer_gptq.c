@@ -209,6 +209,39 @@ static void test_model(void **state)
     sb_quant_model_free(qm);
 }
 
+static void keep_line(void *user, sb_log_level level, const char *line)
+{
+    char *lines = user;
+
+    (void)level;
+    (void)snprintf(lines + strlen(lines), 1000 - strlen(lines), "%s\n", line);
+}
+
+/* Weights that cannot be rounded by their inputs: one line for each reason. */
+static void test_one_line_for_a_reason(void **state)
+{
+    char lines[1000] = "";
+    sb_quant_model *qm = test_quant(
+        "graph main(x: f32[N,2,2,2]) -> (y) {\n"
+        "a: f32[2,2,1,1] = random(1)\n b: f32[2,2,1,1] = random(2)\n"
+        "c: f32[2,2,1,1] = random(3)\n d: f32[2,2,1,1] = random(4)\n"
+        "p = ConvTranspose(x, a) \"one\"\n q = ConvTranspose(p, b) \"two\"\n"
+        "r = Conv(q, c) \"three\"\n y = ConvTranspose(r, d) \"four\"\n}",
+        "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {TYPE: gptq, BIT: 8}}\n"
+        "A: none\n",
+        NULL);
+    const sb_tensor *data[] = {test_random(SB_DTYPE_F32, "2x2x2x2", 1), NULL};
+
+    (void)state;
+    sb_ctx_set_log(test_ctx(), keep_line, lines);
+    test_calibrate(qm, NULL, data);
+    sb_ctx_set_log(test_ctx(), NULL, NULL);
+    assert_string_equal(lines, "gptq: 3 weights are rounded to nearest, the "
+                               "first is 'one.weight_quantizer': it is a "
+                               "transposed convolution\n");
+    sb_quant_model_free(qm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +249,7 @@ int main(void)
         cmocka_unit_test(test_dead_columns_and_fallback),
         cmocka_unit_test(test_cholesky),
         cmocka_unit_test(test_model),
+        cmocka_unit_test(test_one_line_for_a_reason),
     };
 
     return cmocka_run_group_tests_name("quantizer_gptq", tests, NULL, NULL);

@@ -222,26 +222,54 @@ static int round_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* One line for each reason, of which there are a few, however many weights. */
+static void round_warn_all(const sb_quant_model *qm, const char **why)
+{
+    for (size_t i = 0; i < qm->place.n_quantizers; i++) {
+        const sb_quantizer *q = &qm->place.quantizers[i];
+        const char *reason = why[i];
+        size_t n = 0;
+
+        for (size_t k = i; reason && k < qm->place.n_quantizers; k++)
+            if (why[k] && strcmp(why[k], reason) == 0) {
+                why[k] = NULL;
+                n++;
+            }
+        if (n == 1)
+            round_warn(qm, q, reason);
+        else if (n > 1)
+            sb_warn(qm->ctx,
+                    "%s: %zu weights are rounded to nearest, the first is "
+                    "'%s': %s",
+                    q->def->name, n, q->name, reason);
+    }
+}
+
 /* In the order of the network. */
 static sb_status round_list(const sb_quant_model *qm, sb_round_layer **out,
                             size_t *n)
 {
-    const char *why = NULL;
+    const char **why =
+        sb_alloc(qm->ctx, qm->place.n_quantizers + 1, sizeof *why);
 
     *n = 0;
     *out = sb_alloc(qm->ctx, qm->place.n_quantizers + 1, sizeof **out);
-    if (!*out)
+    if (!*out || !why) {
+        sb_free(qm->ctx, why);
         return SB_NO_MEMORY;
+    }
     for (size_t i = 0; i < qm->place.n_quantizers; i++) {
         const sb_quantizer *q = &qm->place.quantizers[i];
 
         if (!round_is_wanted(qm, q))
             continue;
-        if (sb_round_layer_find(qm, q, &(*out)[*n], &why))
+        if (sb_round_layer_find(qm, q, &(*out)[*n], &why[i])) {
+            why[i] = NULL;
             ++*n;
-        else
-            round_warn(qm, q, why);
+        }
     }
+    round_warn_all(qm, why);
+    sb_free(qm->ctx, why);
     qsort(*out, *n, sizeof **out, round_order);
     return SB_OK;
 }
