@@ -164,6 +164,8 @@ static void add_db(cli_table *t, const sb_difference *d)
         cli_table_add(t, "-");
     else if (isinf(d->sqnr_db) && d->sqnr_db > 0)
         cli_table_add(t, "exact");
+    else if (!isfinite(d->sqnr_db)) /* a divisor that became zero, say */
+        cli_table_add(t, "not finite");
     else
         cli_table_add(t, "%.1f dB", d->sqnr_db);
 }
@@ -192,12 +194,17 @@ static void print_layers(const analyze_job *j)
         add_db(t, l->weights);
         add_db(t, l->activations);
         add_db(t, l->sync);
-        if (l->sync)
+        if (l->sync && isfinite(l->sync_added))
             cli_table_add(t, "%.3f %%", 100 * l->sync_added);
         else
             cli_table_add(t, "-");
-        cli_table_add(t, "%.6f", d->cosine);
-        cli_table_add(t, "%.3g", d->mse);
+        if (isfinite(d->mse)) {
+            cli_table_add(t, "%.6f", d->cosine);
+            cli_table_add(t, "%.3g", d->mse);
+        } else {
+            cli_table_add(t, "-");
+            cli_table_add(t, "-");
+        }
     }
     cli_table_print(t, "");
     free(rows);

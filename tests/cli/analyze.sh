@@ -27,6 +27,10 @@ grep -o '<h2>[A-Za-z ]*' e.html
 echo --- a file that is quantized already
 $sparsebit quantize $models/tiny.onnx -c q.yaml -d x.yaml -o q.onnx -q 2>/dev/null
 analyze q.onnx -d x.yaml -q
+echo --- 0 / 0
+printf '\x00\x00\x80\x3f\x00\x00\x00\x40\x00\x00\x80\x38' | npy 1 3 >small.npy
+printf 'SOURCE: npy\nPATH: small.npy\n' >small.yaml
+analyze $models/ratio.onnx -c q.yaml -d small.yaml -q
 echo --- wrong
 analyze $models/tiny.onnx -d x.yaml --by speed
 analyze $models/tiny.onnx -d x.yaml --by order:mse

@@ -384,9 +384,17 @@ def qdq():
                  [value("y", T.FLOAT, [1, 4, 4, 4])], weights)
 
 
+def ratio():
+    """A divisor that rounding to integers makes zero."""
+    return model([h.make_node("Relu", ["x"], ["r"], name="relu"),
+                  h.make_node("Div", ["r", "r"], ["y"], name="ratio")],
+                 [value("x", T.FLOAT, ["N", 3])],
+                 [value("y", T.FLOAT, ["N", 3])], [])
+
+
 def main():
     for make in (tiny, two, names, custom, slow, cnn, branches, qdq, photo,
-                 nan_weight, nan_inside, defaults, half, bodies):
+                 nan_weight, nan_inside, defaults, half, bodies, ratio):
         save(make(), make.__name__ + ".onnx")
     for make in (tiny, two, custom, cnn, branches, function, quantized):
         save(make(), make.__name__ + ".onnx", corpus)
