@@ -45,8 +45,10 @@ static int new_run(cli_env *env, const void *parsed)
     }
     opt.classes = args->classes;
     opt.seed = env->common.seed;
-    if (sb_model_new(env->ctx, args->net, &opt, &model) != SB_OK ||
-        sb_model_info_get(model, &info) != SB_OK)
+    sb_status status = sb_model_new(env->ctx, args->net, &opt, &model);
+    if (status == SB_BAD_ARG)
+        rc = cli_usage(&cmd_new, "%s", sb_ctx_error(env->ctx));
+    else if (status != SB_OK || sb_model_info_get(model, &info) != SB_OK)
         rc = cli_fail(env, args->net);
     else if (sb_model_save(model, args->output) != SB_OK)
         rc = cli_fail(env, args->output);

@@ -211,24 +211,10 @@ static int quantize_calibrate(quantize_job *j)
     return status == SB_OK ? CLI_OK : cli_fail(j->env, j->subject);
 }
 
-/* Written onto what is read: a slip that would destroy a hand-written file. */
+/* Two files of one name. */
 static int check_outputs(const quantize_args *a)
 {
-    const char *read[] = {a->data.path, a->config};
-    const char *written[] = {a->output, a->save, a->report};
-
-    for (size_t w = 0; w < CLI_COUNT(written); w++) {
-        for (size_t r = 0; r < CLI_COUNT(read); r++)
-            if (cli_same_file(written[w], read[r]))
-                return cli_usage(&cmd_quantize,
-                                 "refusing to overwrite the input file '%s'",
-                                 read[r]);
-    }
-    int rc = cli_check_output(&cmd_quantize, a->output, a->model, a->force);
-    if (rc != CLI_OK)
-        return rc;
-    if (cli_same_file(a->save, a->model) ||
-        (a->save && a->output && strcmp(a->save, a->output) == 0))
+    if (a->save && a->output && strcmp(a->save, a->output) == 0)
         return cli_usage(&cmd_quantize,
                          "--save-calibration: '%s' is a model's file", a->save);
     return CLI_OK;

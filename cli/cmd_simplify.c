@@ -97,15 +97,13 @@ static int simplify_run(cli_env *env, const void *parsed)
     sb_model *model = NULL;
     const sb_model_info *info = NULL;
     outcome o = {0};
-    int rc =
-        cli_check_output(&cmd_simplify, args->output, args->model, args->force);
+    int rc = CLI_OK;
 
     opt.passes = passes;
     opt.dump_after = args->dump_after;
     load.keep_inputs = args->keep_inputs;
-    if (rc == CLI_OK &&
-        (sb_model_load_with(env->ctx, args->model, &load, &model) != SB_OK ||
-         sb_model_info_get(model, &info) != SB_OK))
+    if (sb_model_load_with(env->ctx, args->model, &load, &model) != SB_OK ||
+        sb_model_info_get(model, &info) != SB_OK)
         rc = cli_fail(env, args->model);
     if (rc == CLI_OK) {
         o.before = info->nodes;

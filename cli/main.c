@@ -109,8 +109,51 @@ static int check_target(const cli_cmd *cmd, const cli_env *env,
         name);
 }
 
-/* What would only be found after the work, or part of it: names of targets, and
- * files that cannot be written. */
+static const char *text_of(const cli_opt *o, const void *args)
+{
+    const char *value = NULL;
+
+    memcpy(&value, (const char *)args + o->offset, sizeof value);
+    return value;
+}
+
+static bool is_forced(const cli_cmd *cmd, const void *args, bool *can)
+{
+    bool on = false;
+
+    *can = false;
+    for (const cli_opt *o = cmd->opts; o->kind != CLI_END; o++)
+        if (o->kind == CLI_FLAG && strcmp(o->name, "force") == 0) {
+            memcpy(&on, (const char *)args + o->offset, sizeof on);
+            *can = true;
+        }
+    return on;
+}
+
+/* Written onto what is read: a slip that destroys the only copy. */
+static int check_overwrite(const cli_cmd *cmd, const void *args,
+                           const cli_opt *written)
+{
+    const char *path = text_of(written, args);
+    bool can = false, forced = is_forced(cmd, args, &can);
+
+    can = can && strcmp(written->name, "output") == 0;
+    for (const cli_opt *o = cmd->opts; o->kind != CLI_END; o++) {
+        if (o->kind != CLI_FILE || !cli_same_file(path, text_of(o, args)) ||
+            (!o->name && can && forced))
+            continue;
+        if (o->name)
+            return cli_usage(cmd, "refusing to overwrite the input file '%s'",
+                             path);
+        return cli_usage(cmd, "'%s' is the model that is read: %s", path,
+                         can ? "give --force to write over it"
+                             : "write another file");
+    }
+    return CLI_OK;
+}
+
+/* What would only be found after the work, or part of it: names of targets,
+ * files that cannot be written, and ones that should not. */
 static int check_values(const cli_cmd *cmd, const cli_env *env,
                         const void *args)
 {
@@ -118,13 +161,16 @@ static int check_values(const cli_cmd *cmd, const cli_env *env,
 
     for (const cli_opt *o = cmd->opts; o->kind != CLI_END && rc == CLI_OK;
          o++) {
-        const char *value = NULL;
+        const char *value = o->kind == CLI_OUT || o->kind == CLI_TARGET
+                                ? text_of(o, args)
+                                : NULL;
 
-        if (o->kind == CLI_OUT || o->kind == CLI_TARGET)
-            memcpy(&value, (const char *)args + o->offset, sizeof value);
         if (value && o->kind == CLI_TARGET)
             rc = check_target(cmd, env, value);
-        else if (value && sb_output_check(env->ctx, value) != SB_OK)
+        else if (value)
+            rc = check_overwrite(cmd, args, o);
+        if (value && rc == CLI_OK && o->kind == CLI_OUT &&
+            sb_output_check(env->ctx, value) != SB_OK)
             rc = cli_fail(env, value);
     }
     return rc;

@@ -71,7 +71,16 @@ cp $models/tiny.onnx own.onnx
 code $sparsebit quantize own.onnx -d x.yaml -q -o own.onnx --force --save-calibration own.onnx
 code $sparsebit quantize own.onnx -d x.yaml -q -o ./own.onnx
 code $sparsebit quantize own.onnx -d x.yaml -q -o own.onnx --force
-cat x.yaml
+cp $models/tiny.onnx only.onnx
+printf 'SPARSER: {RATIO: 0.5}\n' >s.yaml
+code $sparsebit prune only.onnx -c s.yaml -o only.onnx
+code $sparsebit prune only.onnx -c s.yaml -o s.yaml
+code $sparsebit train only.onnx -d x.yaml -o ./only.onnx
+code $sparsebit search only.onnx -d x.yaml --budget bits:6 -o only.onnx
+code $sparsebit analyze only.onnx -d x.yaml --report only.onnx
+code $sparsebit eval only.onnx -d x.yaml --against own.onnx --report own.onnx
+cmp only.onnx $models/tiny.onnx
+cat s.yaml x.yaml
 $sparsebit info own.onnx | grep nodes
 echo --- a file that becomes shorter while it is mapped
 { # a description of 2 MB makes it large enough
