@@ -350,6 +350,9 @@ static void test_rotary_embedding_turns_by_position(void **state)
     node.in[3] = test_i64("1x2", 1, 3);
     assert_status(test_node_try(&node, &y), SB_BAD_DATA);
     assert_error_has("position 3");
+    node.n_in = 3; /* seen in the graph, also where nobody reads the result */
+    assert_status(test_node_try(&node, &y), SB_BAD_MODEL);
+    assert_error_has("input 1 of rank 2, want 3");
 }
 
 static void test_bad_models(void **state)

@@ -39,6 +39,13 @@ static sb_status rotary_infer(sb_infer *in)
                              "num_heads is %lld, which does not divide the "
                              "hidden size",
                              (long long)a->num_heads);
+    int want = in->n_in > 3 && in->in[3] ? 2 : 3;
+    for (uint32_t i = 1; i <= 2; i++) {
+        int rank = in->in[i]->type.shape.rank;
+        if (rank >= 0 && rank != want)
+            return sb_infer_fail(in, "input %u of rank %d, want %d", i, rank,
+                                 want);
+    }
     return sb_infer_same(in);
 }
 
