@@ -54,4 +54,10 @@ code $sparsebit prune $models/cnn.onnx -c cubic.yaml -o x.onnx
 printf 'SPARSER: {RATIO: 0.99, ROUND_TO: 2}\n' >most.yaml
 code $sparsebit prune $models/cnn.onnx -c most.yaml -o most.onnx -v
 code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --ratios 0.5 --report no/such/page.html
+{
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 4, 4), }"
+    head -c 252 /dev/zero
+    printf '\x00\x00\xc0\x7f'
+} >nan.npy
+code $sparsebit prune $models/cnn.onnx -c half.yaml -d nan.npy -o x.onnx
 ls

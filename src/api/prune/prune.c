@@ -1,4 +1,5 @@
 /* The public side of pruning. */
+#include <math.h>
 #include <string.h>
 
 #include "api/feed.h"
@@ -158,6 +159,30 @@ static sb_status keep_batch(sb_prune *p, const sb_tensor *const *inputs,
     return SB_OK;
 }
 
+/* One NaN would spoil every sum over samples, and with it all decisions. */
+static sb_status check_finite(const sb_prune *p, const sb_tensor *const *inputs,
+                              size_t first)
+{
+    const sb_graph *g = p->pruner.graph;
+
+    for (size_t k = 0; k < g->n_inputs; k++) {
+        const sb_tensor *t = inputs[k];
+        if (!t || t->dtype != SB_DTYPE_F32)
+            continue;
+        int64_t n = sb_tensor_count(t);
+        for (int64_t i = 0; i < n; i++)
+            if (!isfinite(((const float *)t->data)[i]))
+                return sb_fail(
+                    p->ctx, SB_BAD_DATA,
+                    "'%s' holds %s in sample %lld, want finite numbers",
+                    sb_graph_value(g, g->inputs[k])->name,
+                    isnan(((const float *)t->data)[i]) ? "NaN" : "an infinity",
+                    (long long)first +
+                        (t->rank > 0 ? (long long)(i / (n / t->dims[0])) : 0));
+    }
+    return SB_OK;
+}
+
 sb_status sb_prune_forward(sb_prune *p, const sb_tensor *const *inputs,
                            size_t n_inputs)
 {
@@ -169,6 +194,7 @@ sb_status sb_prune_forward(sb_prune *p, const sb_tensor *const *inputs,
     for (size_t i = 0; i < n_inputs; i++)
         if (!inputs[i] && !sb_graph_value(g, g->inputs[i])->is_constant)
             return sb_fail(p->ctx, SB_BAD_ARG, "input %zu is missing", i);
+    SB_TRY(check_finite(p, inputs, 0));
     SB_TRY(keep_batch(p, inputs, NULL, 0));
     return sb_pruner_forward(&p->pruner, inputs, NULL, 0);
 }
@@ -178,6 +204,8 @@ sb_status sb_prune_forward_batch(sb_prune *p, const sb_batch *batch)
     sb_bound_batch b;
     sb_status status = sb_bound_batch_open(p->ctx, p->pruner.graph, batch, &b);
 
+    if (status == SB_OK)
+        status = check_finite(p, b.inputs, b.batch.first);
     if (status == SB_OK)
         status = keep_batch(p, b.inputs, b.batch.labels, b.batch.count);
     if (status == SB_OK)
