@@ -23,6 +23,18 @@ static const pass_case cases[] = {
      "b = Slice(x, starts_0, ends_1, axes_2)\n"
      "y = Neg(b)\n",
      false},
+    {"no such part: an error when it runs, not an empty slice",
+     TEST_GRAPH("x: f32[3,2]", "y: f32[*]",
+                "k: i64 = 3\n"
+                "s = SplitToSequence(x) {axis=0}\n"
+                "y = SequenceAt(s, k)\n"),
+     NULL, true},
+    {"no part at all",
+     TEST_GRAPH("x: f32[0,2]", "y: f32[*]",
+                "k: i64 = -1\n"
+                "s = SplitToSequence(x) {axis=0}\n"
+                "y = SequenceAt(s, k)\n"),
+     NULL, true},
     {"two outputs stay",
      TEST_GRAPH("x: f32[2,6]", "y: f32[2,3]",
                 "a, b = Split(x) {axis=1, num_outputs=2}\n"

@@ -201,6 +201,17 @@ static bool part_range(const sb_graph *g, const sb_node *split, int64_t index,
     return true;
 }
 
+/* A Slice beyond the end is empty, where the sequence has no such part. */
+static bool part_exists(const sb_graph *g, const sb_node *split,
+                        const int64_t range[2])
+{
+    int axis = split_axis(g, split);
+    sb_dim dim =
+        axis < 0 ? SB_DIM_UNKNOWN : data_in(g, split)->type.shape.dim[axis];
+
+    return !sb_dim_known(dim) || (range[0] >= -dim && range[0] < dim);
+}
+
 static sb_status part_rewrite(sb_match *m, bool *done)
 {
     sb_graph *g = m->graph;
@@ -208,7 +219,7 @@ static sb_status part_rewrite(sb_match *m, bool *done)
     int64_t index, range[2], axis = sb_node_int(&split, "axis", 0);
 
     if (sb_const_ints(g, sb_match_value(m, "index"), &index, 1) != 1 ||
-        !part_range(g, &split, index, range))
+        !part_range(g, &split, index, range) || !part_exists(g, &split, range))
         return SB_OK;
     *done = true;
     if (sb_node_in(&split, 1) == SB_NONE &&
