@@ -118,12 +118,14 @@ static sb_status suggest_image(sb_ctx *ctx, const sb_value_info *inputs,
 
 /* ---- arrays -------------------------------------------------------------- */
 
-/* Samples lie in the first axis of every input, or else each file is a run. */
+/* Samples lie in the first axis of every input, or else each file is a run.  An
+ * axis of one size, where another input takes any number, does not count
+ * samples: a state [2,N,H] beside [N,F]. */
 static void suggest_feed(const sb_value_info *inputs, size_t n,
                          const sb_yaml *keys, sb_str *out)
 {
     int64_t size = -1;
-    bool batches = true;
+    bool batches = true, open = false;
 
     for (size_t i = 0; i < n; i++) {
         int64_t d = inputs[i].rank > 0 ? inputs[i].dims[0] : -1;
@@ -131,7 +133,9 @@ static void suggest_feed(const sb_value_info *inputs, size_t n,
         batches =
             batches && inputs[i].rank != 0 && (d < 0 || size < 0 || d == size);
         size = d < 0 ? size : d;
+        open = open || (inputs[i].rank > 0 && d < 0);
     }
+    batches = batches && !(open && size >= 0);
     if (!batches && !sb_yaml_get(keys, "FEED") && !sb_yaml_get(keys, "AXIS") &&
         !sb_yaml_get(keys, "STATE"))
         sb_str_add(out, "FEED: files\n");

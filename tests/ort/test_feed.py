@@ -101,6 +101,16 @@ def test_whole():
     check("folder", got and "FEED: files" in err, err)
     if got:
         same("folder", got["o_s"], stacked["s"])
+    # So does an axis of one size beside one of any.
+    open_net = identity(("x", F, ["N", 6]), ("s", F, [2, "N", 4]),
+                        path="open.onnx")
+    (top / "pairs").mkdir()
+    for i, arrays in enumerate(runs):
+        np.savez(top / "pairs" / f"{i}.npz", x=arrays["x"], s=arrays["s"])
+    got, err = run(open_net, None, data=top / "pairs")
+    check("open batch", got and "FEED: files" in err, err)
+    if got:
+        same("open batch", got["o_s"], stacked["s"])
     refused("batches of whole runs", net, "SOURCE: npz\nPATH: files\n",
             "'s' is f32[2,1,4]", "'x' is f32[1,6]", "FEED: files")
     refused("axis of whole runs", net,

@@ -510,6 +510,11 @@ def not_comparable(model, ins):
     if any(n.op_type == "Tan" and n.input[0] in computed
            for n in all_nodes(model)):
         return True
+    # Its training-mode normalization writes over the statistics it is given.
+    if any(n.op_type == "BatchNormalization" and
+           any(a.name == "training_mode" and a.i for a in n.attribute)
+           for n in all_nodes(model)):
+        return True
     # Its recurrent networks turn NaN into a limit of their activations.
     return (ops & RANDOM_OPS or (saturates and ops & INTEGER) or
             (ops & (MAXIMA | {"LSTM", "GRU", "RNN"}) and not finite) or
