@@ -123,8 +123,9 @@ typedef struct sb_quant_step {
     const char *name; /**< "bias correction" */
     size_t layers;    /**< how many it changed */
     /** Error of the network's outputs on some of the calibration samples,
-     *  before and after it: noise / signal, or the Kullback-Leibler divergence
-     *  where outputs are probabilities; the mean over outputs. */
+     *  before and after it: noise / signal, where outputs are probabilities of
+     *  the logarithms of by how much the largest leads; the mean over
+     *  outputs. */
     double before, after;
     int kept; /**< 0: it did not help and was taken back */
 } sb_quant_step;

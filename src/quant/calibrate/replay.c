@@ -5,15 +5,68 @@
 #include "quant/calibrate/batch_store.h"
 #include "quant/model/simulate.h"
 
+/* ---- who gets which batches ---------------------------------------------- */
+
+typedef struct replay_shares {
+    size_t n;      /* batches */
+    size_t judged; /* by which methods are judged */
+    size_t rest;   /* which methods may see */
+    size_t used;   /* that they run over */
+} replay_shares;
+
+/* Batches that hold so many samples; 0: all of `n`. */
+static size_t replay_cover(const sb_quant_model *qm, int64_t samples, size_t n)
+{
+    int64_t each = n > 0 ? sb_batch_store_samples(qm->state.batches, 0) : 1;
+    size_t want = (size_t)((samples + each - 1) / (each > 0 ? each : 1));
+
+    return samples == 0 || want > n ? n : want;
+}
+
+static replay_shares replay_share(const sb_quant_model *qm)
+{
+    int64_t most = sb_quant_config_schedule(qm->config).refine_samples;
+    replay_shares s = {.n = sb_batch_store_count(qm->state.batches)};
+
+    s.judged = replay_cover(qm, SB_REFERENCE_SAMPLES, s.n);
+    s.rest = s.n;
+    if (!qm->asked && s.n > 1) {
+        s.judged = s.judged > s.n / 2 ? s.n / 2 : s.judged;
+        s.rest = s.n - s.judged;
+    }
+    s.used = replay_cover(qm, most, s.rest);
+    return s;
+}
+
+/* The i-th of n, if `some` of them are taken, evenly spread. */
+static bool replay_takes(size_t i, size_t some, size_t n)
+{
+    return (i + 1) * some / n > i * some / n;
+}
+
+bool sb_replay_is_for(const sb_quant_model *qm, sb_replay_part part, size_t i)
+{
+    const replay_shares s = replay_share(qm);
+    bool apart = s.rest < s.n, judged = replay_takes(i, s.judged, s.n);
+
+    if (part == SB_REPLAY_JUDGED)
+        return judged;
+    if (apart && judged)
+        return false;
+    return part == SB_REPLAY_SEEN ||
+           replay_takes(apart ? i - i * s.judged / s.n : i, s.used, s.rest);
+}
+
+bool sb_replay_judges_apart(const sb_quant_model *qm)
+{
+    const replay_shares s = replay_share(qm);
+
+    return s.rest < s.n;
+}
+
 size_t sb_replay_batches(const sb_quant_model *qm)
 {
-    int64_t most = sb_quant_config_schedule(qm->config).refine_samples,
-            seen = 0;
-    size_t n = sb_batch_store_count(qm->state.batches), i = 0;
-
-    for (; i < n && (most == 0 || seen < most); i++)
-        seen += sb_batch_store_samples(qm->state.batches, i);
-    return i;
+    return replay_share(qm).used;
 }
 
 int64_t sb_replay_samples(const sb_quant_model *qm)

@@ -26,8 +26,19 @@ void sb_replay_close(sb_replay *r);
  * be quick. */
 enum { SB_REFERENCE_SAMPLES = 16 };
 
-/* Batches that methods run over: all, or those that hold as many samples as the
- * configuration says. */
+/* Without a configuration of the user methods are judged by samples that they
+ * did not see: what fits those that were seen may fit no others.  All parts are
+ * spread over the batches, which may come sorted. */
+typedef enum sb_replay_part {
+    SB_REPLAY_USED,   /* methods run over them: as many as SAMPLES says */
+    SB_REPLAY_SEEN,   /* those, and others that do not judge */
+    SB_REPLAY_JUDGED, /* outputs are compared on them */
+} sb_replay_part;
+
+bool sb_replay_is_for(const sb_quant_model *qm, sb_replay_part part, size_t i);
+/* Are those that judge not seen? */
+bool sb_replay_judges_apart(const sb_quant_model *qm);
+/* How many are used. */
 size_t sb_replay_batches(const sb_quant_model *qm);
 
 /* Samples that they, and what judges them, take at most; 0: all. */

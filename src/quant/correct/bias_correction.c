@@ -166,10 +166,13 @@ static sb_status correct_open(corrector *c)
 static sb_status correct_run(corrector *c)
 {
     const sb_graph *g = c->qm->graph;
-    size_t n = sb_replay_batches(c->qm);
+    size_t n = sb_batch_store_count(c->qm->state.batches), done = 0;
 
     for (size_t i = 0; i < n; i++) {
-        SB_TRY(sb_progress(c->qm->ctx, "correct", i, n));
+        if (!sb_replay_is_for(c->qm, SB_REPLAY_USED, i))
+            continue;
+        SB_TRY(sb_progress(c->qm->ctx, "correct", done++,
+                           sb_replay_batches(c->qm)));
         SB_TRY(sb_replay_run(&c->plain, i));
         for (size_t k = 0; k < c->n; k++)
             c->quantized.inputs[g->n_inputs + k] =

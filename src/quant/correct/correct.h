@@ -3,6 +3,7 @@
 #ifndef SB_QUANT_CORRECT_CORRECT_H
 #define SB_QUANT_CORRECT_CORRECT_H
 
+#include "quant/correct/output_form.h"
 #include "quant/model/quant_model.h"
 
 /* ---- the list of methods (refine.c) ------------------------------------- */
@@ -34,18 +35,26 @@ void sb_snapshot_settle(sb_quant_model *qm, sb_snapshot *s, bool keep);
 
 /* ---- measuring (output_error.c) ----------------------------------------- */
 
-/* Outputs of the float network for the first batches. */
+/* Outputs of the float network for the batches that judge. */
 typedef struct sb_reference {
     sb_quant_model *qm;
     sb_batch_store *outputs;
+    sb_output_form *forms; /* of each output */
+    size_t *batch;         /* which they are */
+    size_t n_batches, n_samples;
 } sb_reference;
 
 /* sb_reference_close() in any case. */
 SB_MUST_USE sb_status sb_reference_open(sb_quant_model *qm, sb_reference *r);
 void sb_reference_close(sb_reference *r);
-/* How far the outputs of the quantized network are from the reference: the mean
- * over outputs of noise / signal, or of the divergence of probabilities. */
-SB_MUST_USE sb_status sb_reference_error(const sb_reference *r, double *error);
+/* How far the outputs of the quantized network are from the reference, for each
+ * of n_samples: the mean over outputs of noise / signal. */
+SB_MUST_USE sb_status sb_reference_errors(const sb_reference *r,
+                                          double *errors);
+double sb_errors_mean(const double *errors, size_t n);
+/* Are they clearly less: the mean, and sample by sample on average by more than
+ * the uncertainty of that average, so that others will gain, too? */
+bool sb_errors_fell(const double *before, const double *after, size_t n);
 
 /* ---- channels (equalize.c) ---------------------------------------------- */
 
@@ -53,6 +62,9 @@ SB_MUST_USE sb_status sb_reference_error(const sb_reference *r, double *error);
  * that are quantized are of similar size, and the network is the same; *layers
  * is for how many values. */
 SB_MUST_USE sb_status sb_equalize(sb_quant_model *qm, size_t *layers);
+/* When that is kept: what it changed is observed on the batches that judged it,
+ * too. */
+SB_MUST_USE sb_status sb_equalize_settle(sb_quant_model *qm);
 
 /* ---- biases (bias_layers.c, bias_correction.c) -------------------------- */
 

@@ -1,9 +1,11 @@
 /* Equalization: channels that share a scale are brought to similar sizes, by
  * factors that the layers around them undo (equalize.h).
  *
- * Factors come from what the float network computes on all batches.  Where they
- * promise something, constants of the float graph, which stays the same
- * function, are exchanged; then the values in between are observed anew. */
+ * Factors come from what the float network computes.  Where they promise
+ * something, constants of the float graph, which stays the same function, are
+ * exchanged; then the values in between are observed anew, at first without the
+ * batches that judge: with equal channels all of them fill the range, and what
+ * other samples lose beyond it must show. */
 #include <math.h>
 #include <string.h>
 
@@ -104,14 +106,18 @@ static sb_status equalize_put_seen(void *user, sb_graph *g, uint32_t point,
     return link == SB_NONE ? SB_OK : sb_quant_add_node(g, beside, &spec, x, y);
 }
 
-static sb_status equalize_replay(equalizer *e, sb_graph *g,
-                                 const sb_exec_options *opt, size_t batches)
+static sb_status equalize_replay(sb_quant_model *qm, sb_graph *g,
+                                 const sb_exec_options *opt,
+                                 sb_replay_part part)
 {
+    size_t batches = sb_batch_store_count(qm->state.batches);
     sb_replay replay = {0};
-    sb_status status = sb_replay_open(e->qm, g, opt, &replay);
+    sb_status status = sb_replay_open(qm, g, opt, &replay);
 
     for (size_t i = 0; i < batches && status == SB_OK; i++) {
-        status = sb_progress(e->qm->ctx, "equalize", i, batches);
+        if (!sb_replay_is_for(qm, part, i))
+            continue;
+        status = sb_progress(qm->ctx, "equalize", i, batches);
         if (status == SB_OK)
             status = sb_replay_run(&replay, i);
     }
@@ -127,8 +133,7 @@ static sb_status equalize_look(equalizer *e)
     for (size_t i = 0; i < e->n; i++)
         SB_TRY(equalize_make_stats(e, &e->links[i], &e->stats[i]));
     SB_TRY(sb_quant_derive(e->qm, equalize_put_seen, e, &g));
-    SB_TRY(equalize_replay(e, g, &opt,
-                           sb_batch_store_count(e->qm->state.batches)));
+    SB_TRY(equalize_replay(e->qm, g, &opt, SB_REPLAY_USED));
     for (size_t i = 0; i < e->n; i++)
         for (int64_t c = 0; c < e->links[i].channels; c++)
             e->stats[i].square[c] /= fmax(e->stats[i].count, 1);
@@ -231,9 +236,7 @@ static sb_status equalize_put_observed(void *user, sb_graph *g, uint32_t point,
                : SB_OK;
 }
 
-/* The scales of all that has changed.  What observers of activations saw
- * belongs to the snapshot now. */
-static sb_status equalize_observe(equalizer *e)
+static sb_status equalize_observe_part(equalizer *e, sb_replay_part part)
 {
     sb_quant_model *qm = e->qm;
     const sb_exec_options opt = {.observe = sb_calibrate_observe,
@@ -241,26 +244,54 @@ static sb_status equalize_observe(equalizer *e)
                                  .observe_user = qm};
     sb_graph *g = NULL;
 
-    for (uint32_t i = 0; i < qm->place.n_points; i++)
-        if (equalize_observes(e, i))
-            qm->state.points[i] =
-                (sb_point_state){.channels = qm->state.points[i].channels};
     SB_TRY(sb_quant_derive(qm, equalize_put_observed, e, &g));
-    SB_TRY(
-        equalize_replay(e, g, &opt, sb_batch_store_count(qm->state.batches)));
-    for (uint32_t i = 0; i < qm->place.n_points; i++) {
-        const sb_quantizer *q = sb_point_quantizer(&qm->place, i);
-
+    SB_TRY(equalize_replay(qm, g, &opt, part));
+    for (uint32_t i = 0; i < qm->place.n_points; i++)
         if (equalize_observes(e, i)) {
             SB_TRY(sb_observers_prepare(qm->ctx, &qm->state.points[i].observer,
                                         1));
             SB_TRY(sb_calibrate_calc(qm, i));
-        } else if (e->changed[q->value] && sb_quantizer_is_constant(qm, q)) {
+        }
+    return SB_OK;
+}
+
+/* The scales of all that has changed.  What observers of activations saw
+ * belongs to the snapshot now. */
+static sb_status equalize_observe(equalizer *e)
+{
+    sb_quant_model *qm = e->qm;
+
+    for (uint32_t i = 0; i < qm->place.n_points; i++)
+        if (equalize_observes(e, i))
+            qm->state.points[i] =
+                (sb_point_state){.channels = qm->state.points[i].channels};
+    SB_TRY(equalize_observe_part(e, SB_REPLAY_SEEN));
+    for (uint32_t i = 0; i < qm->place.n_points; i++) {
+        const sb_quantizer *q = sb_point_quantizer(&qm->place, i);
+
+        if (e->changed[q->value] && sb_quantizer_is_constant(qm, q))
             SB_TRY(sb_calibrate_weight(
                 qm, q, &sb_graph_value(qm->graph, q->value)->constant));
-        }
     }
     return SB_OK;
+}
+
+sb_status sb_equalize_settle(sb_quant_model *qm)
+{
+    equalizer e = {.qm = qm};
+    sb_status status = SB_OK;
+
+    if (!sb_replay_judges_apart(qm))
+        return SB_OK;
+    e.changed = sb_alloc(qm->ctx, qm->graph->n_values + 1, sizeof *e.changed);
+    if (!e.changed)
+        return SB_NO_MEMORY;
+    for (uint32_t i = 0; i < qm->place.n_points; i++)
+        if (qm->state.points[i].given)
+            e.changed[qm->place.points[i].value] = true;
+    status = equalize_observe_part(&e, SB_REPLAY_JUDGED);
+    sb_free(qm->ctx, e.changed);
+    return status;
 }
 
 /* ---- all ---------------------------------------------------------------- */

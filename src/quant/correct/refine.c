@@ -1,8 +1,8 @@
 /* The methods that run after scales are known, in their order.
  *
- * Each is measured on the first calibration samples; without a configuration of
- * the user, what does not bring the outputs nearer to those of the float
- * network is taken back. */
+ * Each is measured on some calibration samples; without a configuration of the
+ * user these are such that no method saw, and what does not clearly bring the
+ * outputs nearer to those of the float network is taken back. */
 #include "quant/calibrate/batch_store.h"
 #include "quant/calibrate/calibrate.h"
 #include "quant/correct/correct.h"
@@ -15,7 +15,14 @@ typedef struct refine_method {
     bool (*wanted)(const sb_quant_model *qm);
     /* Changes overlays and scales; *layers is of how many. */
     sb_status (*run)(sb_quant_model *qm, size_t *layers);
+    sb_status (*settle)(sb_quant_model *qm); /* when it is kept; or NULL */
 } refine_method;
+
+typedef struct refiner {
+    sb_quant_model *qm;
+    sb_reference reference;
+    double *now, *tried; /* errors of the samples that judge */
+} refiner;
 
 static bool refine_wants_biases(const sb_quant_model *qm)
 {
@@ -43,10 +50,10 @@ static bool refine_wants_norms(const sb_quant_model *qm)
 }
 
 static const refine_method methods[] = {
-    {"batch norm statistics", refine_wants_norms, sb_tune_norms},
-    {"equalization", refine_wants_channels, sb_equalize},
-    {"rounding of weights", sb_rounds_weights, sb_round_weights},
-    {"bias correction", refine_wants_biases, sb_correct_biases},
+    {"batch norm statistics", refine_wants_norms, sb_tune_norms, NULL},
+    {"equalization", refine_wants_channels, sb_equalize, sb_equalize_settle},
+    {"rounding of weights", sb_rounds_weights, sb_round_weights, NULL},
+    {"bias correction", refine_wants_biases, sb_correct_biases, NULL},
 };
 
 bool sb_refine_wanted(const sb_quant_model *qm)
@@ -69,36 +76,57 @@ static sb_status refine_note(sb_quant_model *qm, const sb_quant_step *step)
     return SB_OK;
 }
 
-static sb_status refine_run(sb_quant_model *qm, const sb_reference *reference,
-                            const refine_method *method, double *error)
+static sb_status refine_measure(const refiner *r, const refine_method *method,
+                                sb_quant_step *step)
 {
-    sb_quant_step step = {.name = method->name, .before = *error};
-    sb_snapshot before;
-    sb_status status = sb_snapshot_take(qm, &before);
+    size_t n = r->reference.n_samples;
 
+    SB_TRY(method->run(r->qm, &step->layers));
+    if (step->layers == 0)
+        return SB_OK;
+    SB_TRY(sb_reference_errors(&r->reference, r->tried));
+    step->after = sb_errors_mean(r->tried, n);
+    step->kept = r->qm->asked || sb_errors_fell(r->now, r->tried, n);
+    return SB_OK;
+}
+
+static sb_status refine_run(refiner *r, const refine_method *method)
+{
+    sb_quant_step step = {.name = method->name};
+    sb_snapshot before;
+    sb_status status = sb_snapshot_take(r->qm, &before);
+
+    step.before = sb_errors_mean(r->now, r->reference.n_samples);
     if (status == SB_OK)
-        status = method->run(qm, &step.layers);
+        status = refine_measure(r, method, &step);
+    bool keep = status == SB_OK && step.kept;
+    sb_snapshot_settle(r->qm, &before, keep);
+    if (keep) {
+        double *now = r->tried;
+
+        r->tried = r->now;
+        r->now = now;
+        if (method->settle)
+            status = method->settle(r->qm);
+    }
     if (status == SB_OK && step.layers > 0)
-        status = sb_reference_error(reference, &step.after);
-    step.kept = status == SB_OK && step.layers > 0 &&
-                (qm->asked || step.after < step.before);
-    sb_snapshot_settle(qm, &before, step.kept);
-    if (status == SB_OK && step.layers > 0)
-        status = refine_note(qm, &step);
-    if (step.kept)
-        *error = step.after;
+        status = refine_note(r->qm, &step);
     return status;
 }
 
-static sb_status refine_all(sb_quant_model *qm, sb_reference *reference)
+static sb_status refine_all(refiner *r)
 {
-    double error = 0;
+    sb_quant_model *qm = r->qm;
 
-    SB_TRY(sb_reference_open(qm, reference));
-    SB_TRY(sb_reference_error(reference, &error));
+    SB_TRY(sb_reference_open(qm, &r->reference));
+    r->now = sb_alloc(qm->ctx, r->reference.n_samples + 1, sizeof *r->now);
+    r->tried = sb_alloc(qm->ctx, r->reference.n_samples + 1, sizeof *r->tried);
+    if (!r->now || !r->tried)
+        return SB_NO_MEMORY;
+    SB_TRY(sb_reference_errors(&r->reference, r->now));
     for (size_t i = 0; i < SB_COUNT(methods); i++)
         if (methods[i].wanted(qm))
-            SB_TRY(refine_run(qm, reference, &methods[i], &error));
+            SB_TRY(refine_run(r, &methods[i]));
     if (qm->target->bias == SB_BIAS_INT32)
         sb_calibrate_fit_biases(qm);
     return SB_OK;
@@ -106,7 +134,7 @@ static sb_status refine_all(sb_quant_model *qm, sb_reference *reference)
 
 sb_status sb_refine(sb_quant_model *qm)
 {
-    sb_reference reference = {0};
+    refiner r = {.qm = qm};
 
     if (qm->asked && sb_rounds_weights(qm) &&
         sb_batch_store_count(qm->state.batches) == 0)
@@ -115,7 +143,9 @@ sb_status sb_refine(sb_quant_model *qm)
                        "feed calibration samples");
     if (!sb_refine_wanted(qm) || sb_batch_store_count(qm->state.batches) == 0)
         return SB_OK;
-    sb_status status = refine_all(qm, &reference);
-    sb_reference_close(&reference);
+    sb_status status = refine_all(&r);
+    sb_reference_close(&r.reference);
+    sb_free(qm->ctx, r.now);
+    sb_free(qm->ctx, r.tried);
     return status;
 }

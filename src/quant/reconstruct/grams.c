@@ -324,10 +324,13 @@ static sb_status grams_open(grams_run *run)
 static sb_status grams_run_all(grams_run *run, size_t done, size_t total)
 {
     const sb_grams *list = run->list;
-    size_t n = sb_replay_batches(list->qm), first = list->qm->graph->n_inputs;
+    size_t n = sb_batch_store_count(list->qm->state.batches),
+           first = list->qm->graph->n_inputs;
 
     for (size_t i = 0; i < n; i++) {
-        SB_TRY(sb_progress(list->qm->ctx, "round", done + i, total));
+        if (!sb_replay_is_for(list->qm, SB_REPLAY_USED, i))
+            continue;
+        SB_TRY(sb_progress(list->qm->ctx, "round", done++, total));
         if (list->fit)
             SB_TRY(sb_replay_run(&run->plain, i));
         for (size_t k = 0; k < list->n && list->fit; k++)
