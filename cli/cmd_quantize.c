@@ -30,6 +30,7 @@ static const cli_opt opts[] = {
     {CLI_LIST,   0,   "load-calibration", ARG(load), "FILE", "use the statistics in FILE instead of --data or in addition to it; repeatable", false},
     {CLI_OUT,    0,   "report",  ARG(report),  CLI_REPORT_ARG, CLI_REPORT_HELP "; runs the samples once more", false},
     {CLI_LIST,   0,   "exclude", ARG(exclude), "PATTERN", "nodes or modules that stay in float, such as 'head.*'; repeatable", false},
+    {CLI_STRING, 0,   "accuracy-drop", ARG(drop), "X",  "keep layers in float, the worst first, until no more than X per cent are lost on the samples: of top-1 where they have labels, else of what agrees with the float model (classes, boxes, ...)", false},
     {CLI_LIST,   0,   "dump-after", ARG(dump_after), "STAGE", "print the graph after this stage; see `sparsebit list stages`; repeatable", false},
     CLI_FORCE(ARG(force)),
     {CLI_FLAG,   0,   "dry-run", ARG(dry_run), NULL,    "print what would be quantized and the approximate size; read no data, write nothing", false},
@@ -44,6 +45,7 @@ static const cli_example examples[] = {
     {"sparsebit quantize yolo.onnx -d photos/ --set LETTERBOX=640 -o out.onnx", "From a folder of images, without a data file"},
     {"sparsebit quantize model.onnx -c w4.yaml -o model.w4.onnx", "Weight-only quantization (`A: none` in w4.yaml) needs no data"},
     {"sparsebit quantize model.onnx -d photos.yaml -t tensorrt --exclude 'layer3.*' -o out.onnx", "Keeps the layers of a module in float"},
+    {"sparsebit quantize model.onnx -d photos.yaml -t onnxruntime-x86 --accuracy-drop 0.5 -o out.onnx", "Layers stay in float until top-1 is at most half a point lower"},
     {"sparsebit quantize model.onnx -t tensorrt --dry-run -v", "What would be quantized, before data is at hand"},
     {"sparsebit quantize model.onnx -d photos.yaml --asym -o out.onnx", "Calibrates each layer on the outputs of the quantized layers before it"},
     {"sparsebit quantize model.onnx --load-calibration seen.json -o out.onnx", "Without data, from the statistics that --save-calibration wrote"},
@@ -77,35 +79,49 @@ static bool is_language(const quantize_args *a)
 
 /* ---- work --------------------------------------------------------------- */
 
-static int quantize_load(quantize_job *j)
+/* The model to quantize, with the nodes that --exclude names and others in
+ * float. */
+static int quantize_create(quantize_job *j, const char *const *floats, size_t n)
 {
     const quantize_args *a = j->args;
     sb_quant_options opt = SB_QUANT_OPTIONS_INIT;
-    int rc =
-        cli_model_open(j->env, &cmd_quantize, a->model, &a->values, &j->model);
-
-    if (rc != CLI_OK)
-        return rc;
+    const char **exclude = cli_alloc(a->exclude.n + n + 1, sizeof *exclude);
     char *dump_after = cli_join(&a->dump_after);
-    j->bytes = (double)sb_model_file_bytes(j->model);
+
+    for (size_t i = 0; i < a->exclude.n + n; i++)
+        exclude[i] =
+            i < a->exclude.n ? a->exclude.v[i] : floats[i - a->exclude.n];
     opt.config = a->config;
     opt.target = a->target;
     opt.preset = a->preset;
     opt.exact = a->exact;
     opt.dump_after = dump_after;
-    opt.exclude = a->exclude.v;
-    opt.n_exclude = a->exclude.n;
+    opt.exclude = exclude;
+    opt.n_exclude = a->exclude.n + n;
     opt.calibrate = a->data.path || a->load.n > 0;
     opt.half_scales = is_language(a);
     if (a->reduce)
         opt.reduce_range = (sb_reduce_range)word_in(a->reduce, reductions);
     sb_status status = sb_quant_model_create(j->model, &opt, &j->qm);
     free(dump_after);
+    free(exclude);
     if (status != SB_OK)
         return cli_fail(j->env, status == SB_BAD_CONFIG && a->config
                                     ? a->config
                                     : a->model);
     return CLI_OK;
+}
+
+static int quantize_load(quantize_job *j)
+{
+    const quantize_args *a = j->args;
+    int rc =
+        cli_model_open(j->env, &cmd_quantize, a->model, &a->values, &j->model);
+
+    if (rc != CLI_OK)
+        return rc;
+    j->bytes = (double)sb_model_file_bytes(j->model);
+    return quantize_create(j, NULL, 0);
 }
 
 /* Each rank runs its part of the samples. */
@@ -211,6 +227,51 @@ static int quantize_calibrate(quantize_job *j)
     return status == SB_OK ? CLI_OK : cli_fail(j->env, j->subject);
 }
 
+/* quantize_redo_fn */
+static int quantize_redo(quantize_job *j, const char *const *floats, size_t n)
+{
+    double before = j->calibrate;
+
+    sb_quant_model_free(j->qm);
+    sb_data_free(j->data);
+    j->qm = NULL;
+    j->data = NULL;
+    int rc = quantize_create(j, floats, n);
+    if (rc == CLI_OK)
+        rc = quantize_calibrate(j);
+    j->calibrate += before;
+    return rc;
+}
+
+/* --accuracy-drop, whose number was checked. */
+static int quantize_drop_layers(quantize_job *j)
+{
+    if (!j->args->drop || !j->data)
+        return CLI_OK;
+    j->drop.most = strtod(j->args->drop, NULL);
+    return quantize_limit_drop(j, quantize_redo);
+}
+
+static int check_drop(const quantize_args *a, const sb_ctx *ctx)
+{
+    char *end = NULL;
+    double most = a->drop ? strtod(a->drop, &end) : 0;
+
+    if (!a->drop)
+        return CLI_OK;
+    if (end == a->drop || *end || !(most >= 0) || !(most <= 100))
+        return cli_usage(&cmd_quantize,
+                         "--accuracy-drop: found '%s', want per cent, such as "
+                         "0.5",
+                         a->drop);
+    if (!a->data.path)
+        return cli_usage(&cmd_quantize, "--accuracy-drop needs samples: give "
+                                        "--data");
+    if (sb_ctx_ranks(ctx) > 1)
+        return cli_usage(&cmd_quantize, "--accuracy-drop is for one process");
+    return CLI_OK;
+}
+
 /* Two files of one name. */
 static int check_outputs(const quantize_args *a)
 {
@@ -288,6 +349,9 @@ static void quantize_free(quantize_job *j)
     sb_data_free(j->data);
     sb_quant_model_free(j->qm);
     sb_model_free(j->model);
+    for (size_t i = 0; i < j->drop.n_layers; i++)
+        free(j->drop.layers[i]);
+    free(j->drop.layers);
 }
 
 /* What is wrong with the words, before anything is read. */
@@ -324,7 +388,7 @@ static int check_options(const cli_env *env, const quantize_args *args)
         !env->common.json && !env->common.verbose && args->dump_after.n == 0)
         return cli_usage(&cmd_quantize, "nothing would be written: give "
                                         "--output (or --dry-run)");
-    return CLI_OK;
+    return check_drop(args, env->ctx);
 }
 
 static int quantize_run(cli_env *env, const void *parsed)
@@ -348,6 +412,8 @@ static int quantize_run(cli_env *env, const void *parsed)
     }
     if (rc == CLI_OK)
         rc = quantize_calibrate(&j);
+    if (rc == CLI_OK)
+        rc = quantize_drop_layers(&j);
     if (sb_ctx_rank(env->ctx) > 0) { /* the first one writes and tells */
         quantize_free(&j);
         return rc;

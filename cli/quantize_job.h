@@ -10,12 +10,22 @@
 typedef struct quantize_args {
     const char *model, *config, *output, *target, *weights;
     const char *save, *format, *asym, *reduce, *report, *preset;
-    const char *tokenizer, *float_as;
+    const char *tokenizer, *float_as, *drop;
     cli_data_spec data;
     cli_list load, dump_after, exclude, values;
     unsigned memory, opset, level;
     bool exact, extra_info, dry_run, force;
 } quantize_args;
+
+/* What --accuracy-drop asked for, and what came of it, in per cent. */
+typedef struct quantize_drop {
+    double most;
+    double before, lost; /* with all layers quantized, and in the end */
+    const char *what;    /* of what; NULL: not asked for */
+    char **layers;       /* patterns, the worst layer first */
+    size_t n_layers;
+    size_t n; /* of them in float */
+} quantize_drop;
 
 typedef struct quantize_job {
     cli_env *env;
@@ -27,6 +37,7 @@ typedef struct quantize_job {
     double load, calibrate, write; /* seconds */
     const char *subject;           /* of a failure: the file it is about */
     double bytes;                  /* of the model file */
+    quantize_drop drop;
 } quantize_job;
 
 /* Does --asym name `w` or `a`? */
@@ -34,6 +45,13 @@ static inline bool quantize_asym_has(const quantize_job *j, char what)
 {
     return j->args->asym && strchr(j->args->asym, what);
 }
+
+/* Quantizes anew with further nodes in float. */
+typedef int (*quantize_redo_fn)(quantize_job *j, const char *const *floats,
+                                size_t n);
+/* Keeps layers in float until no more is lost than --accuracy-drop allows
+ * (quantize_drop.c). */
+int quantize_limit_drop(quantize_job *j, quantize_redo_fn redo);
 
 /* What would be done, after --dry-run; what was done (quantize_report.c). */
 void quantize_print_plan(const quantize_job *j);

@@ -123,6 +123,21 @@ static void json_steps(cli_json *out, const quantize_job *j)
     cli_json_close(out, ']');
 }
 
+static void json_drop(cli_json *out, const quantize_drop *d)
+{
+    if (!d->what)
+        return;
+    cli_json_open(out, "accuracy_drop", '{');
+    cli_json_str(out, "of", d->what);
+    cli_json_num(out, "all_quantized", d->before);
+    cli_json_num(out, "reached", d->lost);
+    cli_json_open(out, "float_layers", '[');
+    for (size_t i = 0; i < d->n; i++)
+        cli_json_str(out, NULL, d->layers[i]);
+    cli_json_close(out, ']');
+    cli_json_close(out, '}');
+}
+
 void quantize_print_json(const quantize_job *j)
 {
     cli_json out = {0};
@@ -146,6 +161,7 @@ void quantize_print_json(const quantize_job *j)
         cli_json_close(&out, '}');
     }
     json_steps(&out, j);
+    json_drop(&out, &j->drop);
     cli_json_int(&out, "broken_samples",
                  j->data ? (long long)sb_data_broken_count(j->data) : 0);
     cli_json_open(&out, "seconds", '{');
@@ -168,6 +184,19 @@ static void print_steps(const quantize_job *j)
         cli_put("%s: %zu layer%s, error of the outputs %.3g -> %.3g%s\n",
                 s->name, s->layers, s->layers == 1 ? "" : "s", s->before,
                 s->after, s->kept ? "" : ": taken back");
+}
+
+static void print_drop(const quantize_drop *d)
+{
+    if (!d->what)
+        return;
+    cli_put("%s drops by %.4g with all layers quantized", d->what, d->before);
+    if (d->n > 0)
+        cli_put(", by %.4g with %zu of %zu in float:", d->lost, d->n,
+                d->n_layers);
+    for (size_t i = 0; i < d->n; i++)
+        cli_put(" %s", d->layers[i]);
+    cli_put("\n");
 }
 
 static void print_size(const quantize_job *j)
@@ -231,6 +260,7 @@ void quantize_print_text(const quantize_job *j)
         (void)printf("%zu broken samples skipped\n",
                      sb_data_broken_count(j->data));
     print_steps(j);
+    print_drop(&j->drop);
     if (j->args->output) {
         print_size(j);
         print_target(j, &n);

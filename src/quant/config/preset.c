@@ -10,9 +10,9 @@ static const sb_quant_preset presets[] = {
     {"fast", "scales from ranges, weights rounded to nearest", "false",
      "uniform", "false", 0},
     {"balanced",
-     "channels equalized, weights rounded by GPTQ and biases corrected, on 32 "
+     "channels equalized, weights rounded by GPTQ and biases corrected, on 24 "
      "of the samples",
-     "true", "gptq", "false", 32},
+     "true", "gptq", "false", 24},
     {"best",
      "channels equalized, weights fitted to the float network layer by layer "
      "and rounded by GPTQ, "

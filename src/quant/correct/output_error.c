@@ -109,8 +109,7 @@ static sb_status reference_compare(const sb_reference *r, sb_replay *replay,
     const sb_tensor *const *want = NULL;
 
     for (size_t i = 0; i < r->n_batches; i++) {
-        int64_t n =
-            sb_batch_store_samples(r->qm->state.batches, r->batch[i]);
+        int64_t n = sb_batch_store_samples(r->qm->state.batches, r->batch[i]);
 
         SB_TRY(sb_ctx_poll(r->qm->ctx));
         SB_TRY(sb_replay_run(replay, r->batch[i]));

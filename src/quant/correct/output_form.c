@@ -2,9 +2,10 @@
  *
  * It is compared part by part, so that large numbers (corners of boxes) do not
  * hide small ones (scores): noise / signal of each index along the axis of its
- * channels.  Of probabilities what counts is by how much the largest leads: the
- * noise of the differences of logarithms between it and the next ones.
- * Divergences of single samples differ by magnitudes, and say less. */
+ * channels.  In their mean a part weighs by its magnitude: classes of which no sample shows anything are all noise.  Of probabilities what counts is by how much
+ * the largest leads: the noise of the differences of logarithms between it and
+ * the next ones. Divergences of single samples differ by magnitudes, and say
+ * less. */
 #include "quant/correct/output_form.h"
 
 #include <math.h>
@@ -57,8 +58,7 @@ static void output_add_lead(const float *want, const float *got, int64_t n,
         if (at > OUTPUT_RIVALS)
             continue;
         count += count <= OUTPUT_RIVALS;
-        memmove(top + at + 1, top + at,
-                (size_t)(count - 1 - at) * sizeof *top);
+        memmove(top + at + 1, top + at, (size_t)(count - 1 - at) * sizeof *top);
         top[at] = i;
     }
     for (int k = 1; k < count; k++) {
@@ -149,8 +149,10 @@ double sb_output_form_error(const sb_output_form *f, const sb_tensor *want,
                (const float *)got->data + at, n, signal, noise);
     for (int64_t p = 0; p < f->parts; p++)
         if (f->sums[p] > 0) {
-            sum += noise[p] / (f->sums[p] * share);
-            parts++;
+            double weight = sqrt(f->sums[p]);
+
+            sum += weight * noise[p] / (f->sums[p] * share);
+            parts += weight;
         }
     return parts > 0 ? sum / parts : 0;
 }
