@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Layers that stay in float for --accuracy-drop.
+
+    test_accuracy_drop.py SPARSEBIT
+
+Of three matrix products one has a large weight that hides the others under one
+scale: all of them become zero, and with them the differences of the classes.
+It alone must stay in float; the file is run by ONNX Runtime, and its answers
+are those of NumPy in float.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime as ort
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as e:
+    print(f"skipped: {e}")
+    sys.exit(77)
+
+command = os.path.abspath(sys.argv[1])
+CONFIG = """W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}
+A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}
+"""
+failures = 0
+
+
+def check(what, good):
+    global failures
+    if not good:
+        failures += 1
+        print(f"FAIL {what}")
+
+
+def weights(broken):
+    """Classes change places in each layer.  In a broken one the first input, which
+    is always 1, adds 1000 to all results: what differs is below half a step."""
+    out = []
+    for i in range(3):
+        w = np.eye(7, dtype=np.float32)
+        w[1:6, 1:6] = np.roll(w[1:6, 1:6], 1, 0)
+        w[6, 6] = 1.0625  # so that 1 is 120 steps; its input is always 0
+        if i in broken:
+            w[0, 1:6] = 1000
+        out.append(w)
+    return out
+
+
+def network(path, mats):
+    init = [numpy_helper.from_array(m, f"w{i}") for i, m in enumerate(mats)]
+    # What a broken layer adds to all but the first is taken away again.
+    init += [numpy_helper.from_array(-m[0] + np.eye(7, dtype=np.float32)[0],
+                                     f"b{i}") for i, m in enumerate(mats)]
+    nodes = [helper.make_node(
+        "Gemm", ["x" if i == 0 else f"y{i - 1}", f"w{i}", f"b{i}"],
+        [f"y{i}"], name=f"layer[{i}]*") for i in range(3)]
+    f32 = TensorProto.FLOAT
+    graph = helper.make_graph(
+        nodes, "net", [helper.make_tensor_value_info("x", f32, ["N", 7])],
+        [helper.make_tensor_value_info("y2", f32, ["N", 7])], init)
+    model = helper.make_model(graph,
+                              opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, path)
+
+
+def run(broken, *options):
+    with tempfile.TemporaryDirectory() as folder:
+        at = lambda name: os.path.join(folder, name)
+        rng = np.random.default_rng(3)
+        # From 0 to 2.55, so that a step is 0.01 and 1 is a whole number.
+        x = np.zeros((40, 7), np.float32)
+        x[:, 0] = 1
+        x[:, 1:6] = np.where(np.eye(5)[rng.integers(0, 5, 40)] > 0, 2.55,
+                             0.1 * rng.random((40, 5)))
+        np.save(at("x.npy"), x)
+        with open(at("x.yaml"), "w") as f:
+            f.write(f"SOURCE: npy\nPATH: {at('x.npy')}\nBATCH: 8\n")
+        with open(at("q.yaml"), "w") as f:
+            f.write(CONFIG)
+        mats = weights(broken)
+        network(at("net.onnx"), mats)
+        done = subprocess.run(
+            [command, "quantize", at("net.onnx"), "-c", at("q.yaml"), "-d",
+             at("x.yaml"), "-o", at("out.onnx"), "--json", "-q", *options],
+            capture_output=True, text=True)
+        if done.returncode:
+            check("nothing is written", not os.path.exists(at("out.onnx")))
+            return done.returncode, done.stderr, None
+        y = ort.InferenceSession(
+            at("out.onnx"), providers=["CPUExecutionProvider"]).run(
+                None, {"x": x})[0]
+        want = x.astype(np.float64)
+        for m in mats:
+            want = want @ m - m[0] + np.eye(7)[0]
+        agree = 100 * (y[:, 1:].argmax(1) == want[:, 1:].argmax(1)).mean()
+        return 0, json.loads(done.stdout), agree
+
+
+code, found, agree = run({1})
+check("no drop asked for", code == 0 and "accuracy_drop" not in found)
+check("the broken layer hurts", agree < 60)
+
+code, found, agree = run({1}, "--accuracy-drop", "1")
+check(f"works: {found}", code == 0)
+if code == 0:
+    drop = found["accuracy_drop"]
+    check(f"by classes: {drop}", drop["of"] == "agreement of classes")
+    check(f"all quantized: {drop}", drop["all_quantized"] > 40)
+    check(f"reached: {drop}", drop["reached"] <= 1)
+    check(f"the broken one: {drop}",
+          drop["float_layers"] == ["layer[[]1][*]"])
+    check(f"ONNX Runtime agrees: {agree}", agree >= 99)
+
+code, found, agree = run(set(), "--accuracy-drop", "1")
+check("nothing to keep", code == 0 and
+      found["accuracy_drop"]["float_layers"] == [] and agree == 100)
+
+code, text, _ = run({0, 1, 2}, "--accuracy-drop", "1")
+check(f"cannot be met: {text}", code == 1 and "cannot be met" in text and
+      len(text.splitlines()) == 1)
+for word in ("x", "-1", "101", "1%"):
+    code, text, _ = run({1}, f"--accuracy-drop={word}")
+    check(f"{word}: {text}", code == 2 and "want per cent" in text)
+print("failed" if failures else "passed")
+sys.exit(1 if failures else 0)
