@@ -2,10 +2,11 @@
  *
  * It is compared part by part, so that large numbers (corners of boxes) do not
  * hide small ones (scores): noise / signal of each index along the axis of its
- * channels.  In their mean a part weighs by its magnitude: classes of which no sample shows anything are all noise.  Of probabilities what counts is by how much
- * the largest leads: the noise of the differences of logarithms between it and
- * the next ones. Divergences of single samples differ by magnitudes, and say
- * less. */
+ * channels.  In their mean a part weighs by its magnitude: classes of which no
+ * sample shows anything are all noise.  Of probabilities what counts is by how
+ * much the largest leads: the noise of the differences of logarithms between it
+ * and the next ones. Divergences of single samples differ by magnitudes, and
+ * say less. */
 #include "quant/correct/output_form.h"
 
 #include <math.h>

@@ -1,0 +1,141 @@
+/* How far outputs are from those of the float network, against sums by hand;
+ * when errors have clearly fallen; which batches judge. */
+#include <math.h>
+
+#include "quant/calibrate/replay.h"
+#include "quant/correct/correct.h"
+#include "quanttest.h"
+
+/* ---- one output --------------------------------------------------------- */
+
+static double error_of(const sb_tensor *want, const sb_tensor *got,
+                       sb_output_form *f)
+{
+    assert_int_equal(sb_output_form_see(test_ctx(), want, f), SB_OK);
+    assert_true(f->counts);
+    sb_output_form_count(f, want);
+    double error =
+        sb_output_form_error(f, want, got, 0, sb_tensor_count(want), 1);
+    sb_free(test_ctx(), f->sums);
+    return error;
+}
+
+/* By how much 0.7 leads 0.2 and 0.1: factors of 3.5 and 7, then 2 and 6. */
+static void test_probabilities(void **state)
+{
+    const sb_tensor *want = test_f32("1x3", 0.1, 0.7, 0.2);
+    const sb_tensor *got = test_f32("1x3", 0.1, 0.6, 0.3);
+    sb_output_form f = {0};
+    double a = log(3.5), b = log(7), c = log(2), d = log(6);
+
+    (void)state;
+    double error = error_of(want, got, &f);
+    assert_true(f.probability);
+    assert_close("lead", error,
+                 ((c - a) * (c - a) + (d - b) * (d - b)) / (a * a + b * b),
+                 1e-6);
+}
+
+/* Two channels of four numbers: 100 (noise 8^2 of 4 x 100^2) and 1 (noise
+ * 0.5^2 of 4); weights are 200 and 2. */
+static void test_parts(void **state)
+{
+    const sb_tensor *want = test_f32("1x2x4", 100, 100, 100, -100, 1, -1, 1, 1);
+    const sb_tensor *got =
+        test_f32("1x2x4", 100, 108, 100, -100, 1, -1, 0.5, 1);
+    sb_output_form f = {0};
+
+    (void)state;
+    double error = error_of(want, got, &f);
+    assert_false(f.probability);
+    assert_int_equal(f.parts, 2);
+    assert_close("parts", error, (200 * (64.0 / 40000) + 2 * (0.25 / 4)) / 202,
+                 1e-9);
+}
+
+/* Numbers of a vector are one part: (0.5^2 + 1^2) / (1 + 4 + 4). */
+static void test_vector(void **state)
+{
+    const sb_tensor *want = test_f32("1x3", 1, -2, 2);
+    const sb_tensor *got = test_f32("1x3", 1.5, -2, 3);
+    sb_output_form f = {0};
+
+    (void)state;
+    assert_close("vector", error_of(want, got, &f), 1.25 / 9, 1e-9);
+}
+
+/* ---- all samples -------------------------------------------------------- */
+
+static void test_fell(void **state)
+{
+    const double before[] = {1, 2, 3, 4}, same[] = {1, 2, 3, 4};
+    const double half[] = {0.5, 1, 1.5, 2}, little[] = {0.99, 1.98, 2.97, 3.96};
+    /* Less on average, but only one sample gains. */
+    const double lucky[] = {1.1, 2.2, 3.3, 2};
+
+    (void)state;
+    assert_close("mean", sb_errors_mean(before, 4), 2.5, 1e-12);
+    assert_true(sb_errors_fell(before, half, 4));
+    assert_false(sb_errors_fell(before, same, 4));
+    assert_false(sb_errors_fell(half, before, 4));
+    assert_false(sb_errors_fell(before, little, 4));
+    assert_true(sb_errors_mean(lucky, 4) < sb_errors_mean(before, 4));
+    assert_false(sb_errors_fell(before, lucky, 4));
+    /* One sample cannot tell more than that. */
+    assert_true(sb_errors_fell(before, half, 1));
+}
+
+/* ---- batches ------------------------------------------------------------ */
+
+enum { BATCHES = 10 };
+
+/* A mark for each batch: what it is for. */
+static void marks(bool asked, char *out)
+{
+    sb_quant_model *qm = test_quant(
+        "graph main(x: f32[N,2]) -> (y) {\n"
+        "w: f32[2,2] = [1, 0.5, -0.25, 1]\ny = MatMul(x, w) \"m\"\n}",
+        "SCHEDULE: {BIAS_CORRECTION: true, SAMPLES: 12}\n"
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n" TEST_A8,
+        NULL);
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "4x2", 1);
+
+    qm->asked = asked;
+    assert_int_equal(sb_quant_model_prepare_calibration(qm, NULL), SB_OK);
+    for (int i = 0; i < BATCHES; i++)
+        (void)test_quant_forward(qm, x);
+    for (size_t i = 0; i < BATCHES; i++) {
+        bool used = sb_replay_is_for(qm, SB_REPLAY_USED, i);
+        bool judges = sb_replay_is_for(qm, SB_REPLAY_JUDGED, i);
+
+        assert_true(!used || sb_replay_is_for(qm, SB_REPLAY_SEEN, i));
+        out[i] = (char)(used && judges ? 'b' : used ? 'u' : judges ? 'j' : '.');
+    }
+    out[BATCHES] = '\0';
+    assert_int_equal(sb_replay_batches(qm), 3);
+    assert_int_equal(sb_replay_judges_apart(qm), !asked);
+    sb_quant_model_free(qm);
+}
+
+/* 4 of 10 batches hold the 16 samples that judge, 3 the 12 that are used. */
+static void test_batches(void **state)
+{
+    char found[BATCHES + 1];
+
+    (void)state;
+    marks(false, found);
+    assert_string_equal(found, ".uj.ju.juj");
+    marks(true, found);
+    assert_string_equal(found, "..juj.uj.b");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_probabilities), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_vector),        cmocka_unit_test(test_fell),
+        cmocka_unit_test(test_batches),
+    };
+
+    return cmocka_run_group_tests_name("output_error", tests, NULL, NULL);
+}
