@@ -98,6 +98,7 @@ sb_status sb_quant_model_create(const sb_model *model,
         sb_quant_model_build(ctx, model->graph, config, target, &build, &qm));
     qm->exact = opt.exact;
     qm->half_scales = opt.half_scales;
+    qm->choose_ranges = !build.asked && !build.train;
     qm->reduce_range = opt.reduce_range;
     /* Weights that change all the time have bounds instead of scales that were
      * enlarged for what they once were. */

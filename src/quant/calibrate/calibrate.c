@@ -328,6 +328,9 @@ static sb_status set_qparams(sb_quant_model *qm, uint32_t root,
         return SB_NO_MEMORY;
     if (point->natural)
         ranges[0] = point->range;
+    else if (qm->state.whole_ranges && !point_is_constant(qm, root))
+        status =
+            sb_observer_whole_ranges(qm->state.points[root].observer, ranges);
     else
         status = sb_observer_ranges(qm->state.points[root].observer, ranges);
     if (status == SB_OK && !point->natural && n == 1)
@@ -446,6 +449,7 @@ sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,
     qm->state.calibration = given;
     qm->state.shared = false;
     qm->state.loaded = false;
+    qm->state.whole_ranges = false;
     qm->state.anew = qm->equalized;
     qm->state.calibrating = true;
     if (qm->state.calibration.asym_weights)

@@ -8,16 +8,15 @@
 /* The default second: what `sparsebit config default` prints. */
 static const sb_quant_preset presets[] = {
     {"fast", "scales from ranges, weights rounded to nearest", "false",
-     "uniform", "false", 0},
+     "uniform", "false", 0, "minmax"},
     {"balanced",
      "channels equalized, weights rounded by GPTQ and biases corrected, on 24 "
      "of the samples",
-     "true", "gptq", "false", 24},
+     "true", "gptq", "false", 24, "minmax"},
     {"best",
-     "channels equalized, weights fitted to the float network layer by layer "
-     "and rounded by GPTQ, "
-     "on all samples",
-     "true", "gptq", "true", 0},
+     "ranges clipped, channels equalized, weights fitted to the float network "
+     "layer by layer and rounded by GPTQ, on all samples",
+     "true", "gptq", "true", 0, "mse"},
 };
 
 const sb_quant_preset *sb_quant_preset_at(size_t i)
@@ -59,9 +58,10 @@ sb_status sb_quant_preset_config(sb_ctx *ctx, const sb_target_def *target,
         "LAYERWISE: %s, SAMPLES: %d}\n"
         "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8, TYPE: "
         "%s}}\n"
-        "A: {QSCHEME: per-tensor-%s, QUANTIZER: {BIT: 8}}\n",
+        "A: {QSCHEME: per-tensor-%s, QUANTIZER: {BIT: 8}, OBSERVER: {TYPE: "
+        "%s}}\n",
         preset->correct, preset->correct, preset->layerwise, preset->samples,
-        preset->quantizer, affine ? "affine" : "symmetric");
+        preset->quantizer, affine ? "affine" : "symmetric", preset->observer);
     sb_status status = sb_str_status(&text);
     if (status == SB_OK)
         status =

@@ -12,6 +12,7 @@ typedef struct sb_quant_preset {
     const char *quantizer; /* W.QUANTIZER.TYPE */
     const char *layerwise; /* SCHEDULE.LAYERWISE */
     int samples;           /* SCHEDULE.SAMPLES */
+    const char *observer;  /* A.OBSERVER.TYPE */
 } sb_quant_preset;
 
 /* Row i; NULL past the end. */

@@ -23,7 +23,7 @@ typedef struct sb_snapshot {
     sb_tensor *constants, *overlay; /* by value */
     sb_qparams *qparams;            /* by quantizer */
     sb_point_state *points;
-    bool equalized;
+    bool equalized, whole_ranges;
     bool whole; /* it can be gone back to */
 } sb_snapshot;
 
@@ -55,6 +55,16 @@ double sb_errors_mean(const double *errors, size_t n);
 /* Are they clearly less: the mean, and sample by sample on average by more than
  * the uncertainty of that average, so that others will gain, too? */
 bool sb_errors_fell(const double *before, const double *after, size_t n);
+
+/* ---- ranges (ranges.c) -------------------------------------------------- */
+
+/* Are ranges to be chosen: without a configuration of the user, where observers
+ * clip? */
+bool sb_ranges_wanted(const sb_quant_model *qm);
+/* First they hold all that was seen. */
+SB_MUST_USE sb_status sb_ranges_start(sb_quant_model *qm);
+/* Then what the observers say; *layers is how many values. */
+SB_MUST_USE sb_status sb_clip_ranges(sb_quant_model *qm, size_t *layers);
 
 /* ---- channels (equalize.c) ---------------------------------------------- */
 

@@ -51,6 +51,7 @@ static bool refine_wants_norms(const sb_quant_model *qm)
 
 static const refine_method methods[] = {
     {"batch norm statistics", refine_wants_norms, sb_tune_norms, NULL},
+    {"clipping of ranges", sb_ranges_wanted, sb_clip_ranges, NULL},
     {"equalization", refine_wants_channels, sb_equalize, sb_equalize_settle},
     {"rounding of weights", sb_rounds_weights, sb_round_weights, NULL},
     {"bias correction", refine_wants_biases, sb_correct_biases, NULL},
@@ -118,6 +119,7 @@ static sb_status refine_all(refiner *r)
 {
     sb_quant_model *qm = r->qm;
 
+    SB_TRY(sb_ranges_start(qm));
     SB_TRY(sb_reference_open(qm, &r->reference));
     r->now = sb_alloc(qm->ctx, r->reference.n_samples + 1, sizeof *r->now);
     r->tried = sb_alloc(qm->ctx, r->reference.n_samples + 1, sizeof *r->tried);

@@ -34,6 +34,7 @@ struct sb_quant_model {
     bool exact;         /* no faster algorithms that round differently */
     bool follow;        /* what the file quantizes is quantized, nothing else */
     bool asked;         /* the configuration is the user's */
+    bool choose_ranges; /* of activations: by the outputs (correct.h) */
     bool train;         /* to be trained */
     struct sb_qat *qat; /* how (quant/train/qat.h); NULL: not yet */
     bool equalized;     /* constants of the graph are not those of the file */

@@ -37,6 +37,7 @@ typedef struct sb_quant_state {
     sb_calibration_options calibration;
     bool shared;             /* by the ranks of the context */
     bool loaded;             /* some of what was seen is from files */
+    bool whole_ranges;       /* of activations: nothing is clipped */
     bool anew;               /* a network was observed that was equalized */
     sb_blocks *blocks;       /* while calibrating block by block, else NULL */
     sb_batch_store *batches; /* kept for sb_refine(), else NULL */

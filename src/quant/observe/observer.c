@@ -508,6 +508,15 @@ static sb_status observer_ranges(sb_observer *obs, sb_range *out)
     return observer_ask(obs, out);
 }
 
+sb_status sb_observer_whole_ranges(const sb_observer *obs, sb_range *out)
+{
+    if (obs->elements == 0)
+        return sb_fail(obs->ctx, SB_BAD_DATA, "nothing was observed");
+    for (int64_t c = 0; c < obs->channels; c++)
+        out[c] = sb_minmax_range(obs->minmax[c]);
+    return SB_OK;
+}
+
 sb_status sb_observer_ranges(sb_observer *obs, sb_range *out)
 {
     SB_TRY(observer_ranges(obs, out));

@@ -72,6 +72,10 @@ SB_MUST_USE sb_status sb_observer_merge(sb_observer *into,
  * seen at all. */
 SB_MUST_USE sb_status sb_observer_ranges(sb_observer *obs, sb_range *out);
 
+/* The same with all that was seen, whatever the row would leave out. */
+SB_MUST_USE sb_status sb_observer_whole_ranges(const sb_observer *obs,
+                                               sb_range *out);
+
 /* Computes the ranges of many observers (NULL: none) at a time, so that asking
  * each for its own takes no time. */
 SB_MUST_USE sb_status sb_observers_prepare(sb_ctx *ctx,

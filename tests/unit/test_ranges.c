@@ -1,0 +1,100 @@
+/* Ranges of activations: what an observer clips stays clipped only if that
+ * helps the outputs.
+ *
+ * Of 2048 numbers one is 20 and the others are below 1.  With 2 bits, `mse`
+ * leaves the 20 out: 19^2 / 2048 is less than what rounding all others to 0
+ * costs. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "quanttest.h"
+
+enum { SIZE = 2048, ROWS = 4 };
+
+/* A product with weights `first` for the 20 and `rest` for the others. */
+static sb_quant_model *product(int first, int rest)
+{
+    char *text = malloc(4 * SIZE + 256), *at = text;
+
+    assert_non_null(text);
+    at += sprintf(at, "graph main(x: f32[N,%d]) -> (y) {\nw: f32[%d,1] = [%d",
+                  SIZE, SIZE, first);
+    for (int i = 1; i < SIZE; i++)
+        at += sprintf(at, ",%d", rest);
+    (void)sprintf(at, "]\ny = MatMul(x, w) \"m\"\n}");
+    sb_quant_model *qm = test_quant(
+        text,
+        TEST_W8 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 2}, "
+                "OBSERVER: {TYPE: mse}}\n",
+        NULL);
+    free(text);
+    qm->choose_ranges = true; /* as without a configuration of the user */
+    return qm;
+}
+
+static void calibrate(sb_quant_model *qm)
+{
+    sb_tensor *batches[5] = {NULL};
+
+    for (unsigned b = 0; b < 4; b++) {
+        batches[b] = test_random(SB_DTYPE_F32, "4x2048", b + 1);
+        float *x = batches[b]->data;
+        for (int i = 0; i < ROWS * SIZE; i++)
+            x[i] = i % SIZE == 0 ? 20 : x[i] < 0 ? -x[i] : x[i];
+    }
+    test_calibrate(qm, NULL, (const sb_tensor *const *)batches);
+}
+
+static double scale(const sb_quant_model *qm)
+{
+    return (double)test_quantizer(qm, "m.input_quantizer").scale[0];
+}
+
+static void test_clipped(void **state)
+{
+    sb_quant_model *qm = product(0, 1);
+
+    (void)state;
+    calibrate(qm);
+    const sb_quant_step *step = sb_quant_model_step(qm, 0);
+    assert_non_null(step);
+    assert_string_equal(step->name, "clipping of ranges");
+    assert_true(step->kept);
+    assert_true(scale(qm) < 2);
+    sb_quant_model_free(qm);
+}
+
+static void test_whole(void **state)
+{
+    sb_quant_model *qm = product(1, 0);
+
+    (void)state;
+    calibrate(qm);
+    assert_false(sb_quant_model_step(qm, 0)->kept);
+    assert_close("scale", scale(qm), 20.0 / 3, 1e-6);
+    sb_quant_model_free(qm);
+}
+
+/* A configuration of the user is done as it stands. */
+static void test_asked(void **state)
+{
+    sb_quant_model *qm = product(1, 0);
+
+    (void)state;
+    qm->choose_ranges = false;
+    calibrate(qm);
+    assert_null(sb_quant_model_step(qm, 0));
+    assert_true(scale(qm) < 2);
+    sb_quant_model_free(qm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_clipped),
+        cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_asked),
+    };
+
+    return cmocka_run_group_tests_name("ranges", tests, NULL, NULL);
+}
