@@ -130,7 +130,7 @@ typedef struct {
 static int drop_compare(const void *a, const void *b)
 {
     const drop_row *x = a, *y = b;
-    double u = x->layer->async.sqnr_db, v = y->layer->async.sqnr_db;
+    double u = x->layer->async->sqnr_db, v = y->layer->async->sqnr_db;
 
     u = isnan(u) ? -(double)INFINITY : u;
     v = isnan(v) ? -(double)INFINITY : v;

@@ -10,13 +10,15 @@
 static sb_status tune_statistics(const sb_qat *qat)
 {
     sb_quant_model *qm = qat->qm;
-    size_t n = sb_replay_batches(qm);
+    size_t n = sb_batch_store_count(qm->state.batches);
     sb_qat_statistics *s = NULL;
     sb_status status = sb_qat_statistics_open(qat, qat->graph, &s);
 
     for (size_t i = 0; i < n && status == SB_OK; i++) {
         const sb_tensor *const *inputs;
 
+        if (!sb_replay_is_for(qm, SB_REPLAY_USED, i))
+            continue;
         status = sb_progress(qm->ctx, "batch norms", i, n);
         if (status == SB_OK)
             status = sb_batch_store_get(qm->state.batches, i, &inputs);
