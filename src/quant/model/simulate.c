@@ -111,15 +111,12 @@ static sb_status put_dynamic_pair(sb_graph *g, sb_node_id beside, sb_value_id x,
     return sb_quant_add_node(g, beside, &spec, x, y);
 }
 
-static sb_status put_enabled(void *user, sb_graph *g, uint32_t point,
-                             sb_node_id beside, sb_value_id x, sb_value_id *y)
+sb_status sb_quant_put_simulated(const sb_quant_model *qm, sb_graph *g,
+                                 uint32_t point, sb_node_id beside,
+                                 sb_value_id x, sb_value_id *y)
 {
-    const sb_quant_model *qm = user;
     const sb_quantizer *q = sb_point_quantizer(&qm->place, point);
 
-    *y = x;
-    if (!sb_quantizer_enabled(qm, q))
-        return SB_OK;
     if (q->spec.dynamic)
         return put_dynamic_pair(g, beside, x, y);
     if (sb_quantizer_qparams(qm, q)->n == 0)
@@ -128,6 +125,17 @@ static sb_status put_enabled(void *user, sb_graph *g, uint32_t point,
                        "switching quantization on",
                        q->name);
     return sb_quant_put_fake(qm, g, point, beside, x, y);
+}
+
+static sb_status put_enabled(void *user, sb_graph *g, uint32_t point,
+                             sb_node_id beside, sb_value_id x, sb_value_id *y)
+{
+    const sb_quant_model *qm = user;
+
+    *y = x;
+    return sb_quantizer_enabled(qm, sb_point_quantizer(&qm->place, point))
+               ? sb_quant_put_simulated(qm, g, point, beside, x, y)
+               : SB_OK;
 }
 
 sb_status sb_quant_simulated(const sb_quant_model *qm, sb_graph **out)

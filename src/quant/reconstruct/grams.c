@@ -1,9 +1,8 @@
-/* Gram matrices of the inputs of layers, summed up while the quantized network
- * runs: memory depends on the layers, not on the number of samples. */
+/* Gram matrices of the inputs of layers, summed up by nodes of the network:
+ * memory depends on the layers, not on the number of samples. */
 #include <string.h>
 
 #include "ops/op_registry.h"
-#include "quant/calibrate/replay.h"
 #include "quant/correct/correct.h"
 #include "quant/reconstruct/reconstruct.h"
 
@@ -249,20 +248,11 @@ sb_status sb_gram_nodes(sb_graph *g, sb_gram *grams, size_t n, sb_state *states,
     return SB_OK;
 }
 
-typedef struct grams_run {
-    sb_grams *list;
-    sb_state *states; /* sums and count of each node */
-    sb_exec_state *bound;
-    size_t n_states;
-    float spare;                /* counts that are the same once more */
-    sb_replay plain, quantized; /* plain: what layers read in float */
-} grams_run;
-
 /* Inputs of the model, then what layers read in float, then states. */
-static sb_status grams_graph(grams_run *run, sb_graph *g)
+sb_status sb_grams_attach(const sb_grams *list, sb_graph *g, sb_state *states,
+                          sb_exec_state *bound, float *spare, size_t *n_states)
 {
-    const sb_grams *list = run->list;
-    size_t n = list->fit ? list->n : 0, at = 2 * list->n;
+    size_t n = list->fit ? list->n : 0, at = 0;
     sb_value_id *y = sb_alloc(g->ctx, n + 1, sizeof *y);
     sb_status status = y ? SB_OK : SB_NO_MEMORY;
 
@@ -274,90 +264,13 @@ static sb_status grams_graph(grams_run *run, sb_graph *g)
             sb_graph_value(list->qm->graph, list->v[i].x)->type;
         status = sb_graph_add_input(g, y[i]);
     }
-    if (status == SB_OK)
-        status = sb_gram_nodes(g, list->v, list->n, run->states, run->bound);
+    for (size_t i = 0; i < list->n && status == SB_OK; i++, at += 2)
+        status = grams_bind(g, &list->v[i], SB_NONE, list->v[i].sums,
+                            &list->v[i].count, &states[at], &bound[at]);
     for (size_t i = 0; i < n && status == SB_OK; i++, at += 2)
-        status = grams_bind(g, &list->v[i], y[i], list->v[i].cross, &run->spare,
-                            &run->states[at], &run->bound[at]);
-    run->n_states = at;
+        status = grams_bind(g, &list->v[i], y[i], list->v[i].cross, spare,
+                            &states[at], &bound[at]);
+    *n_states = at;
     sb_free(g->ctx, y);
-    return status;
-}
-
-/* The float network up to what the layers read. */
-static sb_status grams_open_plain(grams_run *run)
-{
-    sb_grams *list = run->list;
-    sb_graph *g = NULL;
-    sb_status status = SB_OK;
-
-    SB_TRY(sb_replay_float(list->qm, &g));
-    grams_drop_outputs(g);
-    for (size_t i = 0; i < list->n && status == SB_OK; i++)
-        status = sb_graph_add_output(g, list->v[i].x);
-    if (status != SB_OK) {
-        sb_graph_free(g);
-        return status;
-    }
-    return sb_replay_open(list->qm, g, NULL, &run->plain);
-}
-
-static sb_status grams_open(grams_run *run)
-{
-    sb_grams *list = run->list;
-    sb_graph *g = NULL;
-    sb_exec_options opt = {0};
-
-    if (list->fit)
-        SB_TRY(grams_open_plain(run));
-    SB_TRY(sb_replay_quantized(list->qm, &g));
-    sb_status status = grams_graph(run, g);
-    if (status != SB_OK) {
-        sb_graph_free(g);
-        return status;
-    }
-    opt.states = run->bound;
-    opt.n_states = run->n_states;
-    return sb_replay_open(list->qm, g, &opt, &run->quantized);
-}
-
-static sb_status grams_run_all(grams_run *run, size_t done, size_t total)
-{
-    const sb_grams *list = run->list;
-    size_t n = sb_batch_store_count(list->qm->state.batches),
-           first = list->qm->graph->n_inputs;
-
-    for (size_t i = 0; i < n; i++) {
-        if (!sb_replay_is_for(list->qm, SB_REPLAY_USED, i))
-            continue;
-        SB_TRY(sb_progress(list->qm->ctx, "round", done++, total));
-        if (list->fit)
-            SB_TRY(sb_replay_run(&run->plain, i));
-        for (size_t k = 0; k < list->n && list->fit; k++)
-            run->quantized.inputs[first + k] = run->plain.outputs[k];
-        SB_TRY(sb_replay_run(&run->quantized, i));
-    }
-    return SB_OK;
-}
-
-sb_status sb_grams_collect(sb_grams *list, size_t done, size_t total)
-{
-    sb_ctx *ctx = list->qm->ctx;
-    size_t most = (list->fit ? (size_t)4 : 2) * list->n;
-    grams_run run = {.list = list,
-                     .states = sb_alloc(ctx, most, sizeof *run.states),
-                     .bound = sb_alloc(ctx, most, sizeof *run.bound)};
-    sb_status status = run.states && run.bound ? SB_OK : SB_NO_MEMORY;
-
-    if (status == SB_OK)
-        status = grams_open(&run);
-    if (status == SB_OK)
-        status = grams_run_all(&run, done, total);
-    sb_replay_close(&run.plain);
-    sb_replay_close(&run.quantized);
-    sb_free(ctx, run.states);
-    sb_free(ctx, run.bound);
-    for (size_t i = 0; i < list->n && status == SB_OK && list->fit; i++)
-        sb_refit_center(&list->v[i]);
     return status;
 }

@@ -22,6 +22,7 @@ typedef struct sb_round_layer {
     bool transposed; /* the weight is [cols, rows] */
     int64_t groups, rows, cols;
     uint32_t gram; /* of the list */
+    int32_t level; /* how many layers before it are rounded */
 } sb_round_layer;
 
 /* Sums of products of one layer's inputs, or of several that read the same.
@@ -68,10 +69,13 @@ bool sb_round_layer_find(const sb_quant_model *qm, const sb_quantizer *q,
 size_t sb_grams_bytes(const sb_grams *list, const sb_round_layer *layer);
 /* Room for the sums of a layer, all zero; sets layer->gram. */
 SB_MUST_USE sb_status sb_grams_add(sb_grams *list, sb_round_layer *layer);
-/* Runs the quantized network as it is now over all batches and sums up;
- * progress counts from `done` of `total` runs. */
-SB_MUST_USE sb_status sb_grams_collect(sb_grams *list, size_t done,
-                                       size_t total);
+/* A node for each list of sums in a copy of the network, which adds to it in
+ * every run, with the inputs it needs behind those of the network: what each
+ * layer reads in float, if layers are fitted, then states, four for a layer.
+ * `spare` is a place for counts that nobody needs. */
+SB_MUST_USE sb_status sb_grams_attach(const sb_grams *list, sb_graph *g,
+                                      sb_state *states, sb_exec_state *bound,
+                                      float *spare, size_t *n_states);
 void sb_grams_clear(sb_grams *list);
 
 /* ---- fitting to the float network (fit_layer.c) ------------------------- */

@@ -1,18 +1,16 @@
 /* Weights whose quantizers decide the rounding from samples ("gptq").
  *
- * Layers are taken in the order of the network, as many at a time as their Gram
- * matrices have room in memory: the network runs quantized, with the weights
- * that are decided already, up to those layers; then their weights are decided.
- * So memory is bounded, and layers see what the quantized layers before them
- * make. */
-#include <stdlib.h>
+ * Layers are taken in the order of the network: it runs quantized, with the
+ * weights that are decided already, up to the layers that come next; then
+ * theirs are decided.  So layers see what the quantized layers before them
+ * make; Gram matrices that would not have room in memory together are summed up
+ * in several runs. */
 #include <string.h>
 
 #include "quant/calibrate/calibrate.h"
-#include "quant/calibrate/replay.h"
 #include "quant/model/overlay.h"
 #include "quant/model/weight.h"
-#include "quant/reconstruct/reconstruct.h"
+#include "quant/reconstruct/gram_stages.h"
 
 static const size_t ROUND_LIMIT = (size_t)1 << 30;
 enum { ROUND_AGAIN = 4 }; /* times that a scale may grow */
@@ -214,14 +212,6 @@ static sb_status round_layer(sb_quant_model *qm, const sb_round_layer *l,
 
 /* ---- all of them -------------------------------------------------------- */
 
-static int round_order(const void *a, const void *b)
-{
-    sb_node_id x = ((const sb_round_layer *)a)->node;
-    sb_node_id y = ((const sb_round_layer *)b)->node;
-
-    return x < y ? -1 : x > y;
-}
-
 /* One line for each reason, of which there are a few, however many weights. */
 static void round_warn_all(const sb_quant_model *qm, const char **why)
 {
@@ -245,7 +235,6 @@ static void round_warn_all(const sb_quant_model *qm, const char **why)
     }
 }
 
-/* In the order of the network. */
 static sb_status round_list(const sb_quant_model *qm, sb_round_layer **out,
                             size_t *n)
 {
@@ -270,41 +259,38 @@ static sb_status round_list(const sb_quant_model *qm, sb_round_layer **out,
     }
     round_warn_all(qm, why);
     sb_free(qm->ctx, why);
-    qsort(*out, *n, sizeof **out, round_order);
     return SB_OK;
 }
 
-/* As many layers from `first` on as have room; at least one.  Layers that are
- * fitted come one by one, unless they read the same. */
+/* As many layers of one level from `first` on as have room; at least one. */
 static sb_status round_gather(sb_grams *grams, sb_round_layer *layers,
                               size_t first, size_t n, size_t *end)
 {
     size_t limit = grams->qm->state.calibration.memory_limit;
 
     limit = limit ? limit : ROUND_LIMIT;
-    for (*end = first; *end < n; ++*end) {
+    for (*end = first; *end < n && layers[*end].level == layers[first].level;
+         ++*end) {
         sb_round_layer *l = &layers[*end];
-        size_t more = sb_grams_bytes(grams, l);
-        if (*end > first &&
-            (grams->bytes + more > limit || (grams->fit && more > 0)))
+
+        if (*end > first && grams->bytes + sb_grams_bytes(grams, l) > limit)
             break;
         SB_TRY(sb_grams_add(grams, l));
     }
     return SB_OK;
 }
 
-static sb_status round_part(sb_grams *grams, sb_round_layer *layers,
+static sb_status round_part(sb_gram_stages *stages, sb_round_layer *layers,
                             size_t first, size_t n, size_t *end)
 {
-    sb_quant_model *qm = grams->qm;
-    size_t batches = sb_replay_batches(qm);
+    sb_grams *grams = stages->grams;
 
     SB_TRY(round_gather(grams, layers, first, n, end));
-    SB_TRY(sb_grams_collect(grams, first * batches, n * batches));
-    for (size_t i = first; i < *end; i++) {
-        SB_TRY(sb_progress(qm->ctx, "round", i * batches, n * batches));
-        SB_TRY(round_layer(qm, &layers[i], &grams->v[layers[i].gram]));
-    }
+    SB_TRY(sb_gram_stages_run(stages, layers[first].level,
+                              *end < n &&
+                                  layers[*end].level == layers[first].level));
+    for (size_t i = first; i < *end; i++)
+        SB_TRY(round_layer(grams->qm, &layers[i], &grams->v[layers[i].gram]));
     return SB_OK;
 }
 
@@ -312,13 +298,17 @@ sb_status sb_round_weights(sb_quant_model *qm, size_t *n)
 {
     sb_grams grams = {.qm = qm,
                       .fit = sb_quant_config_schedule(qm->config).layerwise};
+    sb_gram_stages stages = {0};
     sb_round_layer *layers = NULL;
     sb_status status = round_list(qm, &layers, n);
 
+    if (status == SB_OK)
+        status = sb_gram_stages_init(&grams, layers, *n, &stages);
     for (size_t i = 0, end; status == SB_OK && i < *n; i = end) {
-        status = round_part(&grams, layers, i, *n, &end);
+        status = round_part(&stages, layers, i, *n, &end);
         sb_grams_clear(&grams);
     }
+    sb_gram_stages_clear(&stages);
     sb_free(qm->ctx, layers);
     return status;
 }

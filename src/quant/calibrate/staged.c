@@ -1,0 +1,318 @@
+/* A network run in stages; see staged.h. */
+#include "quant/calibrate/staged.h"
+
+#include <assert.h>
+
+#include "passes/pass.h"
+
+static const size_t STAGED_LIMIT = (size_t)512 << 20;
+
+/* ---- life --------------------------------------------------------------- */
+
+sb_status sb_staged_init(sb_ctx *ctx, const sb_graph *g, size_t limit,
+                         sb_staged *s)
+{
+    *s = (sb_staged){.ctx = ctx, .g = g};
+    s->node_level = sb_alloc(ctx, g->n_nodes + 1, sizeof *s->node_level);
+    s->kept_until = sb_alloc(ctx, g->n_values + 1, sizeof *s->kept_until);
+    s->kept = sb_alloc(ctx, g->n_values + 1, sizeof *s->kept);
+    if (!s->node_level || !s->kept_until || !s->kept)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < g->n_values; i++)
+        s->kept_until[i] = SB_NO_LEVEL;
+    SB_TRY(sb_spill_create(ctx, limit ? limit : STAGED_LIMIT, &s->spill));
+    return sb_graph_order(g, &s->order, &s->n_order);
+}
+
+static void staged_drop(sb_staged *s, sb_value_id v)
+{
+    if (!s->kept[v])
+        return;
+    for (size_t i = 0; i < s->n_batches; i++)
+        sb_spill_drop(s->spill, &s->kept[v][i]);
+    sb_free(s->ctx, s->kept[v]);
+    s->kept[v] = NULL;
+}
+
+void sb_staged_clear(sb_staged *s)
+{
+    if (!s->g)
+        return;
+    for (size_t v = 0; s->kept && v < s->g->n_values; v++)
+        staged_drop(s, (sb_value_id)v);
+    sb_spill_free(s->spill);
+    sb_free(s->ctx, s->kept);
+    sb_free(s->ctx, s->order);
+    sb_free(s->ctx, s->node_level);
+    sb_free(s->ctx, s->kept_until);
+    *s = (sb_staged){0};
+}
+
+/* ---- levels ------------------------------------------------------------- */
+
+/* From the end. */
+void sb_staged_mark(sb_staged *s)
+{
+    for (size_t i = s->n_order; i-- > 0;) {
+        const sb_node *node = sb_graph_node(s->g, s->order[i]);
+        int32_t level = s->node_level[s->order[i]];
+        bool needed = false;
+
+        for (uint32_t k = 0; k < node->n_out; k++)
+            needed |= node->outputs[k] != SB_NONE &&
+                      s->kept_until[node->outputs[k]] != SB_NO_LEVEL;
+        if (!needed)
+            s->node_level[s->order[i]] = SB_NO_LEVEL;
+        for (uint32_t k = 0; needed && k < node->n_in + node->n_implicit; k++) {
+            sb_value_id v = node->inputs[k];
+            if (v != SB_NONE && s->kept_until[v] < level)
+                s->kept_until[v] = level;
+        }
+    }
+}
+
+size_t sb_staged_nodes(const sb_staged *s, int32_t level)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n_order; i++)
+        n += s->node_level[s->order[i]] == level;
+    return n;
+}
+
+/* ---- batches ------------------------------------------------------------ */
+
+/* Room for one more batch of every input that is kept. */
+static sb_status staged_grow(sb_staged *s)
+{
+    size_t cap = s->cap_batches ? 2 * s->cap_batches : 16;
+
+    if (s->n_batches < s->cap_batches)
+        return SB_OK;
+    for (size_t i = 0; i < s->g->n_inputs; i++) {
+        sb_value_id v = s->g->inputs[i];
+        const sb_value *value = sb_graph_value(s->g, v);
+        size_t had = s->cap_batches;
+
+        if (value->is_input && !value->is_constant &&
+            s->kept_until[v] != SB_NO_LEVEL)
+            SB_TRY(sb_grow(s->ctx, &s->kept[v], &had, cap, sizeof **s->kept));
+    }
+    s->cap_batches = cap;
+    return SB_OK;
+}
+
+sb_status sb_staged_take(sb_staged *s, const sb_tensor *const *inputs)
+{
+    const sb_graph *g = s->g;
+    sb_status status = SB_OK;
+
+    for (size_t i = 0; i < g->n_inputs; i++)
+        SB_TRY(sb_exec_check_input(s->ctx, sb_graph_value(g, g->inputs[i]),
+                                   inputs[i]));
+    SB_TRY(staged_grow(s));
+    size_t batch = s->n_batches++;
+    for (size_t i = 0; i < g->n_inputs; i++)
+        if (s->kept[g->inputs[i]])
+            s->kept[g->inputs[i]][batch] = (sb_spilled_tensor){0};
+    for (size_t i = 0; i < g->n_inputs && status == SB_OK; i++)
+        if (s->kept[g->inputs[i]])
+            status = sb_spill_put(s->spill, inputs[i],
+                                  &s->kept[g->inputs[i]][batch]);
+    if (status != SB_OK) { /* as if it had not come */
+        for (size_t i = 0; i < g->n_inputs; i++)
+            if (s->kept[g->inputs[i]])
+                sb_spill_drop(s->spill, &s->kept[g->inputs[i]][batch]);
+        s->n_batches--;
+    }
+    return status;
+}
+
+/* ---- the cut ------------------------------------------------------------ */
+
+/* Is the value read at this level, and made before? */
+static bool stage_reads(const sb_stage *k, sb_value_id v)
+{
+    const sb_value *value = sb_graph_value(k->s->g, v);
+
+    if (!k->s->kept[v])
+        return false;
+    for (uint32_t i = 0; i < value->n_uses; i++)
+        if (sb_stage_has(k, value->uses[i].node))
+            return true;
+    return k->wanted[v];
+}
+
+static bool stage_leaves(const sb_stage *k, sb_value_id v)
+{
+    sb_node_id producer = sb_graph_value(k->s->g, v)->producer;
+
+    return !k->again && producer != SB_NONE && sb_stage_has(k, producer) &&
+           k->s->kept_until[v] > k->level;
+}
+
+sb_status sb_stage_open(sb_stage *k, size_t extra)
+{
+    sb_ctx *ctx = k->s->ctx;
+    size_t n = k->s->g->n_values + 1;
+
+    k->wanted = sb_alloc(ctx, n, sizeof *k->wanted);
+    k->in = sb_alloc(ctx, n, sizeof *k->in);
+    k->out = sb_alloc(ctx, n, sizeof *k->out);
+    k->given = sb_alloc(ctx, n + extra, sizeof *k->given);
+    return k->wanted && k->in && k->out && k->given ? SB_OK : SB_NO_MEMORY;
+}
+
+sb_status sb_stage_list(sb_stage *k)
+{
+    for (sb_value_id v = 0; v < k->s->g->n_values; v++) {
+        if (stage_reads(k, v))
+            k->in[k->n_in++] = v;
+        if (stage_leaves(k, v))
+            k->out[k->n_out++] = v;
+    }
+    k->loaded = sb_alloc(k->s->ctx, k->n_in + 1, sizeof *k->loaded);
+    return k->loaded ? SB_OK : SB_NO_MEMORY;
+}
+
+/* What stands behind the first `n` of a list of inputs or outputs. */
+static sb_status stage_tail(sb_graph *g, const sb_value_id *list, size_t n,
+                            size_t all, sb_value_id **out)
+{
+    *out = sb_arena_copy(g->arena, list + n, (all - n) * sizeof *list);
+    return *out ? SB_OK : SB_NO_MEMORY;
+}
+
+static sb_status stage_inputs(sb_stage *k)
+{
+    sb_graph *g = k->graph;
+    size_t own = k->s->g->n_inputs, extra = g->n_inputs - own;
+    sb_value_id *tail = NULL;
+
+    SB_TRY(stage_tail(g, g->inputs, own, g->n_inputs, &tail));
+    for (size_t i = 0; i < g->n_inputs; i++)
+        sb_graph_value(g, g->inputs[i])->is_input = false;
+    g->n_inputs = 0;
+    for (size_t i = 0; i < k->n_in; i++)
+        SB_TRY(sb_graph_add_input(g, k->in[i]));
+    for (size_t i = 0; i < extra; i++)
+        SB_TRY(sb_graph_add_input(g, tail[i]));
+    return SB_OK;
+}
+
+static sb_status stage_outputs(sb_stage *k, const sb_value_id *instead)
+{
+    sb_graph *g = k->graph;
+    size_t own = k->s->g->n_outputs, extra = g->n_outputs - own;
+    sb_value_id *tail = NULL;
+
+    SB_TRY(stage_tail(g, g->outputs, own, g->n_outputs, &tail));
+    for (size_t i = 0; i < g->n_outputs; i++)
+        sb_graph_value(g, g->outputs[i])->is_output = false;
+    g->n_outputs = 0;
+    for (size_t i = 0; i < k->n_out; i++) {
+        sb_value_id v = k->out[i];
+        bool other = instead && instead[v] != SB_NONE;
+        SB_TRY(sb_graph_add_output(g, other ? instead[v] : v));
+    }
+    for (size_t i = 0; i < extra; i++)
+        SB_TRY(sb_graph_add_output(g, tail[i]));
+    return SB_OK;
+}
+
+sb_status sb_stage_cut(sb_stage *k, const sb_value_id *instead)
+{
+    sb_graph *g = k->graph;
+
+    for (sb_node_id id = 0; id < k->s->g->n_nodes; id++)
+        if (!sb_stage_has(k, id) && !sb_graph_node(g, id)->dead)
+            sb_graph_remove_node(g, id);
+    SB_TRY(stage_inputs(k));
+    return stage_outputs(k, instead);
+}
+
+sb_status sb_stage_start(sb_stage *k, const sb_exec_options *opt)
+{
+    sb_staged *s = k->s;
+
+    k->made = sb_alloc(s->ctx, k->graph->n_outputs + 1, sizeof *k->made);
+    if (!k->made)
+        return SB_NO_MEMORY;
+    SB_TRY(sb_passes_run(k->graph, "lower", NULL, NULL, NULL));
+    SB_TRY(sb_exec_create(s->ctx, k->graph, opt, &k->exec));
+    for (size_t i = 0; i < k->n_out; i++) {
+        sb_spilled_tensor *kept =
+            sb_alloc(s->ctx, s->n_batches + 1, sizeof *kept);
+        if (!kept)
+            return SB_NO_MEMORY;
+        assert(!s->kept[k->out[i]]);
+        s->kept[k->out[i]] = kept;
+    }
+    return SB_OK;
+}
+
+/* ---- running ------------------------------------------------------------ */
+
+static bool stage_is_last(const sb_stage *k, sb_value_id v)
+{
+    return !k->again && k->s->kept_until[v] == k->level;
+}
+
+static sb_status stage_run_loaded(sb_stage *k, size_t batch)
+{
+    sb_staged *s = k->s;
+
+    SB_TRY(sb_exec_run(k->exec, k->given, NULL, k->made));
+    /* Room first: what was read for the last time goes. */
+    for (size_t i = 0; i < k->n_in; i++)
+        if (stage_is_last(k, k->in[i]))
+            sb_spill_drop(s->spill, &s->kept[k->in[i]][batch]);
+    for (size_t i = 0; i < k->n_out; i++)
+        SB_TRY(sb_spill_put(s->spill, k->made[i], &s->kept[k->out[i]][batch]));
+    return SB_OK;
+}
+
+static void stage_unload(sb_stage *k)
+{
+    while (k->n_loaded > 0)
+        sb_tensor_drop(&k->loaded[--k->n_loaded]);
+}
+
+sb_status sb_stage_run(sb_stage *k, size_t batch)
+{
+    sb_staged *s = k->s;
+
+    stage_unload(k);
+    SB_TRY(sb_ctx_poll(s->ctx));
+    for (size_t i = 0; i < k->n_in; i++) {
+        SB_TRY(
+            sb_spill_get(s->spill, &s->kept[k->in[i]][batch], &k->loaded[i]));
+        k->n_loaded++;
+        k->given[i] = &k->loaded[i];
+    }
+    return stage_run_loaded(k, batch);
+}
+
+void sb_stage_done(sb_stage *k)
+{
+    stage_unload(k);
+    for (size_t i = 0; i < k->n_in; i++)
+        if (stage_is_last(k, k->in[i]))
+            staged_drop(k->s, k->in[i]);
+}
+
+void sb_stage_clear(sb_stage *k)
+{
+    sb_ctx *ctx = k->s->ctx;
+
+    stage_unload(k);
+    sb_exec_free(k->exec);
+    sb_graph_free(k->graph);
+    sb_free(ctx, k->wanted);
+    sb_free(ctx, k->in);
+    sb_free(ctx, k->out);
+    sb_free(ctx, k->loaded);
+    sb_free(ctx, k->given);
+    sb_free(ctx, k->made);
+    *k = (sb_stage){.s = k->s};
+}

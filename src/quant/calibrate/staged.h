@@ -1,0 +1,83 @@
+/* staged.h - running a network over all batches in stages.
+ *
+ * Each node has a level; the nodes of one level run over all batches as a graph
+ * of their own, each node in just one of them, so that something may be decided
+ * between two levels which the nodes behind depend on.  Between two levels only
+ * the cut is kept: values that a node still has to read (spill.h: in memory up
+ * to a limit, beyond it in a file). */
+#ifndef SB_QUANT_CALIBRATE_STAGED_H
+#define SB_QUANT_CALIBRATE_STAGED_H
+
+#include "exec/exec.h"
+#include "tensor/spill.h"
+
+enum { SB_NO_LEVEL = -1 };
+
+typedef struct sb_staged {
+    sb_ctx *ctx;
+    const sb_graph *g;
+    sb_node_id *order;
+    size_t n_order;
+    int32_t *node_level; /* [node] SB_NO_LEVEL: nothing needs it */
+    int32_t *kept_until; /* [value] the last level that reads it, likewise */
+    sb_spill *spill;
+    sb_spilled_tensor **kept; /* [value] NULL, or [cap_batches] */
+    size_t n_batches, cap_batches;
+} sb_staged;
+
+/* `limit` 0: 512 MB.  sb_staged_clear() in any case. */
+SB_MUST_USE sb_status sb_staged_init(sb_ctx *ctx, const sb_graph *g,
+                                     size_t limit, sb_staged *s);
+void sb_staged_clear(sb_staged *s);
+/* With levels of all nodes, and of the values that are wanted for themselves in
+ * kept_until: what these need is kept, other nodes do not run. */
+void sb_staged_mark(sb_staged *s);
+/* Keeps a batch; one tensor per graph input, NULL where a default stands. */
+SB_MUST_USE sb_status sb_staged_take(sb_staged *s,
+                                     const sb_tensor *const *inputs);
+size_t sb_staged_nodes(const sb_staged *s, int32_t level);
+
+/* ---- one level ---------------------------------------------------------- */
+
+typedef struct sb_stage {
+    sb_staged *s;
+    int32_t level;
+    bool again; /* the level runs once more: keep what it read, and nothing of
+                   what it makes */
+    sb_graph *graph;
+    sb_exec *exec;
+    bool *wanted;    /* [value] comes in even if no node reads it */
+    sb_value_id *in; /* values of the network, one per input of the graph */
+    size_t n_in;
+    sb_value_id *out; /* values to keep, one per output of the graph */
+    size_t n_out;
+    sb_tensor *loaded; /* [n_in] until the next run */
+    size_t n_loaded;
+    const sb_tensor **given; /* [n_in], then those of other inputs */
+    const sb_tensor **made;  /* one per output of the graph */
+} sb_stage;
+
+/* The caller sets `s`, `level` and `again`; `extra` is how many inputs it will
+ * add.  sb_stage_clear() in any case. */
+SB_MUST_USE sb_status sb_stage_open(sb_stage *k, size_t extra);
+/* Lists what comes in and what goes out, when `wanted` is set. */
+SB_MUST_USE sb_status sb_stage_list(sb_stage *k);
+/* Of k->graph, a copy of the network with nodes behind its own, only those of
+ * the level and the added ones stay, and inputs and outputs behind those of the
+ * network.  `instead` NULL, or by value: what is made in its place, SB_NONE for
+ * itself. */
+SB_MUST_USE sb_status sb_stage_cut(sb_stage *k, const sb_value_id *instead);
+/* Lowers the graph and makes it ready to run. */
+SB_MUST_USE sb_status sb_stage_start(sb_stage *k, const sb_exec_options *opt);
+/* Runs a batch; inputs behind those of the cut are in k->given. */
+SB_MUST_USE sb_status sb_stage_run(sb_stage *k, size_t batch);
+/* After all batches: drops what was read for the last time. */
+void sb_stage_done(sb_stage *k);
+void sb_stage_clear(sb_stage *k);
+
+static inline bool sb_stage_has(const sb_stage *k, sb_node_id node)
+{
+    return k->s->node_level[node] == k->level;
+}
+
+#endif
