@@ -153,6 +153,7 @@ static void test_model(void **state)
     (void)state;
     assert_close("as it is", factor("false"), 8.0 / 7, 0.01);
     assert_close("fitted", factor("true"), 1.36, 0.03);
+    assert_close("as it does by itself", factor("auto"), 1.36, 0.03);
 }
 
 int main(void)

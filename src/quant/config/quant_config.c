@@ -472,7 +472,9 @@ sb_quant_schedule sb_quant_config_schedule(const sb_quant_config *cfg)
         .bias_correction =
             cfg->file.bias_correction && cfg->mode == SB_QUANT_STATIC,
         .equalization = cfg->file.equalization && cfg->mode == SB_QUANT_STATIC,
-        .layerwise = cfg->file.layerwise,
+        .layerwise = cfg->file.layerwise == SB_LAYERWISE_ON ||
+                     (cfg->file.layerwise == SB_LAYERWISE_AUTO &&
+                      cfg->mode == SB_QUANT_WEIGHTS_ONLY),
         .refine_samples = cfg->file.refine_samples,
     };
 }

@@ -19,11 +19,18 @@ typedef struct sb_quant_side {
     const sb_yaml *specific;
 } sb_quant_side;
 
+/* SCHEDULE.LAYERWISE: by itself where only weights are quantized. */
+typedef enum sb_layerwise {
+    SB_LAYERWISE_AUTO,
+    SB_LAYERWISE_ON,
+    SB_LAYERWISE_OFF
+} sb_layerwise;
+
 typedef struct sb_quant_file {
     int backend; /* in sb_target_names */
     sb_param_strings skip;
-    bool fuse_bn, bn_tuning, disable_unnecessary, bias_correction, layerwise,
-        equalization;
+    bool fuse_bn, bn_tuning, disable_unnecessary, bias_correction, equalization;
+    int layerwise; /* sb_layerwise */
     int64_t refine_samples;
     const sb_yaml *w, *a;
     int sparser, strategy; /* -1 if not set */

@@ -27,6 +27,8 @@ const char *const sb_quant_strategy_names[] = {"l1norm", "l2norm", "slimming",
                                                "random", NULL};
 
 static const char *const layouts[] = {"NCHW", "NLC", NULL};
+/* In the order of sb_layerwise. */
+static const char *const layerwise[] = {"auto", "true", "false", NULL};
 static const char *const sparsers[] = {"structed", "unstructed", "structured",
                                        "unstructured", NULL};
 
@@ -166,9 +168,9 @@ static const sb_param_def schedule_table[] = {
     {.name = "BIAS_CORRECTION", .type = SB_PARAM_BOOL,
      .offset = TOP(bias_correction), .preset = "false", .sample = "true",
      .help = "give biases back what rounding took from the means of each layer"},
-    {.name = "LAYERWISE", .type = SB_PARAM_BOOL, .offset = TOP(layerwise),
-     .preset = "false",
-     .help = "round weights layer by layer, each fitted to what the float network computes; takes longer; for quantizers that need samples"},
+    {.name = "LAYERWISE", .type = SB_PARAM_ENUM, .offset = TOP(layerwise),
+     .preset = "auto", .names = layerwise,
+     .help = "round weights layer by layer, each fitted to what the float network computes; takes longer; for quantizers that need samples (auto: if only weights are quantized)"},
     {.name = "SAMPLES", .type = SB_PARAM_INT, .offset = TOP(refine_samples),
      .preset = "0", .sample = "32", .min = 0, .max = 1e9,
      .help = "how many samples bias correction and rounding methods run on; 0: all"},
