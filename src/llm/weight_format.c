@@ -130,6 +130,42 @@ static void unpack_q6_k(const uint8_t *from, sb_block *to)
     }
 }
 
+/* Two bits of each element, four elements 32 apart in a byte. */
+static int k_quarter(const uint8_t *from, int i)
+{
+    return from[i / 128 * 32 + i % 32] >> (2 * (i % 128 / 32)) & 3;
+}
+
+static void unpack_q2_k(const uint8_t *from, sb_block *to)
+{
+    float d = half_at(from + 80), d_min = half_at(from + 82);
+
+    for (int i = 0; i < 256; i++)
+        to->code[i] = (uint8_t)k_quarter(from + 16, i);
+    for (int g = 0; g < 16; g++) {
+        to->scale[g] = d * (float)(from[g] & 15);
+        to->offset[g] = -d_min * (float)(from[g] >> 4);
+    }
+}
+
+/* The third bit of element i is bit i / 32 of the first 32 bytes; of the
+ * sixteen scales four bits are in eight bytes, two above them in four. */
+static void unpack_q3_k(const uint8_t *from, sb_block *to)
+{
+    const uint8_t *low = from + 96, *high = from + 104;
+    float d = half_at(from + 108);
+
+    for (int i = 0; i < 256; i++)
+        to->code[i] = (uint8_t)(k_quarter(from + 32, i) + 8 - 4 +
+                                4 * (from[i % 32] >> (i / 32) & 1));
+    for (int g = 0; g < 16; g++) {
+        int scale = (low[g % 8] >> (g / 8 * 4) & 15) |
+                    (high[g % 4] >> (g / 4 * 2) & 3) << 4;
+        to->scale[g] = d * (float)(scale - 32);
+        to->offset[g] = -8 * to->scale[g];
+    }
+}
+
 /* ---- packing ------------------------------------------------------------ */
 
 static void put_half(uint8_t *p, float x)
@@ -207,6 +243,8 @@ static const sb_weight_format formats[] = {
     {"Q5_0", 6,  SB_DTYPE_NONE, 32, 22, 8, 32, true, BLOCKS(q5_0), 8},
     {"Q5_1", 7,  SB_DTYPE_NONE, 32, 24, 8, 32, false, BLOCKS(q5_1), 9},
     {"Q8_0", 8,  SB_DTYPE_NONE, 32, 34, 8, 32, true, BLOCKS(q8_0), 7},
+    {"Q2_K", 10, SB_DTYPE_NONE, 256, 84, 4, 16, false, unpack_q2_k, NULL, 10},
+    {"Q3_K", 11, SB_DTYPE_NONE, 256, 110, 4, 16, true, unpack_q3_k, NULL, 12},
     {"Q4_K", 12, SB_DTYPE_NONE, 256, 144, 4, 32, false, unpack_q4_k, NULL, 15},
     {"Q5_K", 13, SB_DTYPE_NONE, 256, 176, 8, 32, false, unpack_q5_k, NULL, 17},
     {"Q6_K", 14, SB_DTYPE_NONE, 256, 210, 8, 16, true, unpack_q6_k, NULL, 18},
@@ -239,7 +277,9 @@ const sb_weight_format *sb_weight_format_find(const char *name)
 
 const char *sb_weight_format_names(void)
 {
-    return "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K";
+    return "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, "
+           "Q5_K, "
+           "Q6_K";
 }
 
 void sb_weight_to_f32(const sb_weight_format *f, const void *from, float *to,

@@ -101,9 +101,9 @@ static void assert_block(const sb_checkpoint *c, const char *name)
 
 static void test_blocks_are_read_as_gguf_py_does(void **state)
 {
-    static const char *const names[] = {"F32",  "F16",  "BF16", "Q4_0",
-                                        "Q4_1", "Q5_0", "Q5_1", "Q8_0",
-                                        "Q4_K", "Q5_K", "Q6_K"};
+    static const char *const names[] = {"F32",  "F16",  "BF16", "Q4_0", "Q4_1",
+                                        "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K",
+                                        "Q6_K", "Q2_K", "Q3_K"};
     sb_gguf g = {0};
     sb_checkpoint c;
     sb_gguf_text *words = NULL;

@@ -72,7 +72,7 @@ SB_MUST_USE sb_status sb_grams_add(sb_grams *list, sb_round_layer *layer);
 /* A node for each list of sums in a copy of the network, which adds to it in
  * every run, with the inputs it needs behind those of the network: what each
  * layer reads in float, if layers are fitted, then states, four for a layer.
- * `spare` is a place for counts that nobody needs. */
+ * `spare` is a place for counts of no use. */
 SB_MUST_USE sb_status sb_grams_attach(const sb_grams *list, sb_graph *g,
                                       sb_state *states, sb_exec_state *bound,
                                       float *spare, size_t *n_states);
