@@ -6,6 +6,7 @@
 #define _DEFAULT_SOURCE
 #include "sbtest.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -276,6 +277,19 @@ static bool is_there(const char *name)
     return access(in_folder(name), F_OK) == 0;
 }
 
+static int count_shards(const char *name)
+{
+    DIR *d = opendir(in_folder(name));
+    struct dirent *entry;
+    int n = 0;
+
+    assert_non_null(d);
+    while ((entry = readdir(d)))
+        n += strncmp(entry->d_name, "model-0", 7) == 0;
+    assert_int_equal(closedir(d), 0);
+    return n;
+}
+
 static void test_no_files_of_earlier_models(void **state)
 {
     (void)state;
@@ -283,6 +297,10 @@ static void test_no_files_of_earlier_models(void **state)
         convert(FIXTURES "gptq", in_folder("twice"), SB_LANGUAGE_GPTQ, NULL));
     assert_true(is_there("twice/model.safetensors.index.json"));
     assert_true(is_there("twice/quantize_config.json"));
+    assert_true(count_shards("twice") > 1);
+    FILE *other = fopen(in_folder("twice/model-1-of-2.safetensors"), "w");
+    assert_non_null(other);
+    assert_int_equal(fclose(other), 0);
     shard_bytes = 0;
     assert_ok(
         convert(FIXTURES "qwen2", in_folder("twice"), SB_LANGUAGE_FLOAT, NULL));
@@ -290,6 +308,8 @@ static void test_no_files_of_earlier_models(void **state)
     assert_false(is_there("twice/model.safetensors.index.json"));
     assert_false(is_there("twice/quantize_config.json"));
     assert_true(is_there("twice/model.safetensors"));
+    assert_int_equal(count_shards("twice"), 0);
+    assert_true(is_there("twice/model-1-of-2.safetensors"));
     assert_same(in_folder("twice"), "qwen2");
     assert_ok(
         convert(FIXTURES "gptq", in_folder("twice"), SB_LANGUAGE_GPTQ, NULL));

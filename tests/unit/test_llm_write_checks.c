@@ -124,6 +124,11 @@ static void no_number_as_scale(sb_graph *g, sb_node_id id)
     ((float *)input_of(g, id, SCALES)->data)[3] = NAN;
 }
 
+static void tiny_scale(sb_graph *g, sb_node_id id)
+{
+    ((float *)input_of(g, id, SCALES)->data)[3] = 2e-8F;
+}
+
 static void test_codes_are_checked(void **state)
 {
     static const struct {
@@ -139,7 +144,8 @@ static void test_codes_are_checked(void **state)
                 {no_scales, "no constants"},
                 {ordered, "g_idx"},
                 {infinite_scale, "beyond float16"},
-                {no_number_as_scale, "beyond float16"}};
+                {no_number_as_scale, "beyond float16"},
+                {tiny_scale, "would be 0 as float16"}};
 
     (void)state;
     for (size_t i = 0; i < 2 * SB_COUNT(rows); i++) {

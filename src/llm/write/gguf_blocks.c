@@ -60,6 +60,11 @@ static sb_status choose_codes(const sb_parts *p, const sb_part *part,
                        "'%s': the scale %.9g is no float16, which GGUF wants; "
                        "--round rounds scales",
                        part->name, (double)facts.odd);
+    if (fabsf(facts.lost) > 0)
+        return sb_fail(p->ctx, SB_UNSUPPORTED,
+                       "'%s': the scale %.9g would be 0 as float16, which GGUF "
+                       "wants",
+                       part->name, (double)facts.lost);
     bool offsets = false;
     for (size_t i = 0; i < SB_COUNT(kinds); i++) {
         const sb_weight_format *f = sb_weight_format_find(kinds[i].name);

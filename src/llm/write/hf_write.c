@@ -88,6 +88,8 @@ static sb_status choose_packing(folder *f, packing *k)
                        "'%s' cannot be a GPTQ weight: the scale %.9g is no "
                        "float16; --round rounds scales",
                        part->name, (double)facts.odd);
+    if (fabsf(facts.lost) > 0)
+        return refuse_packing(f, part, "a scale would be 0 as float16");
     if (m->cols % 32 || m->rows % 32)
         return refuse_packing(f, part, "its sides are no multiples of 32");
     bool one = !(facts.zero_lo < facts.zero_hi);

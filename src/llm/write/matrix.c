@@ -126,6 +126,8 @@ static void look_at_group(sb_matrix_facts *f, const uint8_t *codes, int64_t n,
         f->half = false;
         f->odd = scale;
     }
+    if (fabsf(scale) > 0 && !(fabsf(scale) > 0x1p-25F))
+        f->lost = scale;
     f->half_offsets = f->half_offsets && is_near_half(zero * scale);
     f->scale_most = sb_larger_size(f->scale_most, scale);
     f->offset_most = sb_larger_size(f->offset_most, zero * scale);

@@ -55,6 +55,7 @@ typedef struct sb_matrix_facts {
     float lo, hi;      /* of code - zero */
     bool half;         /* scales are float16 */
     float odd;         /* if not: the first that is not */
+    float lost;        /* a scale that would be 0 as float16; 0: none */
     bool half_offsets; /* products of zero and scale are float16 */
     float scale_most;  /* sizes of the largest; infinite if one is no number */
     float offset_most;

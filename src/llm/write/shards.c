@@ -2,7 +2,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "llm/write/shards.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -227,6 +229,7 @@ sb_status sb_shards_write(sb_shards *s)
 {
     size_t n = shard_count(s), k = 0;
 
+    s->count = n;
     for (size_t at = 0, end; at < s->n; at = end) {
         end = shard_end(s, at);
         SB_TRY(write_shard(s, shard_name(s, k++, n), at, end));
@@ -234,25 +237,57 @@ sb_status sb_shards_write(sb_shards *s)
     return n > 1 ? write_index(s, n) : SB_OK;
 }
 
-static sb_status remove_stale(const sb_shards *s)
+static sb_status remove_one(const sb_shards *s, const char *name)
 {
+    char *path = sb_path_join(s->ctx, s->folder, name);
     sb_status status = SB_OK;
 
-    for (unsigned i = 0; i < SB_COUNT(stale) && status == SB_OK; i++) {
-        if (s->written >> i & 1)
-            continue;
-        char *path = sb_path_join(s->ctx, s->folder, stale[i]);
-
-        if (!path)
-            return SB_NO_MEMORY;
-        if (unlink(path) != 0 && errno != ENOENT)
-            status = sb_fail(s->ctx, SB_IO,
-                             "%s: this file of an earlier model cannot be "
-                             "removed: %s",
-                             path, strerror(errno));
-        sb_free(s->ctx, path);
-    }
+    if (!path)
+        return SB_NO_MEMORY;
+    if (unlink(path) != 0 && errno != ENOENT)
+        status = sb_fail(s->ctx, SB_IO,
+                         "%s: this file of an earlier model cannot be "
+                         "removed: %s",
+                         path, strerror(errno));
+    sb_free(s->ctx, path);
     return status;
+}
+
+/* One of another number of files than were written?  No other name will do: a
+ * folder may hold what is not ours. */
+static bool is_stale_shard(const sb_shards *s, const char *name)
+{
+    char same[64];
+    unsigned i = 0, n = 0;
+
+    if (sscanf(name, "model-%5u-of-%5u.safetensors", &i, &n) != 2)
+        return false;
+    (void)snprintf(same, sizeof same, "model-%05u-of-%05u.safetensors", i, n);
+    return strcmp(name, same) == 0 && (s->count < 2 || n != s->count);
+}
+
+static sb_status remove_shards(const sb_shards *s)
+{
+    DIR *d = opendir(s->folder);
+    struct dirent *entry;
+    sb_status status = SB_OK;
+
+    if (!d)
+        return sb_fail(s->ctx, SB_IO, "%s: the folder cannot be read: %s",
+                       s->folder, strerror(errno));
+    while (status == SB_OK && (entry = readdir(d)))
+        if (is_stale_shard(s, entry->d_name))
+            status = remove_one(s, entry->d_name);
+    (void)closedir(d);
+    return status;
+}
+
+static sb_status remove_stale(const sb_shards *s)
+{
+    for (unsigned i = 0; i < SB_COUNT(stale); i++)
+        if (!(s->written >> i & 1))
+            SB_TRY(remove_one(s, stale[i]));
+    return remove_shards(s);
 }
 
 sb_status sb_shards_commit(sb_shards *s)

@@ -29,6 +29,7 @@ typedef struct sb_shards {
     size_t n, cap;
     sb_writer **files; /* finished ones, without a name yet */
     size_t n_files, cap_files;
+    size_t count;     /* of files that hold the tensors */
     unsigned written; /* a bit for each name of which an old file would lie */
 } sb_shards;
 
