@@ -168,6 +168,21 @@ static sb_status quantize_save(quantize_job *j)
     return sb_quant_model_save_calibration(j->qm, j->args->save);
 }
 
+/* Rounding a language model may take hours: what is done stays beside the
+ * output until that is written, so that the same command goes on. */
+static void quantize_keep(quantize_job *j)
+{
+    const quantize_args *a = j->args;
+    size_t n = strlen(a->model);
+    bool onnx = n > 5 && strcmp(a->model + n - 5, ".onnx") == 0;
+
+    if (!a->output || (onnx && !is_language(a)))
+        return;
+    for (n = strlen(a->output); n > 1 && a->output[n - 1] == '/';)
+        n--;
+    j->journal = cli_printf("%.*s.rounding", (int)n, a->output);
+}
+
 /* Everything before scales are computed. */
 static sb_status quantize_observe(quantize_job *j)
 {
@@ -178,6 +193,8 @@ static sb_status quantize_observe(quantize_job *j)
     opt.asym_weights = quantize_asym_has(j, 'w');
     opt.asym_activations = quantize_asym_has(j, 'a');
     opt.memory_limit = (size_t)a->memory << 20;
+    quantize_keep(j);
+    opt.journal = j->journal;
     sb_status status = sb_quant_model_prepare_calibration(j->qm, &opt);
     if (status == SB_OK && j->data)
         status = share_data(j, sb_ctx_rank(ctx), sb_ctx_ranks(ctx));
@@ -338,6 +355,8 @@ static int export_model(quantize_job *j)
     sb_status status = is_language(a)
                            ? export_language(j)
                            : sb_quant_model_export(j->qm, a->output, &opt);
+    if (status == SB_OK && j->journal)
+        status = sb_quant_model_end_journal(j->qm);
     if (status != SB_OK)
         return cli_fail(j->env, a->output);
     j->write = cli_progress_end(&progress);
@@ -352,6 +371,7 @@ static void quantize_free(quantize_job *j)
     for (size_t i = 0; i < j->drop.n_layers; i++)
         free(j->drop.layers[i]);
     free(j->drop.layers);
+    free(j->journal);
 }
 
 /* What is wrong with the words, before anything is read. */

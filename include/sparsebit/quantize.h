@@ -80,17 +80,25 @@ typedef struct sb_calibration_options {
     /** With asym_activations: bytes of activations to keep in memory at most;
      *  more go to a temporary file (in TMPDIR).  0: 512 MB. */
     size_t memory_limit;
+    /** A folder that is made for weights whose rounding calc_qparams() has
+     *  decided, or NULL.  If it is there from a run with the same model,
+     *  samples and settings that was ended, that run goes on.  It must stay
+     *  until the model is freed or end_journal() was called. */
+    const char *journal;
 } sb_calibration_options;
 
-#define SB_CALIBRATION_OPTIONS_INIT             \
-    {                                           \
-        sizeof(sb_calibration_options), 0, 0, 0 \
+#define SB_CALIBRATION_OPTIONS_INIT                   \
+    {                                                 \
+        sizeof(sb_calibration_options), 0, 0, 0, NULL \
     }
 
 /** From now on forward() observes; what was observed before is forgotten.
  *  @param opt NULL: observers see the float network */
 SB_API SB_MUST_USE sb_status sb_quant_model_prepare_calibration(
     sb_quant_model *qm, const sb_calibration_options *opt);
+/** Removes the folder of sb_calibration_options::journal, once what it is for
+ *  is written. */
+SB_API SB_MUST_USE sb_status sb_quant_model_end_journal(sb_quant_model *qm);
 /** Runs once: observing while calibrating, else with the quantizers that are
  *  on.  As sb_session_run().
  *

@@ -250,10 +250,10 @@ static sb_status stages_alloc(stages_run *run)
     sb_ctx *ctx = run->list->qm->ctx;
     size_t n = run->list->n;
 
-    run->states = sb_alloc(ctx, 4 * n, sizeof *run->states);
-    run->bound = sb_alloc(ctx, 4 * n, sizeof *run->bound);
-    run->plain_x = sb_alloc(ctx, n, sizeof *run->plain_x);
-    run->given = sb_alloc(ctx, n, sizeof *run->given);
+    run->states = sb_alloc(ctx, 4 * n + 1, sizeof *run->states);
+    run->bound = sb_alloc(ctx, 4 * n + 1, sizeof *run->bound);
+    run->plain_x = sb_alloc(ctx, n + 1, sizeof *run->plain_x);
+    run->given = sb_alloc(ctx, n + 1, sizeof *run->given);
     return run->states && run->bound && run->plain_x && run->given
                ? SB_OK
                : SB_NO_MEMORY;

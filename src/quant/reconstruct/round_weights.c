@@ -11,6 +11,7 @@
 #include "quant/model/overlay.h"
 #include "quant/model/weight.h"
 #include "quant/reconstruct/gram_stages.h"
+#include "quant/reconstruct/journal.h"
 
 static const size_t ROUND_LIMIT = (size_t)1 << 30;
 enum { ROUND_AGAIN = 4 }; /* times that a scale may grow */
@@ -262,53 +263,96 @@ static sb_status round_list(const sb_quant_model *qm, sb_round_layer **out,
     return SB_OK;
 }
 
-/* As many layers of one level from `first` on as have room; at least one. */
-static sb_status round_gather(sb_grams *grams, sb_round_layer *layers,
-                              size_t first, size_t n, size_t *end)
+/* Where rounding is. */
+typedef struct round_walk {
+    sb_round_layer *layers; /* by level */
+    size_t n;
+    bool *done; /* by layer: an earlier run has decided it */
+    sb_grams grams;
+    sb_gram_stages stages;
+    sb_journal journal;
+} round_walk;
+
+static bool round_same_level(const round_walk *k, size_t first, size_t i)
 {
-    size_t limit = grams->qm->state.calibration.memory_limit;
+    return i < k->n && k->layers[i].level == k->layers[first].level;
+}
+
+/* As many layers of one level from `first` on as have room; at least one. */
+static sb_status round_gather(round_walk *k, size_t first, size_t *end)
+{
+    size_t limit = k->grams.qm->state.calibration.memory_limit;
 
     limit = limit ? limit : ROUND_LIMIT;
-    for (*end = first; *end < n && layers[*end].level == layers[first].level;
-         ++*end) {
-        sb_round_layer *l = &layers[*end];
+    for (*end = first; round_same_level(k, first, *end); ++*end) {
+        sb_round_layer *l = &k->layers[*end];
 
-        if (*end > first && grams->bytes + sb_grams_bytes(grams, l) > limit)
+        if (k->done[*end])
+            continue;
+        if (k->grams.n > 0 &&
+            k->grams.bytes + sb_grams_bytes(&k->grams, l) > limit)
             break;
-        SB_TRY(sb_grams_add(grams, l));
+        SB_TRY(sb_grams_add(&k->grams, l));
     }
     return SB_OK;
 }
 
-static sb_status round_part(sb_gram_stages *stages, sb_round_layer *layers,
-                            size_t first, size_t n, size_t *end)
+static sb_status round_part(round_walk *k, size_t first, size_t *end)
 {
-    sb_grams *grams = stages->grams;
+    SB_TRY(round_gather(k, first, end));
+    SB_TRY(sb_gram_stages_run(&k->stages, k->layers[first].level,
+                              round_same_level(k, first, *end)));
+    for (size_t i = first; i < *end; i++) {
+        sb_round_layer *l = &k->layers[i];
 
-    SB_TRY(round_gather(grams, layers, first, n, end));
-    SB_TRY(sb_gram_stages_run(stages, layers[first].level,
-                              *end < n &&
-                                  layers[*end].level == layers[first].level));
-    for (size_t i = first; i < *end; i++)
-        SB_TRY(round_layer(grams->qm, &layers[i], &grams->v[layers[i].gram]));
+        if (k->done[i])
+            continue;
+        SB_TRY(round_layer(k->grams.qm, l, &k->grams.v[l->gram]));
+        SB_TRY(sb_journal_put(&k->journal, l, i));
+    }
+    sb_grams_clear(&k->grams);
+    return SB_OK;
+}
+
+/* Takes what an earlier run has decided. */
+static sb_status round_go_on(round_walk *k)
+{
+    sb_quant_model *qm = k->grams.qm;
+
+    k->done = sb_alloc(qm->ctx, k->n + 1, sizeof *k->done);
+    if (!k->done)
+        return SB_NO_MEMORY;
+    SB_TRY(sb_journal_open(qm, k->layers, k->n, &k->journal));
+    for (size_t i = 0; i < k->n; i++)
+        SB_TRY(sb_journal_get(&k->journal, &k->layers[i], i, &k->done[i]));
+    if (k->journal.found > 0)
+        sb_warn(qm->ctx, "%s: %zu of %zu layers are from an earlier run",
+                k->journal.folder, k->journal.found, k->n);
+    return SB_OK;
+}
+
+static sb_status round_all(round_walk *k)
+{
+    SB_TRY(sb_gram_stages_init(&k->grams, k->layers, k->n, &k->stages));
+    SB_TRY(round_go_on(k));
+    for (size_t i = 0, end; k->journal.found < k->n && i < k->n; i = end)
+        SB_TRY(round_part(k, i, &end));
     return SB_OK;
 }
 
 sb_status sb_round_weights(sb_quant_model *qm, size_t *n)
 {
-    sb_grams grams = {.qm = qm,
-                      .fit = sb_quant_config_schedule(qm->config).layerwise};
-    sb_gram_stages stages = {0};
-    sb_round_layer *layers = NULL;
-    sb_status status = round_list(qm, &layers, n);
+    round_walk k = {
+        .grams = {.qm = qm,
+                  .fit = sb_quant_config_schedule(qm->config).layerwise}};
+    sb_status status = round_list(qm, &k.layers, &k.n);
 
     if (status == SB_OK)
-        status = sb_gram_stages_init(&grams, layers, *n, &stages);
-    for (size_t i = 0, end; status == SB_OK && i < *n; i = end) {
-        status = round_part(&stages, layers, i, *n, &end);
-        sb_grams_clear(&grams);
-    }
-    sb_gram_stages_clear(&stages);
-    sb_free(qm->ctx, layers);
+        status = round_all(&k);
+    *n = k.n;
+    sb_grams_clear(&k.grams);
+    sb_gram_stages_clear(&k.stages);
+    sb_free(qm->ctx, k.layers);
+    sb_free(qm->ctx, k.done);
     return status;
 }

@@ -1,0 +1,277 @@
+/* What rounding has decided, on disk; see journal.h. */
+#define _POSIX_C_SOURCE 200809L
+#include "quant/reconstruct/journal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "quant/calibrate/batch_store.h"
+#include "quant/calibrate/replay.h"
+#include "quant/model/overlay.h"
+#include "tensor/mapped.h"
+
+static const char RUN[] = "run";
+enum { JOURNAL_NAME = 32 };
+
+static void journal_name(size_t at, char name[JOURNAL_NAME])
+{
+    (void)snprintf(name, JOURNAL_NAME, "layer-%06zu", at);
+}
+
+/* ---- which run ---------------------------------------------------------- */
+
+/* Fowler, Noll and Vo's hash, by words. */
+static uint64_t journal_hash(uint64_t h, const void *data, size_t size)
+{
+    const unsigned char *p = data;
+
+    for (; size >= sizeof h; size -= sizeof h, p += sizeof h) {
+        uint64_t word;
+        memcpy(&word, p, sizeof word);
+        h = (h ^ word) * UINT64_C(0x100000001b3);
+        h ^= h >> 29;
+    }
+    for (; size > 0; size--)
+        h = (h ^ *p++) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+static uint64_t journal_hash_tensor(uint64_t h, const sb_tensor *t)
+{
+    h = journal_hash(h, t->dims, (size_t)t->rank * sizeof *t->dims);
+    return journal_hash(h, t->data, sb_tensor_bytes(t));
+}
+
+static uint64_t journal_hash_qparams(uint64_t h, const sb_qparams *p)
+{
+    const int32_t bounds[] = {p->qmin, p->qmax};
+    size_t bytes = (size_t)p->n * sizeof *p->scale;
+
+    h = journal_hash(h, bounds, sizeof bounds);
+    h = journal_hash(h, p->scale, bytes);
+    return journal_hash(h, p->zero_point, bytes);
+}
+
+/* Everything that results depend on. */
+static sb_status journal_run(sb_quant_model *qm, const sb_round_layer *layers,
+                             size_t n, uint64_t *out)
+{
+    const bool fit = sb_quant_config_schedule(qm->config).layerwise;
+    uint64_t h = journal_hash(UINT64_C(0xcbf29ce484222325), &fit, sizeof fit);
+
+    for (size_t i = 0; i < n; i++) {
+        const sb_quantizer *q = layers[i].q;
+
+        SB_TRY(sb_ctx_poll(qm->ctx));
+        h = journal_hash(h, q->name, strlen(q->name));
+        h = journal_hash(h, q->def->name, strlen(q->def->name));
+        if (q->spec.quantizer_params)
+            h = journal_hash(h, q->spec.quantizer_params, q->def->params_size);
+        const sb_tensor *w = &sb_graph_value(qm->graph, q->value)->constant;
+        h = journal_hash_tensor(h, w);
+        sb_tensor_release_pages(w);
+    }
+    for (size_t i = 0; i < qm->place.n_quantizers; i++)
+        h = journal_hash_qparams(
+            h, sb_quantizer_qparams(qm, &qm->place.quantizers[i]));
+    for (size_t i = 0; i < sb_replay_batches(qm); i++) {
+        const sb_tensor *const *inputs = NULL;
+
+        SB_TRY(sb_batch_store_get(qm->state.batches, i, &inputs));
+        for (size_t k = 0; k < qm->graph->n_inputs; k++)
+            if (inputs[k])
+                h = journal_hash_tensor(h, inputs[k]);
+    }
+    *out = h;
+    return SB_OK;
+}
+
+/* ---- files -------------------------------------------------------------- */
+
+static sb_status journal_write(const sb_journal *j, const char *name,
+                               const void *const *parts, const size_t *bytes,
+                               size_t n)
+{
+    char *path = sb_path_join(j->qm->ctx, j->folder, name);
+    sb_writer *w = NULL;
+
+    if (!path)
+        return SB_NO_MEMORY;
+    sb_status status = sb_writer_open(j->qm->ctx, path, &w);
+    sb_free(j->qm->ctx, path);
+    SB_TRY(status);
+    for (size_t i = 0; i < n; i++)
+        sb_writer_put(w, parts[i], bytes[i]);
+    return sb_writer_commit(w);
+}
+
+/* *buf stays NULL unless there is such a file of this size. */
+static sb_status journal_map(const sb_journal *j, const char *name, size_t size,
+                             sb_buf **buf)
+{
+    char *path = sb_path_join(j->qm->ctx, j->folder, name);
+    struct stat st;
+    sb_status status = SB_OK;
+
+    *buf = NULL;
+    if (!path)
+        return SB_NO_MEMORY;
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= 0 &&
+        (uint64_t)st.st_size == size)
+        status = sb_buf_map_file(j->qm->ctx, path, false, buf);
+    sb_free(j->qm->ctx, path);
+    return status;
+}
+
+static sb_status journal_unlink(sb_ctx *ctx, const char *folder,
+                                const char *name)
+{
+    char *path = sb_path_join(ctx, folder, name);
+    sb_status status = SB_OK;
+
+    if (!path)
+        return SB_NO_MEMORY;
+    if (unlink(path) != 0 && errno != ENOENT)
+        status = sb_fail(ctx, SB_IO, "%s: cannot be removed: %s", path,
+                         strerror(errno));
+    sb_free(ctx, path);
+    return status;
+}
+
+static sb_status journal_is_same(const sb_journal *j, uint64_t run, bool *same)
+{
+    sb_buf *buf = NULL;
+
+    *same = false;
+    SB_TRY(journal_map(j, RUN, sizeof run, &buf));
+    if (buf)
+        *same = memcmp(sb_buf_data(buf), &run, sizeof run) == 0;
+    sb_buf_unref(buf);
+    return SB_OK;
+}
+
+sb_status sb_journal_open(sb_quant_model *qm, const sb_round_layer *layers,
+                          size_t n, sb_journal *j)
+{
+    const char *folder = qm->state.calibration.journal;
+    uint64_t run = 0;
+    bool same = false;
+
+    *j = (sb_journal){.qm = qm};
+    /* Biases that rounding changes are not in the files. */
+    if (!folder || n == 0 || qm->state.shared ||
+        sb_quant_config_schedule(qm->config).bias_correction)
+        return SB_OK;
+    j->folder = folder;
+    SB_TRY(journal_run(qm, layers, n, &run));
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return sb_fail(qm->ctx, SB_IO, "%s: the folder cannot be made: %s",
+                       folder, strerror(errno));
+    SB_TRY(journal_is_same(j, run, &same));
+    if (same)
+        return SB_OK;
+    SB_TRY(journal_unlink(qm->ctx, folder, RUN));
+    for (size_t i = 0; i < n; i++) {
+        char name[JOURNAL_NAME];
+
+        journal_name(i, name);
+        SB_TRY(journal_unlink(qm->ctx, folder, name));
+    }
+    return journal_write(j, RUN, (const void *[]){&run},
+                         (const size_t[]){sizeof run}, 1);
+}
+
+/* ---- layers ------------------------------------------------------------- */
+
+/* A weight, then scales and zero points, all float32. */
+static size_t journal_bytes(const sb_quant_model *qm, const sb_round_layer *l)
+{
+    const sb_qparams *p = sb_quantizer_qparams(qm, l->q);
+
+    return ((size_t)(l->groups * l->rows * l->cols) + 2 * (size_t)p->n) *
+           sizeof(float);
+}
+
+static void journal_lay(const sb_journal *j, const sb_round_layer *l,
+                        sb_buf *buf)
+{
+    const sb_tensor *own = &sb_graph_value(j->qm->graph, l->weight)->constant;
+    sb_tensor t = sb_tensor_make(SB_DTYPE_F32, own->rank, own->dims);
+
+    t.data = sb_buf_data(buf);
+    t.buf = buf;
+    sb_overlay_set(j->qm, l->q->value, &t);
+}
+
+sb_status sb_journal_get(sb_journal *j, const sb_round_layer *l, size_t at,
+                         bool *there)
+{
+    char name[JOURNAL_NAME];
+    sb_buf *buf = NULL;
+
+    *there = false;
+    if (!j->folder)
+        return SB_OK;
+    journal_name(at, name);
+    SB_TRY(journal_map(j, name, journal_bytes(j->qm, l), &buf));
+    if (!buf)
+        return SB_OK;
+    const sb_qparams *p = sb_quantizer_qparams(j->qm, l->q);
+    size_t n = (size_t)p->n;
+    const float *scale =
+        (const float *)sb_buf_data(buf) + l->groups * l->rows * l->cols;
+    memcpy(p->scale, scale, n * sizeof *scale);
+    memcpy(p->zero_point, scale + n, n * sizeof *scale);
+    journal_lay(j, l, buf);
+    sb_buf_unref(buf);
+    j->found++;
+    *there = true;
+    return SB_OK;
+}
+
+sb_status sb_journal_put(const sb_journal *j, const sb_round_layer *l,
+                         size_t at)
+{
+    char name[JOURNAL_NAME];
+    sb_buf *buf = NULL;
+
+    if (!j->folder)
+        return SB_OK;
+    const sb_qparams *p = sb_quantizer_qparams(j->qm, l->q);
+    const sb_tensor *w = sb_overlay_constant(j->qm, l->q->value);
+    size_t scales = (size_t)p->n * sizeof *p->scale;
+    journal_name(at, name);
+    SB_TRY(journal_write(
+        j, name, (const void *[]){w->data, p->scale, p->zero_point},
+        (const size_t[]){sb_tensor_bytes(w), scales, scales}, 3));
+    SB_TRY(journal_map(j, name, journal_bytes(j->qm, l), &buf));
+    if (buf)
+        journal_lay(j, l, buf);
+    sb_buf_unref(buf);
+    return SB_OK;
+}
+
+sb_status sb_quant_model_end_journal(sb_quant_model *qm)
+{
+    const char *folder = qm->state.calibration.journal;
+    sb_status status = SB_OK;
+
+    if (!folder || !sb_is_folder(folder))
+        return SB_OK;
+    status = journal_unlink(qm->ctx, folder, RUN);
+    for (size_t i = 0; i < qm->place.n_quantizers && status == SB_OK; i++) {
+        char name[JOURNAL_NAME];
+
+        journal_name(i, name);
+        status = journal_unlink(qm->ctx, folder, name);
+    }
+    if (status == SB_OK && rmdir(folder) != 0 && errno != ENOTEMPTY &&
+        errno != EEXIST)
+        status = sb_fail(qm->ctx, SB_IO, "%s: cannot be removed: %s", folder,
+                         strerror(errno));
+    return status;
+}
