@@ -1,0 +1,173 @@
+/* Rounding that was ended and goes on: the same weights as in one run, wherever
+ * it ends; files of other runs, or that are damaged, are not used. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "quanttest.h"
+
+enum { LAYERS = 4, ROWS = 64 };
+
+static const char NET[] =
+    "graph main(x: f32[N,3]) -> (y) {\n"
+    "a: f32[3,4] = [1, -0.3, 0.2, 0.7, 0.1, 0.9, -0.4, 0.3, 0.6, 0.5, 0.8, 0]\n"
+    "b: f32[4,2] = [0.3, -1, 0.2, 0.6, 0.9, -0.7, 0.1, 0.4]\n"
+    "c: f32[4,2] = [0.7, 0.5, -0.2, 0.3, 0.1, 0.9, -0.6, 0.8]\n"
+    "d: f32[2,2] = [0.4, 0.9, -0.8, 0.3]\n"
+    "h = MatMul(x, a) \"la\"\nr = Relu(h)\ns = MatMul(r, b) \"lb\"\n"
+    "t = MatMul(r, c) \"lc\"\nu = Add(s, t)\ny = MatMul(u, d) \"ld\"\n}";
+
+static char folder[] = "/tmp/journal_test_XXXXXX", journal[64];
+
+typedef struct stop {
+    int left; /* calls until the run is ended; negative: never */
+    int seen;
+} stop;
+
+static int watch(void *user, const char *stage, size_t done, size_t total)
+{
+    stop *s = user;
+
+    (void)done;
+    (void)total;
+    if (strcmp(stage, "round") != 0)
+        return 0;
+    s->seen++;
+    return s->left-- == 0;
+}
+
+/* The outputs of the quantized network; false if the run was ended. */
+static bool outputs(const char *bits, bool with_journal, stop *s,
+                    float out[2 * ROWS])
+{
+    char config[256];
+    sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "64x3", 4);
+
+    (void)snprintf(config, sizeof config,
+                   "W: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: gptq, "
+                   "BIT: %s}}\nA: none\n",
+                   bits);
+    sb_quant_model *qm = test_quant(NET, config, NULL);
+    opt.journal = with_journal ? journal : NULL;
+    assert_int_equal(sb_quant_model_prepare_calibration(qm, &opt), SB_OK);
+    assert_int_equal(sb_quant_model_forward(qm, &x, 1, NULL, 0), SB_OK);
+    sb_ctx_set_progress(test_ctx(), watch, s);
+    sb_status status = sb_quant_model_calc_qparams(qm);
+    sb_ctx_set_progress(test_ctx(), NULL, NULL);
+    if (status == SB_OK) {
+        sb_quant_model_set_quant(qm, 1, 1);
+        const sb_tensor *y = test_quant_forward(qm, x);
+        memcpy(out, y->data, 2 * ROWS * sizeof *out);
+    } else {
+        assert_int_equal(status, SB_INTERRUPTED);
+    }
+    sb_quant_model_free(qm);
+    return status == SB_OK;
+}
+
+static void end_journal(void)
+{
+    sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+    sb_quant_model *qm = test_quant(
+        NET,
+        "W: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: gptq, BIT: 3}}"
+        "\nA: none\n",
+        NULL);
+
+    opt.journal = journal;
+    assert_int_equal(sb_quant_model_prepare_calibration(qm, &opt), SB_OK);
+    assert_int_equal(sb_quant_model_end_journal(qm), SB_OK);
+    assert_int_not_equal(access(journal, F_OK), 0);
+    sb_quant_model_free(qm);
+}
+
+static int files(void)
+{
+    char path[96];
+    int n = 0;
+
+    for (int i = 0; i < LAYERS; i++) {
+        (void)snprintf(path, sizeof path, "%s/layer-%06d", journal, i);
+        n += access(path, F_OK) == 0;
+    }
+    return n;
+}
+
+static void test_goes_on(void **state)
+{
+    float want[2 * ROWS], got[2 * ROWS];
+    stop never = {.left = -1};
+    int most = 0;
+
+    (void)state;
+    assert_true(outputs("3", false, &never, want));
+    assert_int_equal(never.seen, 3); /* levels, one batch each */
+    for (int end = 0; end < 3; end++) {
+        stop s = {.left = end}, rest = {.left = -1};
+
+        assert_false(outputs("3", true, &s, got));
+        most = files() > most ? files() : most;
+        assert_true(outputs("3", true, &rest, got));
+        assert_memory_equal(got, want, sizeof got);
+        assert_int_equal(files(), LAYERS);
+        stop none = {.left = -1}; /* all of it is there */
+        assert_true(outputs("3", true, &none, got));
+        assert_int_equal(none.seen, 0);
+        assert_memory_equal(got, want, sizeof got);
+        end_journal();
+    }
+    assert_int_equal(most, 3);
+}
+
+static void test_other_files_are_not_used(void **state)
+{
+    float want[2][2 * ROWS], got[2 * ROWS];
+    char path[96];
+    stop s = {.left = -1};
+
+    (void)state;
+    assert_true(outputs("3", false, &s, want[0]));
+    assert_true(outputs("2", false, &s, want[1]));
+    assert_memory_not_equal(want[0], want[1], sizeof got);
+    assert_true(outputs("3", true, &s, got));
+    assert_true(outputs("2", true, &s, got)); /* another run */
+    assert_memory_equal(got, want[1], sizeof got);
+    (void)snprintf(path, sizeof path, "%s/layer-%06d", journal, 1);
+    assert_int_equal(truncate(path, 5), 0);
+    assert_true(outputs("2", true, &s, got));
+    assert_memory_equal(got, want[1], sizeof got);
+    (void)snprintf(path, sizeof path, "%s/run", journal);
+    assert_int_equal(truncate(path, 3), 0);
+    assert_true(outputs("2", true, &s, got));
+    assert_memory_equal(got, want[1], sizeof got);
+    end_journal();
+}
+
+static int make(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder))
+        return 1;
+    (void)snprintf(journal, sizeof journal, "%s/rounding", folder);
+    return 0;
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_other_files_are_not_used),
+    };
+
+    return cmocka_run_group_tests_name("journal", tests, make, clean);
+}
