@@ -179,6 +179,9 @@ sb_status sb_stage_list(sb_stage *k)
 static sb_status stage_tail(sb_graph *g, const sb_value_id *list, size_t n,
                             size_t all, sb_value_id **out)
 {
+    *out = NULL;
+    if (all == n)
+        return SB_OK;
     *out = sb_arena_copy(g->arena, list + n, (all - n) * sizeof *list);
     return *out ? SB_OK : SB_NO_MEMORY;
 }
