@@ -176,7 +176,8 @@ static void quantize_keep(quantize_job *j)
     size_t n = strlen(a->model);
     bool onnx = n > 5 && strcmp(a->model + n - 5, ".onnx") == 0;
 
-    if (!a->output || (onnx && !is_language(a)))
+    /* --accuracy-drop rounds several times, each time other layers. */
+    if (!a->output || a->drop || (onnx && !is_language(a)))
         return;
     for (n = strlen(a->output); n > 1 && a->output[n - 1] == '/';)
         n--;
