@@ -11,7 +11,7 @@ typedef struct {
     cli_list exclude, values;
     unsigned opset;
     double target_macs, target_params, target_latency;
-    bool masks_only, dry_run, scan;
+    bool masks_only, dry_run, scan, sparse;
 } prune_args;
 
 #define ARG(field) offsetof(prune_args, field)
@@ -33,6 +33,7 @@ static const cli_opt opts[] = {
     {CLI_FILE,   0,   "before",  ARG(before),  "MODEL", "the network before training, for the criterion movement", false},
     {CLI_FLAG,   0,   "masks-only", ARG(masks_only), NULL, "set the weights of channels to zero instead of removing them, as Sparsebit did", false},
     {CLI_UINT,   0,   "opset",   ARG(opset),   "N",     "opset of the file (default: that of the model, or the lowest above it that holds all nodes)", false},
+    {CLI_FLAG,   0,   "sparse",  ARG(sparse),  NULL,    "write weights that are mostly zero as sparse initializers", false},
     {CLI_FLAG,   0,   "dry-run", ARG(dry_run), NULL,    "print which layers can be pruned, and why others cannot; write nothing", false},
     {CLI_FLAG,   0,   "strict",  ARG(data.strict),  NULL,    "stop at a broken sample instead of skipping it", false},
     {0},
@@ -222,6 +223,7 @@ static int prune_save(prune_job *j)
         return cli_fail(j->env, a->model);
     if (prune_measure(j) != CLI_OK)
         return CLI_FAILED;
+    sb_model_set_sparse(j->result, a->sparse);
     if (sb_model_save(j->result, a->output) != SB_OK ||
         sb_model_load(j->env->ctx, a->output, &written) != SB_OK)
         return cli_fail(j->env, a->output);

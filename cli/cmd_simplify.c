@@ -7,7 +7,7 @@ typedef struct {
     const char *model, *output, *passes, *dump_after;
     cli_list shapes, values;
     unsigned opset;
-    bool keep_inputs, float32, force;
+    bool keep_inputs, float32, force, sparse;
 } simplify_args;
 
 #define ARG(field) offsetof(simplify_args, field)
@@ -22,6 +22,7 @@ static const cli_opt opts[] = {
     {CLI_UINT,   0,   "opset",      ARG(opset),      "N",     "opset of the file (default: that of the model, or the lowest above it that holds all nodes)", false},
     CLI_KEEP_INPUTS(ARG(keep_inputs)),
     {CLI_FLAG,   0,   "float32",    ARG(float32),    NULL,    "write a float16 or bfloat16 network in float32, inputs and outputs too", false},
+    {CLI_FLAG,   0,   "sparse",     ARG(sparse),     NULL,    "write weights that are mostly zero as sparse initializers", false},
     CLI_FORCE(ARG(force)),
     {CLI_STRING, 0,   "dump-after", ARG(dump_after), "PASS",  "print the graph after each run of this pass", false},
     {0},
@@ -117,6 +118,8 @@ static int simplify_run(cli_env *env, const void *parsed)
     if (rc == CLI_OK && args->opset &&
         sb_model_set_opset(model, args->opset) != SB_OK)
         rc = cli_fail(env, args->model);
+    if (rc == CLI_OK)
+        sb_model_set_sparse(model, args->sparse);
     if (rc == CLI_OK && sb_model_save(model, args->output) != SB_OK)
         rc = cli_fail(env, args->output);
     if (rc == CLI_OK) {

@@ -230,6 +230,11 @@ sb_status sb_model_set_opset(sb_model *model, int64_t opset)
     return sb_model_replace(model, copy);
 }
 
+void sb_model_set_sparse(sb_model *model, int on)
+{
+    model->graph->file_sparse = on != 0;
+}
+
 /* Operators that simplifying brought in and that would lift the file to a much
  * newer opset are written out, in a copy. */
 static sb_status model_save(const sb_model *model, const char *path, void **out,

@@ -166,6 +166,7 @@ struct sb_graph {
     sb_opset *opsets; /* as imported, the main domain already canonical */
     size_t n_opsets;
     int64_t file_opset;      /* what the file said for the main domain */
+    bool file_sparse;        /* save what is mostly zero as sparse tensors */
     uint64_t external_bytes; /* of the files with its tensors' data */
     /* (optional) Called by passes that multiply a constant, so that a side
      * table can follow; copies of the graph do not have it. */

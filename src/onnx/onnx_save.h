@@ -31,6 +31,12 @@ SB_MUST_USE sb_status sb_onnx_write_props(sb_onnx_saver *s,
 SB_MUST_USE sb_status sb_onnx_write_tensor(sb_onnx_saver *s, const char *name,
                                            const sb_tensor *t,
                                            Pb__Tensor **out);
+/* Does a file get smaller if only the elements that are not zero are written,
+ * with their places? */
+bool sb_onnx_sparse_pays(const sb_tensor *t);
+SB_MUST_USE sb_status sb_onnx_write_sparse(sb_onnx_saver *s, const char *name,
+                                           const sb_tensor *t,
+                                           Pb__SparseTensor **out);
 
 /* ---- onnx_save_data.c --------------------------------------------------- */
 /* Opens the file of external data for the model `path`. */

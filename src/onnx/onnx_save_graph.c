@@ -225,6 +225,13 @@ static bool constant_needed(const sb_graph *g, const sb_value *v)
                               g->extra.unknown.len > 0);
 }
 
+/* Only constants of the whole network: runtimes expect no others. */
+static bool constant_sparse(const save_scope *scope, const sb_value *v)
+{
+    return scope->graph->file_sparse && !scope->parent && !v->is_input &&
+           !v->is_output && sb_onnx_sparse_pays(&v->constant);
+}
+
 static sb_status write_initializers(save_scope *scope, Pb__Graph *out)
 {
     const sb_graph *g = scope->graph;
@@ -233,18 +240,27 @@ static sb_status write_initializers(save_scope *scope, Pb__Graph *out)
     for (size_t i = 0; i < g->n_values; i++)
         n += constant_needed(g, &g->values[i]);
     out->initializer = new_array(scope->saver, n);
-    if (!out->initializer)
+    out->sparse_initializer = new_array(scope->saver, n);
+    if (!out->initializer || !out->sparse_initializer)
         return SB_NO_MEMORY;
     for (size_t i = 0; i < g->n_values; i++) {
         const sb_value *v = &g->values[i];
+        Pb__SparseTensor *sparse = NULL;
         Pb__Tensor *t = NULL;
         if (!constant_needed(g, v))
             continue;
-        SB_TRY(sb_onnx_write_tensor(scope->saver, scope->names[i], &v->constant,
-                                    &t));
+        if (constant_sparse(scope, v)) {
+            SB_TRY(sb_onnx_write_sparse(scope->saver, scope->names[i],
+                                        &v->constant, &sparse));
+            out->sparse_initializer[out->n_sparse_initializer++] = sparse;
+            t = sparse->values;
+        } else {
+            SB_TRY(sb_onnx_write_tensor(scope->saver, scope->names[i],
+                                        &v->constant, &t));
+            out->initializer[out->n_initializer++] = t;
+        }
         SB_TRY(write_extra(scope->saver, &v->const_extra, &t->doc_string,
                            &t->metadata_props, &t->n_metadata_props, &t->base));
-        out->initializer[out->n_initializer++] = t;
     }
     return SB_OK;
 }

@@ -1,5 +1,8 @@
 /* Running a network and collecting what pruning wants to know of its values.
  *
+ * The network runs as in inference, fused and in the layouts of its kernels,
+ * with an Observe node behind each value that is looked at.
+ *
  * Of each value that a layer with a constant weight reads, along the axis that
  * is summed over: the second moments of its channels, from at most
  * POSITIONS_MOST places of a sample (evenly spread), which is plenty for
@@ -11,7 +14,9 @@
 
 #include "base/simd.h"
 #include "base/threads.h"
+#include "passes/pass.h"
 #include "prune/linear.h"
+#include "quant/model/instrument.h"
 
 enum { POSITIONS_MOST = 256, GRAM_MOST = 8192, LANES = 16 };
 
@@ -20,11 +25,11 @@ enum { POSITIONS_MOST = 256, GRAM_MOST = 8192, LANES = 16 };
 static sb_status seen_watch(struct sb_prune_seen *s, sb_value_id v, int axis,
                             bool rank)
 {
-    const sb_shape *shape = &sb_graph_value(s->graph, v)->type.shape;
-    int64_t n = shape->dim[axis];
+    const sb_type *type = &sb_graph_value(s->graph, v)->type;
+    int64_t n = type->shape.dim[axis];
 
     if (s->at[v] != SB_NONE || n < 1 || n > GRAM_MOST ||
-        sb_is_const(s->graph, v))
+        type->dtype != SB_DTYPE_F32 || sb_is_const(s->graph, v))
         return SB_OK;
     SB_TRY(sb_grow(s->ctx, &s->values, &s->cap, s->n + 1, sizeof *s->values));
     sb_seen_value *w = &s->values[s->n];
@@ -52,6 +57,45 @@ static sb_status seen_watch_all(struct sb_prune_seen *s, const sb_channels *ch)
             SB_TRY(seen_watch(s, a->read.value, a->read.axis, false));
     }
     return SB_OK;
+}
+
+/* All nodes that read the value read what an Observe node shows of it. */
+static sb_status seen_put(struct sb_prune_seen *s, uint32_t id)
+{
+    const sb_attr attr = {.name = "id", .type = SB_ATTR_INT, .i = id};
+    sb_value_id x = s->values[id].value, y = SB_NONE;
+    const sb_node_spec spec = {.op = "Observe",
+                               .domain = SB_FUSED_DOMAIN,
+                               .inputs = &x,
+                               .n_in = 1,
+                               .attrs = &attr,
+                               .n_attrs = 1};
+
+    for (size_t n = 0; n < s->graph->n_nodes; n++) {
+        const sb_node *node = sb_graph_node(s->graph, (sb_node_id)n);
+        for (uint32_t i = 0; !node->dead && i < node->n_in; i++) {
+            if (node->inputs[i] != x)
+                continue;
+            if (y == SB_NONE)
+                SB_TRY(
+                    sb_quant_add_node(s->beside, (sb_node_id)n, &spec, x, &y));
+            SB_TRY(sb_graph_set_input(s->beside, (sb_node_id)n, i, y));
+        }
+    }
+    return SB_OK;
+}
+
+static sb_status seen_see(void *user, int64_t id, const sb_tensor *t);
+
+static sb_status seen_graph(struct sb_prune_seen *s)
+{
+    const sb_exec_options opt = {.observe = seen_see, .observe_user = s};
+
+    SB_TRY(sb_graph_clone(s->graph, &s->beside));
+    for (size_t i = 0; i < s->n; i++)
+        SB_TRY(seen_put(s, (uint32_t)i));
+    SB_TRY(sb_passes_run(s->beside, "lower", NULL, NULL, NULL));
+    return sb_exec_create(s->ctx, s->beside, &opt, &s->exec);
 }
 
 /* ---- collecting -------------------------------------------------------------- */
@@ -83,7 +127,8 @@ static void gram_rows(void *arg, size_t begin, size_t end)
     }
 }
 
-/* The positions of one sample into [channel][position], ones below. */
+/* The positions of one sample into [channel][position], ones below; `t` as it
+ * lies. */
 static void seen_gather(const sb_tensor *t, int axis, int64_t sample,
                         int64_t step, int64_t count, float *out)
 {
@@ -103,12 +148,14 @@ static void seen_gather(const sb_tensor *t, int axis, int64_t sample,
 static sb_status collect_gram(struct sb_prune_seen *s, sb_seen_value *w,
                               const sb_tensor *t)
 {
-    int64_t samples = w->axis == 0 ? 1 : t->dims[0];
+    sb_tensor lies = sb_tensor_as_lies(t);
+    int axis = sb_tensor_place(t, w->axis);
+    int64_t samples = axis == 0 ? 1 : lies.dims[0];
     int64_t places = sb_tensor_count(t) / (samples * w->n);
     int64_t step = (places + POSITIONS_MOST - 1) / POSITIONS_MOST;
     int64_t count = places > 0 ? (places + step - 1) / step : 0;
 
-    if (count == 0 || w->axis == 0)
+    if (count == 0 || axis == 0)
         return SB_OK;
     int64_t wide = (count + LANES - 1) / LANES * LANES;
     float *x = sb_alloc(s->ctx, (size_t)((w->n + 1) * wide), sizeof *x);
@@ -116,7 +163,7 @@ static sb_status collect_gram(struct sb_prune_seen *s, sb_seen_value *w,
         return SB_NO_MEMORY;
     for (int64_t i = 0; i < samples; i++) {
         gram_job j = {x, w->n, wide, w->gram};
-        seen_gather(t, w->axis, i, step, count, x);
+        seen_gather(&lies, axis, i, step, count, x);
         sb_parallel_for(s->ctx, (size_t)w->n + 1, 8, gram_rows, &j);
     }
     w->samples += samples;
@@ -142,21 +189,30 @@ static void rank_channels(void *arg, size_t begin, size_t end)
                                d[2], d[3]);
 }
 
-static sb_status seen_dump(void *user, const char *name, const sb_tensor *t)
+static sb_status collect_ranks(struct sb_prune_seen *s, sb_seen_value *w,
+                               const sb_tensor *t)
+{
+    sb_tensor plain = sb_tensor_make(t->dtype, t->rank, t->dims);
+
+    SB_TRY(sb_tensor_alloc_raw(s->ctx, &plain));
+    sb_tensor_reorder(s->ctx, t, &plain);
+    rank_job j = {&plain, w};
+    sb_parallel_for(s->ctx, (size_t)w->n, 1, rank_channels, &j);
+    sb_tensor_drop(&plain);
+    return SB_OK;
+}
+
+static sb_status seen_see(void *user, int64_t id, const sb_tensor *t)
 {
     struct sb_prune_seen *s = user;
-    sb_value_id v = sb_graph_find_value(s->graph, name);
+    sb_seen_value *w = &s->values[id];
 
     SB_TRY(sb_ctx_poll(s->ctx));
-    if (v == SB_NONE || s->at[v] == SB_NONE || t->dtype != SB_DTYPE_F32)
+    if (t->dtype != SB_DTYPE_F32 || t->rank <= w->axis ||
+        t->dims[w->axis] != w->n)
         return SB_OK;
-    sb_seen_value *w = &s->values[s->at[v]];
-    if (t->rank <= w->axis || t->dims[w->axis] != w->n)
-        return SB_OK;
-    if (w->rank && t->rank == 4) {
-        rank_job j = {t, w};
-        sb_parallel_for(s->ctx, (size_t)w->n, 1, rank_channels, &j);
-    }
+    if (w->rank && t->rank == 4)
+        SB_TRY(collect_ranks(s, w, t));
     return collect_gram(s, w, t);
 }
 
@@ -181,10 +237,8 @@ sb_status sb_seen_create(const sb_channels *ch, const sb_prune_config *cfg,
     }
     if (status == SB_OK && cfg->criterion->needs_slopes)
         status = sb_slopes_create(ch, weights, seed, &s->slopes);
-    if (status == SB_OK) {
-        const sb_exec_options opt = {.dump = seen_dump, .dump_user = s};
-        status = sb_exec_create(ctx, ch->graph, &opt, &s->exec);
-    }
+    if (status == SB_OK)
+        status = seen_graph(s);
     if (status == SB_OK)
         *out = s;
     else
@@ -197,6 +251,7 @@ void sb_seen_free(struct sb_prune_seen *s)
     if (!s)
         return;
     sb_exec_free(s->exec);
+    sb_graph_free(s->beside);
     sb_slopes_free(s->slopes);
     for (size_t i = 0; i < s->n; i++) {
         sb_free(s->ctx, s->values[i].gram);
@@ -216,12 +271,6 @@ sb_status sb_seen_run(struct sb_prune_seen *s, const sb_tensor *const *inputs,
     if (!outputs)
         return SB_NO_MEMORY;
     sb_status status = sb_exec_run(s->exec, inputs, NULL, outputs);
-    /* The inputs of the network are not made by a node. */
-    for (size_t i = 0; i < s->graph->n_inputs && status == SB_OK; i++)
-        if (inputs[i])
-            status = seen_dump(
-                s, sb_graph_value(s->graph, s->graph->inputs[i])->name,
-                inputs[i]);
     sb_free(s->ctx, outputs);
     if (status == SB_OK && s->slopes)
         status = sb_slopes_run(s->slopes, inputs, labels, n);

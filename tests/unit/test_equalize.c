@@ -1,6 +1,7 @@
 /* Equalization: factors between layers leave the float network as it is, and
  * lower the error of the quantized one, where channels differ in size. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "quanttest.h"
@@ -221,46 +222,73 @@ static void test_silent_channels(void **state)
     sb_quant_model_free(qm);
 }
 
-/* The first batch alone would let channels grow beyond the bound that the
- * second one comes near to; nearly twice as much as was seen still passes. */
-static void test_clip_has_a_margin(void **state)
+/* Float outputs for `later` of Conv, Clip to 6, Conv, calibrated on `data`:
+ * factors must not show in them. */
+static void check_clip(const char *bias, const sb_tensor *const *data,
+                       const float later[3])
 {
     static const char graph[] =
         "graph main(x: f32[N,3,1,1]) -> (y) {\n"
         "w: f32[3,3,1,1] = [5.9, 0, 0, 0, 1, 0, 0, 0, 1]\n"
+        "b: f32[3] = %s\n"
         "v: f32[2,3,1,1] = [0.01, 3, -3, 0.02, -5, 3]\n"
         "lo: f32[] = 0\nhi: f32[] = 6\n"
-        "c = Conv(x, w) \"first\"\nr = Clip(c, lo, hi)\n"
+        "c = Conv(x, w, b) \"first\"\nr = Clip(c, lo, hi)\n"
         "y = Conv(r, v) \"second\"\n}";
-    static const float more[] = {0.5F, 5.9F, 1.1F};
-    sb_tensor *low = test_random(SB_DTYPE_F32, "64x3x1x1", 5);
-    sb_tensor *high = test_random(SB_DTYPE_F32, "1x3x1x1", 5);
-    sb_tensor *later = test_random(SB_DTYPE_F32, "1x3x1x1", 5);
-    const sb_tensor *data[] = {low, high, NULL};
+    sb_tensor *x = test_random(SB_DTYPE_F32, "1x3x1x1", 5);
     const char *const configs[] = {OFF, ON};
     double y[2][2];
+    char text[512];
 
-    (void)state;
-    for (int64_t i = 0; i < sb_tensor_count(low); i++)
-        ((float *)low->data)[i] =
-            (float)(i % 7) / 6 * (i % 3 == 0 ? 1 : 0.1F * (float)(i % 3));
-    for (int i = 0; i < 3; i++) {
-        ((float *)high->data)[i] = i == 0 ? 1 : i == 1 ? 5 : 0.6F;
-        ((float *)later->data)[i] = more[i];
-    }
+    (void)snprintf(text, sizeof text, graph, bias);
+    memcpy(x->data, later, 3 * sizeof *later);
     for (int on = 0; on < 2; on++) {
-        sb_quant_model *qm = test_quant(graph, configs[on], NULL);
+        sb_quant_model *qm = test_quant(text, configs[on], NULL);
 
         test_calibrate(qm, NULL, data);
         assert_true(!on || sb_quant_model_step(qm, 0));
         sb_quant_model_set_quant(qm, 0, 0);
-        const sb_tensor *got = test_quant_forward(qm, later);
+        const sb_tensor *got = test_quant_forward(qm, x);
         for (int i = 0; i < 2; i++)
             y[on][i] = sb_tensor_get_f64(got, i);
         sb_quant_model_free(qm);
     }
     for (int i = 0; i < 2; i++)
         assert_close("as without factors", y[1][i], y[0][i], 1e-4);
+}
+
+/* Channels of very different size. */
+static sb_tensor *clip_data(void)
+{
+    sb_tensor *low = test_random(SB_DTYPE_F32, "64x3x1x1", 5);
+
+    for (int64_t i = 0; i < sb_tensor_count(low); i++)
+        ((float *)low->data)[i] =
+            (float)(i % 7) / 6 * (i % 3 == 0 ? 1 : 0.1F * (float)(i % 3));
+    return low;
+}
+
+/* The first batch alone would let channels grow beyond the bound that the
+ * second one comes near to; nearly twice as much as was seen still passes. */
+static void test_clip_has_a_margin(void **state)
+{
+    static const float most[] = {1, 5, 0.6F}, later[] = {0.5F, 5.9F, 1.1F};
+    sb_tensor *high = test_random(SB_DTYPE_F32, "1x3x1x1", 5);
+    const sb_tensor *data[] = {clip_data(), high, NULL};
+
+    (void)state;
+    memcpy(high->data, most, sizeof most);
+    check_clip("[0, 0, 0]", data, later);
+}
+
+/* What no sample shows may still come up to the bound. */
+static void test_clip_of_a_silent_channel(void **state)
+{
+    static const float later[] = {0.5F, 0.1F, 6};
+    const sb_tensor *data[] = {clip_data(), NULL};
+
+    (void)state;
+    check_clip("[0, 0, -1]", data, later);
 }
 
 /* ---- files ---------------------------------------------------------------- */
@@ -344,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_domains_stay),
         cmocka_unit_test(test_silent_channels),
         cmocka_unit_test(test_clip_has_a_margin),
+        cmocka_unit_test(test_clip_of_a_silent_channel),
         cmocka_unit_test(test_saved_and_loaded),
         cmocka_unit_test(test_weights_anywhere),
     };

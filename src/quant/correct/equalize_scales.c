@@ -177,7 +177,8 @@ static float scale_floor(const float *v, int64_t n)
 }
 
 /* Where a Clip cuts off, scales are at most 1, and what is twice as large as
- * all that was seen still passes as before. */
+ * all that was seen still passes as before; what was never seen may be as large
+ * as the bound. */
 static void scale_limit(const scale_search *s, float *scales)
 {
     float most = 0, bound = (float)s->l->bound;
@@ -186,9 +187,10 @@ static void scale_limit(const scale_search *s, float *scales)
         most = fmaxf(most, scales[c]);
     for (int64_t c = 0; c < s->l->channels; c++) {
         scales[c] = fmaxf(scales[c], most / SCALE_MOST);
-        if (isfinite(bound))
-            scales[c] =
-                fmaxf(scales[c] / most, fminf(2 * s->seen->hi[c] / bound, 1));
+        if (!isfinite(bound))
+            continue;
+        float hi = s->seen->hi[c] > 0 ? 2 * s->seen->hi[c] / bound : 1;
+        scales[c] = fmaxf(scales[c] / most, fminf(hi, 1));
     }
 }
 
