@@ -73,9 +73,9 @@ SB_API SB_MUST_USE sb_status sb_model_save_memory(const sb_model *model,
  *  done; if it fails the model is as it was.
  *  @return SB_UNSUPPORTED, naming a node that the opset cannot hold */
 SB_API SB_MUST_USE sb_status sb_model_set_opset(sb_model *model, int64_t opset);
-/** Whether constants that are mostly zero are saved as sparse initializers, where
- *  that makes the file smaller: the elements that are not zero and their places,
- *  of 8 bytes each.  Off unless it is set. */
+/** Whether constants that are mostly zero are saved as sparse initializers,
+ * where that makes the file smaller: the elements that are not zero and their
+ * places, of 8 bytes each.  Off unless it is set. */
 SB_API void sb_model_set_sparse(sb_model *model, int on);
 /** Bytes of the model file and its external data; 0 if it came from memory. */
 SB_API uint64_t sb_model_file_bytes(const sb_model *model);

@@ -472,7 +472,8 @@ static void test_every_row_has_a_case(void **state)
     for (size_t i = 0; i < n; i++)
         if (all[i]->tie && !has_case(all[i]) &&
             strcmp(all[i]->name, "Shape") != 0) /* shows sizes, no elements */
-            fail_msg("no case for '%s%s%s'", all[i]->domain ? all[i]->domain : "",
+            fail_msg("no case for '%s%s%s'",
+                     all[i]->domain ? all[i]->domain : "",
                      all[i]->domain ? "::" : "", all[i]->name);
 }
 

@@ -3,9 +3,9 @@
 #define TIE_CASES_H
 
 /* Sizes are letters, random and the same throughout a case; {A*B}, {A+B} and
- * {2*A} are computed.  <a|b> is one of them by chance, but each one of the first
- * such list comes, and other lists with the same number of words follow it.
- * Then the axes that must be free: input.axis, or oN.axis of output N. */
+ * {2*A} are computed.  <a|b> is one of them by chance, but each one of the
+ * first such list comes, and other lists with the same number of words follow
+ * it. Then the axes that must be free: input.axis, or oN.axis of output N. */
 typedef struct tie_case {
     const char *inputs, *outputs, *lines, *free;
 } tie_case;
@@ -85,13 +85,15 @@ static const tie_case cases[] = {
      "0.1 0.2 1.0 o0.2"},
     {"x: f32[2,B,A]", "y: f32[*]",
      "s: f32[A] = random(1)\n"
-     "y = <RMSNormalization|SimplifiedLayerNormalization>(x, s)\n", "0.1 0.2 o0.2"},
+     "y = <RMSNormalization|SimplifiedLayerNormalization>(x, s)\n",
+     "0.1 0.2 o0.2"},
     {"x: f32[1,A,3,3]", "y: f32[*]", "y = LRN(x) {size=<3|5>}\n", "0.1 o0.1"},
     {"x: f32[2,A,3]", "y: f32[*]", "y = LpNormalization(x) {axis=2, p=<1|2>}\n",
      "0.1 o0.1"},
     {"x: f32[2,A,3,3]", "y: f32[*]", "y = MeanVarianceNormalization(x)\n",
      "0.1 o0.1"},
-    {"x: f32[2,A,5]", "y: f32[*]", "y = <Softmax|LogSoftmax|Hardmax>(x) {axis=<-1|2>}\n", "0.1 o0.1"},
+    {"x: f32[2,A,5]", "y: f32[*]",
+     "y = <Softmax|LogSoftmax|Hardmax>(x) {axis=<-1|2>}\n", "0.1 o0.1"},
     /* element by element */
     {"x: f32[2,A,3,3], z: f32[2,A,1,1]", "y: f32[*]", "y = Mul(x, z)\n",
      "0.1 1.1 o0.1"},
@@ -106,16 +108,20 @@ static const tie_case cases[] = {
     /* along an axis */
     {"x: f32[2,A,4,5]", "y: f32[*]",
      "a: i64[2] = [2,3]\n"
-     "y = <ReduceMean|ReduceMax|ReduceMin|ReduceL1|ReduceL2|ReduceLogSumExp|"
+     "y = "
+     "<ReduceMean|ReduceMax|ReduceMin|ReduceL1|ReduceL2|ReduceLogSum|"
+     "ReduceLogSumExp|"
      "ReduceProd|ReduceSum|ReduceSumSquare>(x, a) {keepdims=<0|1>}\n",
      "0.1 o0.1"},
     {"x: f32[2,A,4]", "y: f32[*]", "a: i64[1] = [1]\ny = ReduceSum(x, a)\n",
      "0.1 0.2"},
-    {"x: f32[2,A,4]", "y: i64[*]", "y = <ArgMax|ArgMin>(x) {axis=2, keepdims=<0|1>}\n",
-     "0.1 o0.1"},
+    {"x: f32[2,A,4]", "y: i64[*]",
+     "y = <ArgMax|ArgMin>(x) {axis=2, keepdims=<0|1>}\n", "0.1 o0.1"},
     {"x: f32[2,A,4]", "y: f32[*], i: i64[*]",
      "k: i64[1] = [2]\ny, i = TopK(x, k) {largest=<1|0>}\n", "0.1 o0.1 o1.1"},
-    {"x: f32[2,A,4]", "y: f32[*]", "a: i64 = 2\ny = CumSum(x, a) {reverse=<0|1>, exclusive=<0|1>}\n",
+    {"x: f32[2,A,4]", "y: f32[*]",
+     "a: i64 = 2\ny = <CumSum|CumProd>(x, a) {reverse=<0|1>, "
+     "exclusive=<0|1>}\n",
      "0.1 o0.1"},
     {"x: f32[A,3,4]", "y: f32[*]", "y = Trilu(x) {upper=<1|0>}\n", "0.0 o0.0"},
     /* moving */
@@ -142,8 +148,8 @@ static const tie_case cases[] = {
      "0.1 o0.1"},
     {"i: i64[2,3]", "y: f32[*]", "t: f32[9,A] = random(1)\ny = Gather(t, i)\n",
      "0.1 o0.2"},
-    {"x: f32[2,A,B]", "y: f32[*]", "y = Transpose(x) {perm=<[2,0,1]|[2,1,0]>}\n",
-     "0.1 0.2 o0.0"},
+    {"x: f32[2,A,B]", "y: f32[*]",
+     "y = Transpose(x) {perm=<[2,0,1]|[2,1,0]>}\n", "0.1 0.2 o0.0"},
     {"x: f32[2,A]", "y: f32[*]", "r: i64[2] = [1,3]\ny = Tile(x, r)\n",
      "0.1 o0.1"},
     {"x: f32[1,A,{4*B},3]", "y: f32[*]", "y = Transpose(x) {perm=[0,2,3,1]}\n",
@@ -171,13 +177,15 @@ static const tie_case cases[] = {
     {"x: f32[A,1]", "y: f32[*]", "s: i64[3] = [2,1,B]\ny = Expand(x, s)\n",
      "0.0 o0.1 o0.2"},
     /* images */
-    {"x: f32[1,A,4,4]", "y: f32[*]", "y = <MaxPool|LpPool>(x) {kernel_shape=[2,2], "
+    {"x: f32[1,A,4,4]", "y: f32[*]",
+     "y = <MaxPool|LpPool>(x) {kernel_shape=[2,2], "
      "strides=<[1,1]|[2,1]>}\n",
      "0.1 o0.1"},
     {"x: f32[1,A,4,4]", "y: f32[*]",
      "y = AveragePool(x) {kernel_shape=[3,3], pads=<[1,1,1,1]|[0,1,0,1]>, "
-     "count_include_pad=<0|1>}\n", "0.1 o0.1"},
-    {"x: f32[1,A,4,4]", "y: f32[*]", 
+     "count_include_pad=<0|1>}\n",
+     "0.1 o0.1"},
+    {"x: f32[1,A,4,4]", "y: f32[*]",
      "y = <GlobalAveragePool|GlobalMaxPool|GlobalLpPool>(x)\n", "0.1 o0.1"},
     {"x: f32[1,A,2,3]", "y: f32[*]",
      "s: f32[4] = [1,1,2,2]\n"
@@ -191,11 +199,13 @@ static const tie_case cases[] = {
      "b: i64[2] = [0,0]\n"
      "y = RoiAlign(x, r, b) {output_height=2, output_width=2}\n",
      "0.1 o0.1"},
-    {"x: f32[1,A,6,6], r: f32[2,5]", "y: f32[*]",
-     "y = MaxRoiPool(x, r) {pooled_shape=[2,2]}\n", "0.1 o0.1"},
+    {"x: f32[1,A,6,6]", "y: f32[*]",
+     "r: f32[2,5] = [0,1,1,4,5,0,0,2,3,3]\n"
+     "y = MaxRoiPool(x, r) {pooled_shape=[2,2]}\n",
+     "0.1 o0.1"},
     /* quantized */
     {"x: f32[2,A,3]", "y: f32[*]",
-     "s: f32[A] = 0.125\nz: i8[A] = [0]\n"
+     "s: f32[A] = 0.125\nz: i8[A] = 0\n"
      "y = QuantizeLinear(x, s, z) {axis=<1|-2>}\n",
      "0.1 1.0 2.0 o0.1"},
     {"x: f32[2,A,3]", "y: f32[*]",

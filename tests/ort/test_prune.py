@@ -282,6 +282,53 @@ def check(path, folder):
     return not wrong
 
 
+def dense(sparse):
+    """What a sparse tensor stands for."""
+    value = np.zeros(int(np.prod(sparse.dims)), np.float32)
+    value[numpy_helper.to_array(sparse.indices)] = numpy_helper.to_array(
+        sparse.values)
+    return value.reshape(list(sparse.dims))
+
+
+def check_sparse(folder):
+    """--sparse: the same weights, in less room where most of them are zero; ONNX
+    Runtime and our own reader take the file."""
+    net, ok = Net(9, [1, 3, 8, 8]), True
+    path, config, plain, thin, again = (
+        os.path.join(folder, n) for n in ("m.onnx", "u.yaml", "plain.onnx",
+                                          "thin.onnx", "again.onnx"))
+    net.write(path, net.conv(net.conv("x", 3, 24, 3), 24, 32, 3))
+    for ratio, pays in ((0.8, True), (0.5, False)):
+        with open(config, "w") as f:
+            f.write(f"SPARSER: {{TYPE: unstructured, RATIO: {ratio}}}\n")
+        run("prune", path, "-c", config, "-q", "-o", plain)
+        run("prune", path, "-c", config, "-q", "-o", thin, "--sparse")
+        run("simplify", thin, "-q", "-o", again)
+        model = onnx.load(thin)
+        onnx.checker.check_model(model, full_check=True)
+        want, back = ({t.name: numpy_helper.to_array(t)
+                       for t in onnx.load(p).graph.initializer}
+                      for p in (plain, again))
+        got = {t.name: numpy_helper.to_array(t)
+               for t in model.graph.initializer}
+        made = {t.values.name: dense(t)
+                for t in model.graph.sparse_initializer}
+        got.update(made)
+        x = feeds(session(path))
+        runs = [session(p).run(None, x)[0] for p in (plain, thin, again)]
+        good = (want.keys() == got.keys() == back.keys() and
+                all(np.array_equal(want[n], got[n]) and
+                    np.array_equal(want[n], back[n]) for n in want) and
+                np.array_equal(runs[0], runs[1]) and
+                np.array_equal(runs[0], runs[2]) and
+                (len(made) > 0) == pays and
+                (os.path.getsize(thin) < os.path.getsize(plain)) == pays)
+        print(f"sparse initializers at ratio {ratio}: {len(made)} of "
+              f"{len(got)}" + ("" if good else "  FAILED"))
+        ok &= good
+    return ok
+
+
 def main():
     paths = sys.argv[2:] or [p for n, p in fixtures.networks().items()
                              if n in QUICK]
@@ -293,6 +340,8 @@ def main():
                 net.write(path, make(net))
                 paths.append(path)
         results = [check(p, folder) for p in paths]
+        if not sys.argv[2:]:
+            results.append(check_sparse(folder))
     print(f"{sum(results)} of {len(results)} networks")
     return 0 if all(results) else 1
 
