@@ -382,11 +382,14 @@ static bool pattern_used(const sb_graph *g, const char *pattern,
             continue;
         if (pattern_means(n, pattern))
             return true;
-        /* The better of this one and the best before. */
-        pair[0] = n->module[0] ? n->module : n->name;
-        pair[1] = *near;
-        const char *better = pair[0][0] ? sb_nearest(pattern, pair) : NULL;
-        *near = better ? better : *near;
+        /* The better of its names and the best before. */
+        const char *names[] = {n->module, n->name};
+        for (size_t k = 0; k < SB_COUNT(names); k++) {
+            pair[0] = names[k];
+            pair[1] = *near;
+            const char *better = names[k][0] ? sb_nearest(pattern, pair) : NULL;
+            *near = better ? better : *near;
+        }
     }
     return false;
 }

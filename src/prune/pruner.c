@@ -35,6 +35,25 @@ static sb_status nothing_to_prune(const sb_pruner *p)
                    "constant weights");
 }
 
+/* Is there a channel that patterns do not keep? */
+static sb_status any_may_go(const sb_pruner *p, bool *out)
+{
+    const sb_channels *ch = &p->ch;
+    double *ratios = sb_alloc(p->ctx, ch->n_groups, sizeof *ratios);
+    bool *stated = sb_alloc(p->ctx, ch->n_groups, sizeof *stated);
+    sb_status status = ratios && stated ? SB_OK : SB_NO_MEMORY;
+
+    if (status == SB_OK)
+        sb_select_stated(ch, &p->args, 1, ratios, stated);
+    for (uint32_t c = 0; status == SB_OK && c < ch->n_channels; c++) {
+        uint32_t g = ch->channels[c].group;
+        *out |= sb_select_may(ch, p->cfg, c) && !(stated[g] && ratios[g] == 0);
+    }
+    sb_free(p->ctx, ratios);
+    sb_free(p->ctx, stated);
+    return status;
+}
+
 static sb_status find_channels(sb_pruner *p)
 {
     SB_TRY(sb_channels_find(p->graph, &p->ch));
@@ -45,10 +64,9 @@ static sb_status find_channels(sb_pruner *p)
                                      "the network has no float weights that "
                                      "could be pruned");
     }
-    for (uint32_t c = 0; c < p->ch.n_channels; c++)
-        if (sb_select_may(&p->ch, p->cfg, c))
-            return SB_OK;
-    return nothing_to_prune(p);
+    bool any = false;
+    SB_TRY(any_may_go(p, &any));
+    return any ? SB_OK : nothing_to_prune(p);
 }
 
 /* A simplified copy whose IDs a clone keeps. */
@@ -83,6 +101,7 @@ sb_status sb_pruner_init(const sb_graph *graph, const sb_graph *origin,
                          sb_pruner *out)
 {
     *out = (sb_pruner){.ctx = graph->ctx, .cfg = cfg, .masks_only = masks_only};
+    out->args = (sb_prune_args){.cfg = cfg, .seed = seed, .share = 1};
     sb_status status = origin ? sb_graph_clone(origin, &out->origin) : SB_OK;
     if (status == SB_OK)
         status = check_origin(out);
@@ -92,8 +111,7 @@ sb_status sb_pruner_init(const sb_graph *graph, const sb_graph *origin,
         status = sb_prune_config_check(cfg, out->graph);
     if (status == SB_OK)
         status = find_channels(out);
-    out->args = (sb_prune_args){
-        .cfg = cfg, .origin = out->origin, .seed = seed, .share = 1};
+    out->args.origin = out->origin;
     if (status != SB_OK)
         sb_pruner_free(out);
     return status;

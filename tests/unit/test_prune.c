@@ -105,6 +105,23 @@ static void test_networks_that_cannot_be_pruned_say_why(void **state)
 
 /* ---- choosing ---------------------------------------------------------------- */
 
+static void test_patterns_that_keep_everything_say_so(void **state)
+{
+    static const char *const configs[] = {
+        CONFIG("RATIO: 0.5, EXCLUDE: [head.fc1]"),
+        CONFIG("RATIO: 0.5, EXCLUDE: [head]"),
+        CONFIG("RATIO: 0.5, SPECIFIC: {'fc*': 0}"),
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(configs); i++) {
+        sb_prune *p = NULL;
+        assert_status(prune_try(chain, configs[i], &p), SB_UNSUPPORTED);
+        assert_error_has("no channel can be removed; of 'fc1' (Gemm): it is "
+                         "excluded");
+    }
+}
+
 static void test_how_many_go(void **state)
 {
     static const struct {
@@ -119,8 +136,6 @@ static void test_how_many_go(void **state)
         {CONFIG("RATIO: 0.99, ROUND_TO: 2"), 2, 1},
         {CONFIG("RATIO: 0.25, ROUND_TO: 2"), 0, 0},
         {CONFIG("RATIO: 0.75, SCOPE: global"), 3, 0},
-        {CONFIG("RATIO: 0.5, EXCLUDE: [head.fc1]"), 0, 0},
-        {CONFIG("RATIO: 0.5, EXCLUDE: [head]"), 0, 0},
         {CONFIG("RATIO: 0.5, SPECIFIC: {'fc*': 0.25}"), 1, 0},
         {CONFIG("RATIO: 0.75, ITERATIONS: 2"), 2, 0},
     };
@@ -279,6 +294,7 @@ static void test_bad_configurations_are_refused(void **state)
         {CONFIG("NM: '2:4'"), "SPARSER.NM: is for TYPE unstructured"},
         {CONFIG("TYPE: unstructured, NM: '4:2'"), "SPARSER.NM: found '4:2'"},
         {CONFIG("EXCLUDE: [head.fc3]"), "did you mean 'head.fc2'?"},
+        {CONFIG("SPECIFIC: {fcx1: 0.5}"), "did you mean 'fc1'?"},
         {CONFIG("SPECIFIC: {nothing: 0.5}"),
          "'nothing' matches no node and no module"},
         {CONFIG("SPECIFIC: {fc1: 2}"), "SPARSER.SPECIFIC: found 2"},
@@ -325,6 +341,7 @@ int main(void)
         cmocka_unit_test(test_what_a_sum_joins_goes_together),
         cmocka_unit_test(test_statistics_stay_unless_asked),
         cmocka_unit_test(test_networks_that_cannot_be_pruned_say_why),
+        cmocka_unit_test(test_patterns_that_keep_everything_say_so),
         cmocka_unit_test(test_how_many_go),
         cmocka_unit_test(test_steps_add_up),
         cmocka_unit_test(test_targets_are_met),
