@@ -23,7 +23,7 @@ typedef struct sb_seen_value {
 struct sb_prune_seen {
     sb_ctx *ctx;
     const sb_graph *graph; /* borrowed */
-    sb_graph *beside; /* what runs: fused, with nodes that look */
+    sb_graph *beside;      /* what runs: fused, with nodes that look */
     sb_exec *exec;
     sb_seen_value *values;
     size_t n, cap;
