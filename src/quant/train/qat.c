@@ -192,16 +192,20 @@ static sb_status qat_start(sb_qat *qat, sb_graph *g, uint32_t root)
     return status;
 }
 
-/* Nodes made from `first` on belong to `beside`; the result has the name of
- * the quantizer. */
-static sb_status qat_settle_nodes(sb_graph *g, size_t first, sb_node_id beside,
-                                  const char *name, sb_value_id y)
+void sb_qat_claim_nodes(sb_graph *g, size_t first, sb_node_id beside)
 {
     for (size_t i = first; i < g->n_nodes; i++) {
         sb_node *node = sb_graph_node(g, (sb_node_id)i);
         node->module = sb_graph_node(g, beside)->module;
         node->position = sb_graph_node(g, beside)->position;
     }
+}
+
+/* The result has the name of the quantizer. */
+static sb_status qat_settle_nodes(sb_graph *g, size_t first, sb_node_id beside,
+                                  const char *name, sb_value_id y)
+{
+    sb_qat_claim_nodes(g, first, beside);
     return sb_graph_find_value(g, name) == SB_NONE
                ? sb_graph_rename_value(g, y, name)
                : SB_OK;
@@ -317,6 +321,7 @@ static sb_status qat_setup(sb_qat *qat, sb_qat_bn bn)
     qat_fall_back(qat);
     SB_TRY(sb_quant_derive(qm, qat_put, qat, &qat->graph));
     SB_TRY(sb_qat_add_norms(qat));
+    SB_TRY(sb_qat_add_biases(qat));
     return sb_graph_infer(qat->graph);
 }
 

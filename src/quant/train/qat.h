@@ -75,6 +75,12 @@ SB_MUST_USE sb_status sb_tune_norms(sb_quant_model *qm, size_t *layers);
 SB_MUST_USE sb_status sb_qat_find_norms(sb_qat *qat, sb_qat_bn bn);
 /* Puts them into the graph. */
 SB_MUST_USE sb_status sb_qat_add_norms(sb_qat *qat);
+/* qat_bias.c: biases are rounded as the file will have them. */
+SB_MUST_USE sb_status sb_qat_add_biases(sb_qat *qat);
+/* The norm that has the running mean; SB_NONE if none has. */
+sb_node_id sb_qat_norm_node(const sb_graph *g, sb_value_id mean);
+/* qat.c: nodes made from `first` on belong to the module of `beside`. */
+void sb_qat_claim_nodes(sb_graph *g, size_t first, sb_node_id beside);
 /* qat_measure.c: runs the float network over the kept batches. */
 SB_MUST_USE sb_status sb_qat_measure(sb_qat *qat);
 /* Statistics of norms in a learned graph from batches, one after another. */

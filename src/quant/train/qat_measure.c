@@ -245,9 +245,8 @@ static sb_status statistics_rewrite(const sb_qat_statistics *s)
     sb_graph *g = s->graph;
 
     for (size_t i = 0; i < s->qat->n_norms; i++) {
-        const sb_value *mean =
-            sb_graph_value(g, statistics_of(s->qat, g, i, SB_QAT_MEAN));
-        sb_node_id id = mean->uses[0].node;
+        sb_node_id id =
+            sb_qat_norm_node(g, statistics_of(s->qat, g, i, SB_QAT_MEAN));
         const sb_node old = *sb_graph_node(g, id);
         sb_value_id out[5];
 
