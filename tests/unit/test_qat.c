@@ -313,11 +313,79 @@ static void test_a_shared_scale_of_another_type(void **state)
     }
 }
 
+/* ---- integer biases ----------------------------------------------------- */
+
+static void set_all(sb_learner *l, const char *name, double v)
+{
+    const sb_parameter_info *p = sb_learner_find_parameter(l, name);
+    sb_tensor *t = NULL;
+
+    assert_non_null(p);
+    assert_ok(sb_tensor_copy(test_ctx(), p->value, &t));
+    for (int64_t i = 0; i < sb_tensor_count(t); i++)
+        ((float *)t->data)[i] = (float)v;
+    assert_ok(sb_learner_set_parameter(l, name, t));
+    sb_tensor_free(t);
+}
+
+/* By hand: a bias of 0.3, and input and weight steps of 0.5 and 0.25.  In steps
+ * of 0.125 it is 0.25; behind a norm of factor 2 in steps of 0.25 as well.  The
+ * network adds that while it is trained, for a runtime that does; its gradient
+ * is that of the bias. */
+static void test_biases_are_integers_while_training(void **state)
+{
+    static const char graph[] = "graph net(x: f32[N,3,6,6]) -> (y) {\n"
+                                "    w: f32[5,3,1,1] = random(1)\n"
+                                "    b: f32[5] = 0.3\n"
+                                "    a = Conv(x, w, b) \"a\"\n"
+                                "    r = Relu(a)\n"
+                                "    g = GlobalMaxPool(r)\n"
+                                "    y = Flatten(g)\n"
+                                "}\n";
+    static const struct {
+        const char *target;
+        sb_train_bn bn;
+        double want;
+    } cases[] = {
+        {"onnxruntime-x86", SB_TRAIN_BN_FOLDED, 0.25},
+        {"onnxruntime-x86", SB_TRAIN_BN_RESTORE, 0.25},
+        {"openvino", SB_TRAIN_BN_FOLDED, 0.3},
+        {"openvino", SB_TRAIN_BN_RESTORE, 0.3},
+    };
+    sb_tensor *x = test_tensor(SB_DTYPE_F32, "8x3x6x6", NULL);
+    const sb_tensor *in = x, *y;
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_quant_model *qm = model_of(graph, LSQ(8), cases[i].target);
+        sb_learner *l = learner_of(qm, cases[i].bn, 0.1);
+        bool norm = cases[i].bn == SB_TRAIN_BN_RESTORE;
+
+        set_all(l, "x.input_quantizer.scale", 0.5);
+        if (sb_learner_find_parameter(l, "r.output_quantizer.scale"))
+            set_all(l, "r.output_quantizer.scale", 1.0 / 256);
+        set_all(l, "a.weight_quantizer.scale", 0.25);
+        set_all(l, norm ? "a.bn.beta" : "b", norm ? 0.5 : 0.3);
+        if (norm) {
+            set_all(l, "a.bn.gamma", 2);
+            set_all(l, "a.bn.mean", 0.1);
+            set_all(l, "a.bn.var", 1);
+        }
+        assert_ok(sb_learner_eval(l, SB_LEARN_VALUES_LAST, &in, 1, &y, 1));
+        for (int64_t k = 0; k < sb_tensor_count(y); k++)
+            assert_close(cases[i].target, sb_tensor_get_f64(y, k),
+                         cases[i].want, 0.005);
+        sb_learner_free(l);
+        sb_quant_model_free(qm);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_restored_norms_are_identities),
         cmocka_unit_test(test_what_was_learned_is_exported),
+        cmocka_unit_test(test_biases_are_integers_while_training),
         cmocka_unit_test(test_frozen_weights_are_taken_twice),
         cmocka_unit_test(test_a_weight_of_two_layers_is_mapped_once),
         cmocka_unit_test(test_shared_and_fixed_scales),

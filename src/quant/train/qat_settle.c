@@ -205,6 +205,42 @@ static sb_status settle_norm(const sb_qat *qat, const sb_graph *learned,
     return SB_OK;
 }
 
+/* ---- biases ------------------------------------------------------------- */
+
+/* Biases as their integers say, so that the model is what was trained and what
+ * the file holds. */
+static sb_status settle_bias(sb_quant_model *qm, const sb_biased_layer *l)
+{
+    sb_tensor b;
+
+    if (sb_graph_value(qm->graph, l->bias)->n_uses > 1)
+        return SB_OK; /* other layers have other steps */
+    SB_TRY(settle_copy(qm, l->bias, &b));
+    for (int64_t i = 0; i < l->n; i++) {
+        double step = (double)sb_biased_layer_scale(qm, l, i);
+        float *v = (float *)b.data + i;
+
+        if (step > 0)
+            *v = (float)(rint((double)*v / step) * step);
+    }
+    sb_overlay_set(qm, l->bias, &b);
+    sb_tensor_drop(&b);
+    return SB_OK;
+}
+
+static sb_status settle_biases(sb_quant_model *qm)
+{
+    sb_calibrate_fit_biases(qm);
+    for (size_t i = 0; i < qm->place.n_quantizers; i++) {
+        const sb_quantizer *w = &qm->place.quantizers[i];
+        sb_biased_layer l;
+
+        if (!sb_quantizer_is_off(qm, w) && sb_biased_layer_find(qm, w, &l))
+            SB_TRY(settle_bias(qm, &l));
+    }
+    return SB_OK;
+}
+
 sb_status sb_qat_settle(const sb_qat *qat, const sb_graph *learned)
 {
     sb_quant_model *qm = qat->qm;
@@ -221,7 +257,5 @@ sb_status sb_qat_settle(const sb_qat *qat, const sb_graph *learned)
     SB_TRY(settle_mapped(qm));
     for (size_t i = 0; i < qat->n_norms; i++)
         SB_TRY(settle_norm(qat, learned, &qat->norms[i]));
-    if (qm->target->bias == SB_BIAS_INT32)
-        sb_calibrate_fit_biases(qm);
-    return SB_OK;
+    return qm->target->bias == SB_BIAS_INT32 ? settle_biases(qm) : SB_OK;
 }
