@@ -1,0 +1,224 @@
+/* The training loop: what it refuses, and what it takes with a warning. */
+#define _POSIX_C_SOURCE 200809L
+#include "traintest.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void test_wrong_settings_are_refused(void **state)
+{
+    (void)state;
+    test_train_refused("EPOCH: 3", NULL, 0, 8, 0, SB_BAD_CONFIG, "EPOCH");
+    test_train_refused("LR: -1", NULL, 0, 8, 0, SB_BAD_CONFIG, "LR: found -1");
+    test_train_refused("MILESTONES: [3, 1]", NULL, 0, 8, 0, SB_BAD_CONFIG,
+                       "want rising epochs");
+    test_train_refused("LABELS: 0.5\nTEMPERATURE: 4", NULL, 0, 8, 0,
+                       SB_BAD_CONFIG,
+                       "LABELS: found beside a TEMPERATURE of 4, want 1");
+    test_train_refused("FREEZE: nothing.*", NULL, 0, 8, 0, SB_BAD_ARG,
+                       "nothing.*");
+    test_train_refused("{}", NULL, 0, 97, 0, SB_BAD_DATA,
+                       "batches of 97 samples cannot be made, there are 96");
+}
+
+static void test_labels_beside_a_teacher_of_images_are_refused(void **state)
+{
+    sb_train_options opt = SB_TRAIN_OPTIONS_INIT;
+    sb_model *model = test_train_net(), *teacher = NULL, *out = NULL;
+    sb_data *data = test_train_samples(8, 0);
+
+    (void)state;
+    assert_ok(sb_model_parse(test_ctx(),
+                             "graph net(x: f32[N,1,4,4]) -> (y) {\n"
+                             "    y = Relu(x)\n}\n",
+                             &teacher));
+    opt.options_text = "LABELS: 0.5";
+    opt.teacher = teacher;
+    assert_status(sb_train(model, data, NULL, &opt, &out), SB_UNSUPPORTED);
+    assert_error_has("LABELS: the teacher's first output is ");
+    sb_data_free(data);
+    sb_model_free(teacher);
+    sb_model_free(model);
+}
+
+static void test_a_run_is_resumed_only_as_it_was(void **state)
+{
+    test_train_watch w = {.stop_after = 7};
+    char folder[160];
+    size_t size;
+
+    (void)state;
+    (void)snprintf(folder, sizeof folder, "%s", test_train_path("other"));
+    assert_null(test_train_bytes(folder, 0, &w, &size));
+    test_train_refused(test_train_settings, folder, 0, 8, 0, SB_BAD_ARG,
+                       "holds a training run");
+    test_train_refused("EPOCHS: 4\nLR: 0.05\nEMA: 0.9\nWEIGHT_DECAY: 0.001\n",
+                       folder, 1, 8, 0, SB_BAD_DATA, "EPOCHS");
+    test_train_refused(test_train_settings, folder, 1, 12, 0, SB_BAD_DATA,
+                       "the run there has steps 12, this one 8");
+    test_train_refused(test_train_settings, folder, 1, 8, 9, SB_BAD_DATA,
+                       "the run there has seed 0, this one 9");
+    test_train_config = test_train_lsq4;
+    test_train_refused(test_train_settings, folder, 1, 8, 0, SB_BAD_DATA,
+                       "quant");
+    test_train_config = NULL;
+    test_train_teaches = true;
+    test_train_refused(test_train_settings, folder, 1, 8, 0, SB_BAD_DATA,
+                       "the run there has teacher no, this one yes");
+    test_train_teaches = false;
+    test_train_refused(test_train_settings, test_train_path("nothing"), 1, 8, 0,
+                       SB_IO, "there is no training run to resume");
+    assert_int_equal(truncate(test_train_path("other/last.npz"), 1000), 0);
+    test_train_refused(test_train_settings, folder, 1, 8, 0, SB_BAD_DATA,
+                       "last.npz");
+}
+
+/* Other test_train_settings of pruning than those of the run, or none. */
+static void test_a_pruned_run_is_resumed_only_as_it_was(void **state)
+{
+    static const char *const parts[] = {
+        "RATIO: 0.5, STRATEGY: l2norm, SPECIFIC: {conv: 0.5}",
+        "SCHEDULE: linear, ITERATIONS: 3, RATIO: 0.5"};
+    static const struct {
+        int part;
+        const char *config, *message;
+    } cases[] = {
+        {0, "SPARSER: {RATIO: 0.5, SPECIFIC: {conv: 0.5}}",
+         "in pruning 'STRATEGY: l2norm', this one 'STRATEGY: l1norm'"},
+        {0, "SPARSER: {RATIO: 0.5, STRATEGY: l2norm}",
+         "in pruning 'SPECIFIC: conv: 0.5', this one 'none'"},
+        {1, "SPARSER: {SCHEDULE: linear, ITERATIONS: 3, RATIO: 0.4}",
+         "in pruning 'RATIO: 0.5', this one 'RATIO: 0.4'"},
+        {1, "SPARSER: {SCHEDULE: cubic, ITERATIONS: 3, RATIO: 0.5}",
+         "in pruning 'SCHEDULE: linear', this one 'SCHEDULE: cubic'"},
+        {1, NULL, "it was written with other options"},
+    };
+    size_t size;
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(parts); i++) {
+        test_train_watch w = {.stop_after = 7};
+        char text[128], folder[32];
+
+        (void)snprintf(text, sizeof text, "SPARSER: {TYPE: structed, %s}",
+                       parts[i]);
+        (void)snprintf(folder, sizeof folder, "only%zu", i);
+        assert_null(
+            test_train_pruned(test_train_path(folder), 0, text, &w, &size));
+    }
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        test_train_sparser = cases[i].config;
+        test_train_refused(test_train_settings,
+                           test_train_path(cases[i].part ? "only1" : "only0"),
+                           1, 8, 0, SB_BAD_DATA, cases[i].message);
+    }
+    test_train_sparser = NULL;
+}
+
+/* A folder that the run made, and wrote nothing to, is gone. */
+static void test_a_run_that_fails_leaves_no_empty_folder(void **state)
+{
+    (void)state;
+    test_train_refused("LR: 1000\nWEIGHT_DECAY: 10\nEPOCHS: 1",
+                       test_train_path("empty"), 0, 8, 0, SB_BAD_DATA,
+                       "of epoch 1");
+    assert_int_equal(access(test_train_path("empty"), F_OK), -1);
+    assert_int_equal(mkdir(test_train_path("own"), 0777), 0);
+    test_train_refused("LR: 1000\nWEIGHT_DECAY: 10\nEPOCHS: 1",
+                       test_train_path("own"), 0, 8, 0, SB_BAD_DATA,
+                       "of epoch 1");
+    assert_int_equal(access(test_train_path("own"), F_OK), 0);
+}
+
+/* Other quantizers than those of the run. */
+static void test_a_quantized_run_is_resumed_only_as_it_was(void **state)
+{
+    test_train_watch w = {.stop_after = 7};
+    char folder[160];
+    size_t size;
+
+    (void)state;
+    test_train_config = test_train_lsq4;
+    (void)snprintf(folder, sizeof folder, "%s", test_train_path("quantized"));
+    assert_null(test_train_bytes(folder, 0, &w, &size));
+    test_train_config =
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: lsq, BIT: 4}}\n"
+        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: lsq, BIT: 3}}\n";
+    test_train_refused(
+        test_train_settings, folder, 1, 8, 0, SB_BAD_DATA,
+        "input_quantizer: lsq, per-tensor-symmetric, 4 bit (-8..7), "
+        "minmax', this one '");
+    test_train_config = NULL;
+    test_train_refused(test_train_settings, folder, 1, 8, 0, SB_BAD_DATA,
+                       "quantize");
+}
+
+static void test_bad_settings_of_quantizers_are_refused(void **state)
+{
+    (void)state;
+    test_train_config =
+        "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {TYPE: lsq, BIT: 4}}\n"
+        "A: none\n";
+    test_train_refused("BN: restore", NULL, 0, 8, 0, SB_BAD_CONFIG,
+                       "set W.QSCHEME per-channel-symmetric, or BN: folded");
+    test_train_config =
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: gptq, BIT: 4}}\n"
+        "A: none\n";
+    test_train_refused("{}", NULL, 0, 8, 0, SB_UNSUPPORTED,
+                       "is of TYPE gptq, which cannot be trained");
+    test_train_config =
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+        "A: dynamic\n";
+    test_train_refused("{}", NULL, 0, 8, 0, SB_UNSUPPORTED,
+                       "`A: dynamic` cannot be");
+    test_train_config = NULL;
+}
+
+static void test_a_loss_that_is_not_finite_ends_training(void **state)
+{
+    (void)state;
+    test_train_refused("LR: 1000\nEPOCHS: 50", NULL, 0, 8, 0, SB_BAD_DATA,
+                       "in step ");
+}
+
+static void test_checkpoints_that_cannot_be_written_are_warnings(void **state)
+{
+    test_train_watch w = {0};
+    size_t size = 0, again = 0;
+    void *want = test_train_bytes(test_train_path("fine"), 0, &w, &size);
+
+    (void)state;
+    assert_int_equal(mkdir(test_train_path("full"), 0777), 0);
+    /* A folder of that name cannot be replaced by a file. */
+    assert_int_equal(mkdir(test_train_path("full/best.npz"), 0777), 0);
+    w = (test_train_watch){0};
+    void *got = test_train_bytes(test_train_path("full"), 0, &w, &again);
+    assert_int_equal(again, size);
+    assert_memory_equal(got, want, size);
+    sb_memory_free(got);
+    /* What was written does not name a best epoch that is not there. */
+    assert_int_equal(rmdir(test_train_path("full/best.npz")), 0);
+    got = test_train_bytes(test_train_path("full"), 1, &w, &again);
+    assert_int_equal(again, size);
+    assert_memory_equal(got, want, size);
+    sb_memory_free(got);
+    sb_memory_free(want);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wrong_settings_are_refused),
+        cmocka_unit_test(test_labels_beside_a_teacher_of_images_are_refused),
+        cmocka_unit_test(test_a_run_is_resumed_only_as_it_was),
+        cmocka_unit_test(test_a_pruned_run_is_resumed_only_as_it_was),
+        cmocka_unit_test(test_a_run_that_fails_leaves_no_empty_folder),
+        cmocka_unit_test(test_a_quantized_run_is_resumed_only_as_it_was),
+        cmocka_unit_test(test_bad_settings_of_quantizers_are_refused),
+        cmocka_unit_test(test_a_loss_that_is_not_finite_ends_training),
+        cmocka_unit_test(test_checkpoints_that_cannot_be_written_are_warnings),
+    };
+
+    return cmocka_run_group_tests_name("train_refusals", tests,
+                                       test_train_setup, test_train_teardown);
+}
