@@ -11,6 +11,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -62,6 +63,11 @@ def run(*args, **kwargs):
     return subprocess.run(args, capture_output=True, text=True, **kwargs)
 
 
+def same_bytes(path, want):
+    with open(path, "rb") as f:
+        check(f"{path}: same bytes", f.read() == want)
+
+
 def main():
     write_data()
     run(command, "new", "resnet20", "--input", "1x8x8", "--classes", "4",
@@ -79,9 +85,10 @@ def main():
     with open("whole.onnx", "rb") as f:
         want = f.read()
 
-    # Killed again and again.
-    begun = False
-    for i in range(kills):
+    # Killed again and again; a run that came to its end is followed by a new one.
+    killed = 0
+    for i in range(3 * kills):
+        begun = os.path.exists("part.onnx.train/last.npz")
         p = subprocess.Popen(
             arguments("part.onnx", "-q", "--threads", str(1 + i % 2),
                       *(["--resume"] if begun else [])),
@@ -89,25 +96,33 @@ def main():
         try:
             _, error = p.communicate(timeout=rng.uniform(0.02, seconds / 4))
             check(f"run {i}", p.returncode == 0, error)
-            break
+            same_bytes("part.onnx", want)
+            shutil.rmtree("part.onnx.train")
         except subprocess.TimeoutExpired:
             p.kill()
             p.communicate()
-        begun = os.path.exists("part.onnx.train/last.npz")
-    begun = os.path.exists("part.onnx.train/last.npz")  # also of a run that ended
+            killed += 1
+        if killed == kills:
+            break
+    begun = os.path.exists("part.onnx.train/last.npz")
     done = run(*arguments("part.onnx", "-q",
                           *(["--resume"] if begun else [])))
     check("resumed", done.returncode == 0, done.stderr)
-    with open("part.onnx", "rb") as f:
-        check("same bytes", f.read() == want)
+    same_bytes("part.onnx", want)
 
-    # Ctrl-C: by the signal, with a line that says how to go on.
-    p = subprocess.Popen(arguments("stop.onnx"), stdout=subprocess.DEVNULL,
-                         stderr=subprocess.PIPE, text=True)
-    while not os.path.exists("stop.onnx.train/last.npz") and p.poll() is None:
-        time.sleep(0.002)
-    p.send_signal(signal.SIGINT)
-    _, error = p.communicate(timeout=60)
+    # Ctrl-C: by the signal, with a line that says how to go on.  A run that has
+    # ended before the signal came is tried again.
+    for _ in range(10):
+        p = subprocess.Popen(arguments("stop.onnx"), stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True)
+        while not os.path.exists("stop.onnx.train/last.npz") and p.poll() is None:
+            time.sleep(0.002)
+        p.send_signal(signal.SIGINT)
+        _, error = p.communicate(timeout=60)
+        if p.returncode != 0:
+            break
+        os.remove("stop.onnx")
+        shutil.rmtree("stop.onnx.train")
     # A command that has not ended within a second is ended: on a slow disk
     # before it says how to go on.
     check("Ctrl-C", p.returncode == -signal.SIGINT and
@@ -116,8 +131,7 @@ def main():
     check("no file", not os.path.exists("stop.onnx"))
     done = run(*arguments("stop.onnx", "--resume"))
     check("after Ctrl-C", done.returncode == 0, done.stderr)
-    with open("stop.onnx", "rb") as f:
-        check("same bytes after Ctrl-C", f.read() == want)
+    same_bytes("stop.onnx", want)
 
     # No room for a checkpoint: a warning, and the result is as ever.
     def small_files():
@@ -126,8 +140,7 @@ def main():
     done = run(*arguments("full.onnx"), preexec_fn=small_files)
     check("full disk", done.returncode == 0 and "no checkpoint" in done.stderr,
           done.stderr)
-    with open("full.onnx", "rb") as f:
-        check("same bytes on a full disk", f.read() == want)
+    same_bytes("full.onnx", want)
 
     # Labels that the network has no output for.
     run(command, "new", "mlp", "--input", "1x8x8", "--classes", "3", "-o",
