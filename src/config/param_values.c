@@ -151,22 +151,29 @@ static void param_add_json(sb_str *out, param_value v)
         sb_str_add(out, "null");
 }
 
+static void param_add_field(sb_str *out, const sb_param_def *def,
+                            const void *params)
+{
+    const void *field = param_field(def, params);
+    bool list = param_is_list(def);
+    size_t n = param_count(def, field);
+
+    sb_str_add(out, list ? "[" : "");
+    for (size_t i = 0; i < n; i++) {
+        sb_str_add(out, i ? "," : "");
+        param_add_json(out, param_at(def, field, i));
+    }
+    sb_str_add(out, list ? "]" : "");
+}
+
 void sb_params_json(const sb_param_def *defs, const void *params, sb_str *out)
 {
     const char *comma = "";
 
     sb_str_add(out, "{");
     for (; defs && defs->name; defs++, comma = ",") {
-        const void *field = param_field(defs, params);
-        bool list = param_is_list(defs);
-        size_t n = param_count(defs, field);
-
-        sb_str_addf(out, "%s\"%s\":%s", comma, defs->name, list ? "[" : "");
-        for (size_t i = 0; i < n; i++) {
-            sb_str_add(out, i ? "," : "");
-            param_add_json(out, param_at(defs, field, i));
-        }
-        sb_str_add(out, list ? "]" : "");
+        sb_str_addf(out, "%s\"%s\":", comma, defs->name);
+        param_add_field(out, defs, params);
     }
     sb_str_add(out, "}");
 }
@@ -195,6 +202,42 @@ static bool param_matches(const sb_param_def *def, const void *field,
     return true;
 }
 
+/* The values of an item as it is in a file. */
+static void param_add_item(sb_str *out, const sb_json *item)
+{
+    const sb_json *child = item->child;
+
+    if (!sb_json_is(item, SB_JSON_LIST)) {
+        param_add_json(out,
+                       (param_value){item->kind, item->number, item->text});
+        return;
+    }
+    sb_str_add(out, "[");
+    for (size_t i = 0; i < item->n && child; i++, child = child->next) {
+        sb_str_add(out, i ? "," : "");
+        param_add_json(out,
+                       (param_value){child->kind, child->number, child->text});
+    }
+    sb_str_add(out, "]");
+}
+
+static sb_status param_fail_json(const sb_json_doc *doc, const sb_json *item,
+                                 const sb_param_def *def, const void *params)
+{
+    sb_str found, want;
+
+    sb_str_init(&found, doc->ctx);
+    sb_str_init(&want, doc->ctx);
+    param_add_item(&found, item);
+    param_add_field(&want, def, params);
+    sb_status status = sb_json_fail(
+        doc, item, "%s: another value, %s; want that of the configuration, %s",
+        def->name, sb_str_text(&found), sb_str_text(&want));
+    sb_str_free(&found);
+    sb_str_free(&want);
+    return status;
+}
+
 sb_status sb_params_check_json(const sb_json_doc *doc, const sb_json *object,
                                const sb_param_def *defs, const void *params)
 {
@@ -203,10 +246,12 @@ sb_status sb_params_check_json(const sb_json_doc *doc, const sb_json *object,
     for (; defs && defs->name; defs++, n++) {
         const sb_json *item = sb_json_get(object, defs->name);
 
+        if (!item)
+            return sb_json_fail(doc, object,
+                                "%s: missing, want that of the configuration",
+                                defs->name);
         if (!param_matches(defs, param_field(defs, params), item))
-            return sb_json_fail(doc, item ? item : object,
-                                "%s: %s, want that of the configuration",
-                                defs->name, item ? "another value" : "missing");
+            return param_fail_json(doc, item, defs, params);
     }
     if (object->n != n)
         return sb_json_fail(doc, object, "%zu parameters, want %zu", object->n,

@@ -71,11 +71,23 @@ sb_status sb_learner_blame(sb_learner *l, const char *what, double value)
                        "step %lld: %s is %s, since input '%s' is",
                        (long long)l->store.runs + 1, what, kind, input);
     SB_TRY(blame_run(l, &s));
+    /* Kernels that sum in another order, without what is looked at in between,
+     * make NaN of values that overflow here. */
+    if (!s.name && s.nan) {
+        s.nan = false;
+        SB_TRY(blame_run(l, &s));
+    }
     if (s.name)
         node = sb_graph_producer(s.g, sb_graph_find_value(s.g, s.name));
     if (!node)
         return sb_fail(l->ctx, SB_BAD_DATA, "step %lld: %s is %s",
                        (long long)l->store.runs + 1, what, kind);
+    if (!s.nan && isnan(value))
+        return sb_fail(l->ctx, SB_BAD_DATA,
+                       "step %lld: %s is %s; the first node to make an "
+                       "infinite value is '%s' (%s)",
+                       (long long)l->store.runs + 1, what, kind,
+                       sb_node_label(s.g, node), node->op);
     return sb_fail(l->ctx, SB_BAD_DATA,
                    "step %lld: %s is %s; the first node to make such a value "
                    "is '%s' (%s)",

@@ -49,6 +49,9 @@ static void add_data(sb_str *out, const sb_trainer *t)
                 sb_data_seed(t->train));
     sb_str_addf(out, ", \"teacher\": \"%s\"", t->opt.teacher ? "yes" : "no");
     sb_str_addf(out, ", \"quantized\": \"%s\"", t->qm ? "yes" : "no");
+    sb_str_addf(out, ", \"weights\": \"%016" PRIx64 "\"", t->weights);
+    sb_str_addf(out, ", \"teacher_weights\": \"%016" PRIx64 "\"",
+                t->teacher_weights);
     sb_str_addf(out, ", \"pruning\": %s",
                 t->pruning.len ? sb_str_text(&t->pruning) : "[]");
     if (t->qm)

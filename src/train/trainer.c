@@ -366,6 +366,8 @@ static sb_status trainer_open(sb_trainer *t)
         learn.loss = SB_LEARN_LOSS_KL;
     if (!t->opt.teacher)
         learn.temperature = 1;
+    t->weights = sb_train_mark(t->model);
+    t->teacher_weights = t->opt.teacher ? sb_train_mark(t->opt.teacher) : 0;
     if (t->opt.prune || t->opt.prune_text)
         SB_TRY(sb_train_prune_open(t));
     SB_TRY(sb_distill_features(t, &learn));

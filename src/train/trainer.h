@@ -41,6 +41,8 @@ typedef struct sb_trainer {
     sb_tensor *target;     /* what the loss compares with, or NULL: labels */
     sb_data *train, *valid;
     size_t steps; /* in an epoch */
+    /* Marks of the weights that training starts from, and of the teacher's. */
+    uint64_t weights, teacher_weights;
     sb_train_progress at;
     sb_model *best;
     bool best_lost;   /* its checkpoint could not be written */
@@ -64,6 +66,10 @@ void sb_trainer_close(sb_trainer *t);
 sb_learn_values sb_trainer_values(const sb_trainer *t);
 /* Seconds of a clock that only goes forward. */
 double sb_train_clock(void);
+
+/* train_mark.c: a number that models with other constants do not share but by
+ * chance. */
+uint64_t sb_train_mark(const sb_model *model);
 
 /* checkpoint.c.  Failures to write are warnings. */
 void sb_checkpoint_save(sb_trainer *t);

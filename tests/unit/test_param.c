@@ -458,7 +458,8 @@ static void test_values_in_files(void **state)
     static const struct {
         const char *from, *to, *want;
     } edits[] = {
-        {"true", "1", "j:1:9: FLAG: another value"},
+        {"true", "1",
+         "j:1:9: FLAG: another value, 1; want that of the configuration, true"},
         {"\"COUNT\":7", "\"COUNT\":8", "j:1:22: COUNT"},
         {"\"exact\"", "1", "MODE"},
         {"[64,32]", "[64]", "SIZES"},

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tensor/tensor.h"
+
 static void test_wrong_settings_are_refused(void **state)
 {
     (void)state;
@@ -52,8 +54,10 @@ static void test_a_run_is_resumed_only_as_it_was(void **state)
     assert_null(test_train_bytes(folder, 0, &w, &size));
     test_train_refused(test_train_settings, folder, 0, 8, 0, SB_BAD_ARG,
                        "holds a training run");
-    test_train_refused("EPOCHS: 4\nLR: 0.05\nEMA: 0.9\nWEIGHT_DECAY: 0.001\n",
-                       folder, 1, 8, 0, SB_BAD_DATA, "EPOCHS");
+    test_train_refused(
+        "EPOCHS: 4\nLR: 0.05\nEMA: 0.9\nWEIGHT_DECAY: 0.001\n", folder, 1, 8, 0,
+        SB_BAD_DATA,
+        "EPOCHS: another value, 3; want that of the configuration, 4");
     test_train_refused(test_train_settings, folder, 1, 12, 0, SB_BAD_DATA,
                        "the run there has steps 12, this one 8");
     test_train_refused(test_train_settings, folder, 1, 8, 9, SB_BAD_DATA,
@@ -68,12 +72,76 @@ static void test_a_run_is_resumed_only_as_it_was(void **state)
     test_train_teaches = false;
     test_train_refused(test_train_settings, test_train_path("nothing"), 1, 8, 0,
                        SB_IO, "there is no training run to resume");
+    FILE *f = fopen(test_train_path("other/last.npz"), "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 1500, SEEK_SET), 0);
+    int was = fgetc(f);
+    assert_int_equal(fseek(f, 1500, SEEK_SET), 0);
+    fputc(was ^ 4, f);
+    assert_int_equal(fclose(f), 0);
+    test_train_refused(test_train_settings, folder, 1, 8, 0, SB_BAD_DATA,
+                       "last.npz");
     assert_int_equal(truncate(test_train_path("other/last.npz"), 1000), 0);
     test_train_refused(test_train_settings, folder, 1, 8, 0, SB_BAD_DATA,
                        "last.npz");
 }
 
-/* Other test_train_settings of pruning than those of the run, or none. */
+/* The same network with other numbers, as a teacher, too. */
+static void test_a_run_is_resumed_only_with_its_weights(void **state)
+{
+    size_t size;
+
+    (void)state;
+    for (int teaches = 0; teaches < 2; teaches++) {
+        const char *name = teaches ? "taught" : "alone";
+        test_train_watch w = {.stop_after = 7};
+        sb_train_options opt = SB_TRAIN_OPTIONS_INIT;
+        sb_model *nets[] = {test_train_net(), test_train_net()}, *out = NULL;
+        sb_data *data = test_train_samples(8, 0);
+        sb_data *valid = test_train_samples(8, 32);
+        sb_tensor *bias = NULL;
+
+        test_train_teaches = teaches;
+        assert_null(test_train_bytes(test_train_path(name), 0, &w, &size));
+        assert_ok(sb_tensor_copy(test_ctx(),
+                                 sb_model_weight(nets[1], "fc.bias"), &bias));
+        ((float *)bias->data)[3] = 1e-6F;
+        assert_ok(sb_model_set_weight(nets[1], "fc.bias", bias));
+        opt.options_text = test_train_settings;
+        opt.folder = test_train_path(name);
+        opt.resume = 1;
+        opt.teacher = teaches ? nets[1] : NULL;
+        assert_status(sb_train(nets[1 - teaches], data, valid, &opt, &out),
+                      SB_BAD_DATA);
+        assert_error_has(teaches ? "the run there has teacher_weights "
+                                 : "the run there has weights ");
+        sb_tensor_free(bias);
+        sb_data_free(data);
+        sb_data_free(valid);
+        sb_model_free(nets[0]);
+        sb_model_free(nets[1]);
+    }
+    test_train_teaches = false;
+}
+
+/* What was reached before a loss that is not finite stays, and leads there
+ * again. */
+static void test_a_loss_that_is_not_finite_keeps_the_checkpoint(void **state)
+{
+    static const char wild[] = "LR: 1000\nEPOCHS: 50\nCHECKPOINT: 1";
+    char said[2][300];
+
+    (void)state;
+    for (int resume = 0; resume < 2; resume++) {
+        test_train_refused(wild, test_train_path("wild"), resume, 8, 0,
+                           SB_BAD_DATA, "the first node to make ");
+        (void)snprintf(said[resume], sizeof said[resume], "%s",
+                       sb_ctx_error(test_ctx()));
+    }
+    assert_string_equal(said[0], said[1]);
+}
+
+/* Other settings of pruning than those of the run, or none. */
 static void test_a_pruned_run_is_resumed_only_as_it_was(void **state)
 {
     static const char *const parts[] = {
@@ -211,6 +279,8 @@ int main(void)
         cmocka_unit_test(test_wrong_settings_are_refused),
         cmocka_unit_test(test_labels_beside_a_teacher_of_images_are_refused),
         cmocka_unit_test(test_a_run_is_resumed_only_as_it_was),
+        cmocka_unit_test(test_a_run_is_resumed_only_with_its_weights),
+        cmocka_unit_test(test_a_loss_that_is_not_finite_keeps_the_checkpoint),
         cmocka_unit_test(test_a_pruned_run_is_resumed_only_as_it_was),
         cmocka_unit_test(test_a_run_that_fails_leaves_no_empty_folder),
         cmocka_unit_test(test_a_quantized_run_is_resumed_only_as_it_was),
