@@ -1,6 +1,7 @@
 /* Training with quantizers: norms that come back and go again, scales that are
  * shared, and what is exported. */
 #include <math.h>
+#include <string.h>
 
 #include "qattest.h"
 
@@ -380,12 +381,71 @@ static void test_biases_are_integers_while_training(void **state)
     }
 }
 
+/* ---- Relu and Clip that are left to rounding ---------------------------- */
+
+/* ONNX Runtime drops a Clip to [0, 6] if integers reach from 0 to 6 at most: a
+ * scale of at most 6 / 255 and a zero point of 0, whatever is learned.  Where
+ * the Clip stays, all may be learned. */
+static void test_ranges_stay_within_a_clip(void **state)
+{
+    static const char graph[] = "graph net(x: f32[N,3,6,6]) -> (y) {\n"
+                                "    w: f32[5,3,1,1] = random(1)\n"
+                                "    b: f32[5] = random(2)\n"
+                                "    lo: f32[] = 0\n"
+                                "    hi: f32[] = 6\n"
+                                "    a = Conv(x, w, b) \"a\"\n"
+                                "    r = Clip(a, lo, hi) \"r\"\n"
+                                "    g = GlobalAveragePool(r)\n"
+                                "    y = Flatten(g)\n"
+                                "}\n";
+    static const struct {
+        const char *yaml, *learned;
+        double scale; /* if 1 was learned */
+    } cases[] = {
+        {LSQ(8), "scale", 1},
+        {TEST_W8 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: lsq+, BIT: "
+                 "8}}\n",
+         "scale", 1},
+        {TEST_W8 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: pact, BIT: "
+                 "8}}\n",
+         "alpha", 1.0 / 255},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 2 * SB_COUNT(cases); i++) {
+        bool dropped = i % 2;
+        sb_quant_model *qm = model_of(graph, cases[i / 2].yaml,
+                                      dropped ? "onnxruntime-x86" : NULL);
+        sb_learner *l = learner_of(qm, SB_TRAIN_BN_FOLDED, 0.1);
+        const char *point =
+            dropped ? "r.output_quantizer" : "g.input_quantizer";
+        char name[64];
+
+        (void)snprintf(name, sizeof name, "%s.%s", point, cases[i / 2].learned);
+        set_all(l, name, dropped ? 1000 : 1);
+        assert_ok(sb_quant_model_take(qm, l, SB_LEARN_VALUES_LAST));
+        for (size_t k = 0; k < sb_quant_model_quantizer_count(qm); k++) {
+            const sb_quantizer *q = &qm->place.quantizers[k];
+            const sb_qparams *p = sb_quantizer_qparams(qm, q);
+
+            if (strcmp(q->name, point) != 0)
+                continue;
+            assert_close(q->name, (double)p->scale[0],
+                         dropped ? 6.0 / 255 : cases[i / 2].scale, 1e-6);
+            assert_close("zero point", (double)p->zero_point[0], 0, 0);
+        }
+        sb_learner_free(l);
+        sb_quant_model_free(qm);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_restored_norms_are_identities),
         cmocka_unit_test(test_what_was_learned_is_exported),
         cmocka_unit_test(test_biases_are_integers_while_training),
+        cmocka_unit_test(test_ranges_stay_within_a_clip),
         cmocka_unit_test(test_frozen_weights_are_taken_twice),
         cmocka_unit_test(test_a_weight_of_two_layers_is_mapped_once),
         cmocka_unit_test(test_shared_and_fixed_scales),

@@ -15,19 +15,22 @@ static void lsq_start(const sb_quant_seen *seen, float *out)
 {
     double qmax = seen->qmax > 1 ? (double)seen->qmax : 1;
 
-    out[0] = fmaxf((float)(2 * seen->mean_abs / sqrt(qmax)), lsq_least);
+    out[0] = fmaxf(
+        sb_quant_start_magnitude(seen, 2 * seen->mean_abs / sqrt(qmax), 1),
+        lsq_least);
 }
 
 static sb_value_id lsq_add(const sb_quant_nodes *n)
 {
-    return sb_quant_add_fake(n, n->x, sb_emit1(n->to, "Abs", n->learned[0]),
+    return sb_quant_add_fake(n, n->x,
+                             sb_quant_add_magnitude(n, n->learned[0], 1),
                              n->zero_point, SB_FAKE_LEARNED);
 }
 
 static void lsq_settle(const sb_quant_seen *seen, const float *learned,
                        float *scale, float *zero_point)
 {
-    *scale = fabsf(learned[0]);
+    *scale = sb_quant_magnitude(seen, learned[0], 1);
     *zero_point = seen->zero_point;
 }
 

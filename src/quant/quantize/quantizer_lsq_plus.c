@@ -17,23 +17,24 @@ static void lsq_plus_start_weight(const sb_quant_seen *seen, float *out)
         fmaxf((float)(2 * most / (double)(seen->qmax - seen->qmin)), 1e-6F);
 }
 
-static sb_value_id lsq_plus_add_weight(const sb_quant_nodes *n)
+static sb_value_id lsq_plus_add_scale(const sb_quant_nodes *n)
 {
-    return sb_quant_add_fake(n, n->x, sb_emit1(n->to, "Abs", n->learned[0]),
+    return sb_quant_add_fake(n, n->x,
+                             sb_quant_add_magnitude(n, n->learned[0], 1),
                              n->zero_point, SB_FAKE_LEARNED);
 }
 
-static void lsq_plus_settle_weight(const sb_quant_seen *seen,
-                                   const float *learned, float *scale,
-                                   float *zero_point)
+static void lsq_plus_settle_scale(const sb_quant_seen *seen,
+                                  const float *learned, float *scale,
+                                  float *zero_point)
 {
-    *scale = fabsf(learned[0]);
+    *scale = sb_quant_magnitude(seen, learned[0], 1);
     *zero_point = seen->zero_point;
 }
 
 static void lsq_plus_start_activation(const sb_quant_seen *seen, float *out)
 {
-    out[0] = seen->scale;
+    out[0] = sb_quant_start_magnitude(seen, (double)seen->scale, 1);
     out[1] = seen->zero_point;
 }
 
@@ -43,15 +44,16 @@ static sb_value_id lsq_plus_add_activation(const sb_quant_nodes *n)
 {
     sb_value_id zero = sb_quant_add_round(n, n->learned[1]);
 
-    return sb_quant_add_fake(n, n->x, sb_emit1(n->to, "Abs", n->learned[0]),
-                             zero, SB_FAKE_LEARNED);
+    return sb_quant_add_fake(n, n->x,
+                             sb_quant_add_magnitude(n, n->learned[0], 1), zero,
+                             SB_FAKE_LEARNED);
 }
 
 static void lsq_plus_settle_activation(const sb_quant_seen *seen,
                                        const float *learned, float *scale,
                                        float *zero_point)
 {
-    *scale = fabsf(learned[0]);
+    *scale = sb_quant_magnitude(seen, learned[0], 1);
     *zero_point =
         fminf(fmaxf(rintf(learned[1]), (float)seen->qmin), (float)seen->qmax);
 }
@@ -59,11 +61,20 @@ static void lsq_plus_settle_activation(const sb_quant_seen *seen,
 static const sb_quant_training lsq_plus_weight = {
     .learned = {"scale"},
     .start = lsq_plus_start_weight,
-    .add = lsq_plus_add_weight,
-    .settle = lsq_plus_settle_weight,
+    .add = lsq_plus_add_scale,
+    .settle = lsq_plus_settle_scale,
+};
+
+/* Behind a Relu that is left to the rounding the zero point is where it is. */
+static const sb_quant_training lsq_plus_folded = {
+    .learned = {"scale"},
+    .start = lsq_plus_start_activation,
+    .add = lsq_plus_add_scale,
+    .settle = lsq_plus_settle_scale,
 };
 
 static const sb_quant_training lsq_plus_activation = {
+    .folded = &lsq_plus_folded,
     .learned = {"scale", "zero_point"},
     .start = lsq_plus_start_activation,
     .add = lsq_plus_add_activation,

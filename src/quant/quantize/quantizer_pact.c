@@ -23,22 +23,29 @@ static const sb_param_def pact_table[] = {
     {0},
 };
 
-static void pact_start(const sb_quant_seen *seen, float *out)
-{
-    const pact_params *p = seen->spec->quantizer_params;
-
-    out[0] = (float)p->alpha;
-}
-
-/* How many alphas wide the range is. */
+/* How many alphas wide the range is, and how many steps an alpha has. */
 static float pact_sides(const sb_quant_spec *spec)
 {
     return spec->symmetric ? 2 : 1;
 }
 
+static double pact_steps(const sb_quant_spec *spec, int32_t qmin, int32_t qmax)
+{
+    return (double)(qmax - qmin) / (double)pact_sides(spec);
+}
+
+static void pact_start(const sb_quant_seen *seen, float *out)
+{
+    const pact_params *p = seen->spec->quantizer_params;
+
+    out[0] = sb_quant_start_magnitude(
+        seen, p->alpha, pact_steps(seen->spec, seen->qmin, seen->qmax));
+}
+
 static sb_value_id pact_add(const sb_quant_nodes *n)
 {
-    sb_value_id alpha = sb_emit1(n->to, "Abs", n->learned[0]);
+    sb_value_id alpha = sb_quant_add_magnitude(
+        n, n->learned[0], pact_steps(n->spec, n->qmin, n->qmax));
     sb_value_id lo = n->spec->symmetric ? sb_emit1(n->to, "Neg", alpha)
                                         : sb_grad_scalar(n->to, alpha, 0);
     double sides = (double)pact_sides(n->spec);
@@ -54,8 +61,10 @@ static sb_value_id pact_add(const sb_quant_nodes *n)
 static void pact_settle(const sb_quant_seen *seen, const float *learned,
                         float *scale, float *zero_point)
 {
-    *scale = fabsf(learned[0]) * pact_sides(seen->spec) /
-             (float)(seen->qmax - seen->qmin);
+    double steps = pact_steps(seen->spec, seen->qmin, seen->qmax);
+
+    *scale = sb_quant_magnitude(seen, learned[0], steps) *
+             pact_sides(seen->spec) / (float)(seen->qmax - seen->qmin);
     *zero_point = 0;
 }
 

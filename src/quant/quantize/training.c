@@ -1,6 +1,8 @@
 /* Nodes of quantizers that are trained. */
 #include "quant/quantize/training.h"
 
+#include <math.h>
+
 sb_value_id sb_quant_add_fake(const sb_quant_nodes *n, sb_value_id x,
                               sb_value_id scale, sb_value_id zero_point,
                               sb_fake_gradient gradient)
@@ -20,6 +22,34 @@ sb_value_id sb_quant_add_fake(const sb_quant_nodes *n, sb_value_id x,
                                           .n_in = 3,
                                           .attrs = attrs,
                                           .n_attrs = SB_COUNT(attrs)});
+}
+
+sb_value_id sb_quant_add_magnitude(const sb_quant_nodes *n, sb_value_id learned,
+                                   double per_scale)
+{
+    sb_value_id v = sb_emit1(n->to, "Abs", learned);
+
+    return n->most > 0
+               ? sb_emit2(n->to, "Min", v,
+                          sb_grad_scalar(n->to, v, (double)n->most * per_scale))
+               : v;
+}
+
+/* A little below the bound there is a gradient. */
+float sb_quant_start_magnitude(const sb_quant_seen *seen, double v,
+                               double per_scale)
+{
+    double most = 0.999 * (double)seen->most * per_scale;
+
+    return (float)(most > 0 ? fmin(v, most) : v);
+}
+
+float sb_quant_magnitude(const sb_quant_seen *seen, float learned,
+                         double per_scale)
+{
+    float most = (float)((double)seen->most * per_scale);
+
+    return most > 0 ? fminf(fabsf(learned), most) : fabsf(learned);
 }
 
 sb_value_id sb_quant_add_round(const sb_quant_nodes *n, sb_value_id x)

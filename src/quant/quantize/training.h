@@ -17,6 +17,7 @@ typedef struct sb_quant_seen {
     int32_t qmin, qmax;
     double mean, mean_abs, deviation;
     float scale, zero_point; /* as calibrated */
+    float most;              /* that the scale may be; 0: anything */
 } sb_quant_seen;
 
 /* For adding the nodes of a quantizer. */
@@ -28,6 +29,7 @@ typedef struct sb_quant_nodes {
     sb_value_id learned[SB_LEARNED_MOST];
     sb_value_id scale, zero_point; /* as calibrated, constants */
     int32_t qmin, qmax;
+    float most;    /* as in sb_quant_seen */
     int axis;      /* of the scales; 0 if there is one */
     int64_t block; /* as in sb_quantizer */
 } sb_quant_nodes;
@@ -39,6 +41,9 @@ typedef struct sb_quant_training {
     /* Has no zero point: where values below zero were seen, an affine scheme
      * gives way to a symmetric one. */
     bool no_zero_point;
+    /* (optional) Instead of this, for results of a Relu or Clip that the
+     * runtime leaves to the rounding: its zero point is given. */
+    const struct sb_quant_training *folded;
     /* (optional, with `learned`) First values of one scale. */
     void (*start)(const sb_quant_seen *seen, float *out);
     /* Adds nodes that turn n->x into what the network goes on with; SB_NONE
@@ -61,6 +66,14 @@ typedef enum sb_fake_gradient {
 sb_value_id sb_quant_add_fake(const sb_quant_nodes *n, sb_value_id x,
                               sb_value_id scale, sb_value_id zero_point,
                               sb_fake_gradient gradient);
+/* The magnitude of what is learned, which is no more than `per_scale` times
+ * what a scale may be: as a node, at the start, and at the end. */
+sb_value_id sb_quant_add_magnitude(const sb_quant_nodes *n, sb_value_id learned,
+                                   double per_scale);
+float sb_quant_start_magnitude(const sb_quant_seen *seen, double v,
+                               double per_scale);
+float sb_quant_magnitude(const sb_quant_seen *seen, float learned,
+                         double per_scale);
 /* x rounded to the integers, as a zero point is; its gradient passes, beyond
  * them as well. */
 sb_value_id sb_quant_add_round(const sb_quant_nodes *n, sb_value_id x);

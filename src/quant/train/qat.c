@@ -4,7 +4,40 @@
 #include <math.h>
 
 #include "graph/op.h"
+#include "ops/op_registry.h"
 #include "quant/model/instrument.h"
+
+/* The Relu or Clip that makes the values of a point, and that the runtime
+ * leaves to their rounding; NULL if there is none.  A scale that several values
+ * share is that of all of them. */
+static const sb_node *qat_fold(const sb_quant_model *qm, uint32_t point)
+{
+    const sb_quant_point *p = &qm->place.points[point];
+    const sb_node *node = sb_graph_producer(qm->graph, p->value);
+    const sb_target_op *row = node ? sb_target_op_find(qm->target, node) : NULL;
+
+    return row && row->place == SB_PLACE_FOLD && p->same_as == point &&
+                   p->followers == SB_NONE
+               ? node
+               : NULL;
+}
+
+float sb_qat_most(const sb_quant_model *qm, uint32_t point)
+{
+    const sb_quantizer *q = sb_point_quantizer(&qm->place, point);
+    const sb_qparams *p = sb_quantizer_qparams(qm, q);
+    const sb_node *node = qat_fold(qm, point);
+    double lo, hi, most = (double)INFINITY;
+
+    if (!node || p->n != 1 || !sb_node_range(qm->graph, node, &lo, &hi))
+        return 0;
+    double zero = (double)p->zero_point[0];
+    if (isfinite(hi) && (double)p->qmax > zero)
+        most = hi / ((double)p->qmax - zero);
+    if (isfinite(lo) && zero > (double)p->qmin)
+        most = fmin(most, -lo / (zero - (double)p->qmin));
+    return isfinite(most) && most > 0 ? (float)most : 0;
+}
 
 const sb_quant_training *sb_qat_training(const sb_quant_model *qm,
                                          uint32_t point)
@@ -16,6 +49,8 @@ const sb_quant_training *sb_qat_training(const sb_quant_model *qm,
 
     if (sb_quantizer_is_off(qm, q))
         return NULL;
+    if (t && t->folded && qat_fold(qm, root))
+        t = t->folded;
     /* The range of a Softmax is known. */
     return qm->place.points[root].natural && t && t->learned[0]
                ? &sb_quant_training_fixed
@@ -67,6 +102,7 @@ static sb_quant_seen qat_seen(const sb_qat *qat, uint32_t point, int64_t i)
     sb_quant_seen seen = {.spec = &q->spec,
                           .qmin = p->qmin,
                           .qmax = p->qmax,
+                          .most = sb_qat_most(qm, point),
                           .scale = p->scale[i],
                           .zero_point = p->zero_point[i]};
     sb_qat_moments m = {0};
@@ -227,6 +263,7 @@ static sb_status qat_put(void *user, sb_graph *g, uint32_t point,
                         .x = x,
                         .qmin = p->qmin,
                         .qmax = p->qmax,
+                        .most = sb_qat_most(qm, root),
                         .axis = q->axis < 0 ? 0 : q->axis,
                         .block = q->block};
     size_t first = g->n_nodes;

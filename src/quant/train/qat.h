@@ -94,6 +94,9 @@ SB_MUST_USE sb_status sb_qat_statistics_take(sb_qat_statistics *s,
 SB_MUST_USE sb_status sb_qat_statistics_set(sb_qat_statistics *s);
 void sb_qat_statistics_free(sb_qat_statistics *s); /* NULL is allowed */
 
+/* The largest scale with which rounding does the work of the Relu or Clip that
+ * makes the values, if the runtime wants that; 0: there is none. */
+float sb_qat_most(const sb_quant_model *qm, uint32_t point);
 /* What training a point goes by: the settings of the point whose scales it
  * has.  NULL: it is off. */
 const sb_quant_training *sb_qat_training(const sb_quant_model *qm,

@@ -53,6 +53,7 @@ static void settle_one(const sb_qat *qat, const sb_graph *learned,
     sb_quant_seen seen = {.spec = &q->spec,
                           .qmin = p->qmin,
                           .qmax = p->qmax,
+                          .most = sb_qat_most(qm, root),
                           .scale = settle_number(qat, learned, own->scale, c),
                           .zero_point =
                               settle_number(qat, learned, own->zero_point, c)};
