@@ -38,7 +38,7 @@ typedef struct quantize_job {
     const char *subject;           /* of a failure: the file it is about */
     double bytes;                  /* of the model file */
     quantize_drop drop;
-    char *journal;                 /* what is rounded already, or NULL */
+    char *journal; /* what is rounded already, or NULL */
 } quantize_job;
 
 /* Does --asym name `w` or `a`? */
