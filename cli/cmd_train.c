@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 #include "report_page.h"
@@ -179,11 +180,10 @@ static int train_open_data(train_job *j)
 static char *train_settings(const train_args *args)
 {
     const cli_list *set = &args->set;
-    char *text =
-        args->freeze_bn
-            ? cli_printf("FREEZE_BN: %u\n", args->freeze_bn)
-            : cli_printf("%s",
-                         args->lora ? "TRAIN: ['*.lora_?.weight']\n" : "");
+    const char *only = args->lora ? "TRAIN: ['*.lora_?.weight']\n" : "";
+    char *text = args->freeze_bn
+                     ? cli_printf("%sFREEZE_BN: %u\n", only, args->freeze_bn)
+                     : cli_printf("%s", only);
 
     for (size_t i = 0; i < set->n; i++) {
         const char *equals = strchr(set->v[i], '=');
@@ -357,12 +357,16 @@ static int train_run(cli_env *env, const void *parsed)
 {
     const train_args *args = parsed;
     train_job j = {.env = env, .args = args, .check = SB_TRAIN_CHECK_INIT};
+    struct stat st;
 
     if (args->target && !args->config)
         return cli_usage(&cmd_train, "--target is for training with --config");
     if (args->lora && (args->config || args->prune || args->teacher))
         return cli_usage(&cmd_train,
                          "--lora goes without --config, --prune, --teacher");
+    if (args->lora && stat(args->output, &st) == 0 && !S_ISDIR(st.st_mode))
+        return cli_error("%s: is a file, want a folder for the adapters",
+                         args->output);
     if (!args->lora && (args->lora_rank || args->lora_alpha))
         return cli_usage(&cmd_train,
                          "--lora-rank and --lora-alpha are for --lora");

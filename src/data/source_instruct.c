@@ -189,7 +189,7 @@ static sb_status instruct_check(sb_source *s)
     if (!keys->tokenizer)
         return sb_source_fail(s, "TOKENIZER", "is missing");
     if (keys->window < 2 || keys->window > 1 << 24)
-        return sb_source_fail(s, "WINDOW", "found %lld, want 2 or more",
+        return sb_source_fail(s, "WINDOW", "found %lld, want 2 to 16777216",
                               (long long)keys->window);
     if (s->keys->path.n == 0)
         return sb_source_fail(s, "PATH", "found nothing, want a JSON file");

@@ -33,6 +33,12 @@ static sb_status language_check(const sb_eval *e, const sb_batch *b,
                        "perplexity wants output 0 as float[samples, sequence, "
                        "tokens], is %s",
                        sb_tensor_describe(logits, got, sizeof got));
+    const sb_tensor *labels = b->text_labels;
+    if (labels &&
+        (labels->dtype != SB_DTYPE_I64 || labels->rank != 2 ||
+         labels->dims[0] != ids->dims[0] || labels->dims[1] != ids->dims[1]))
+        return sb_fail(e->ctx, SB_BAD_DATA,
+                       "the labels of texts are not like their tokens");
     for (int64_t i = 0; i < sb_tensor_count(ids); i++) {
         int64_t id = ((const int64_t *)ids->data)[i];
 

@@ -18,14 +18,20 @@ static void fill_targets(const sb_batch *b, int64_t len, int64_t *out)
 
 sb_status sb_train_text_step(sb_trainer *t, const sb_batch *batch, double *loss)
 {
-    const sb_tensor *ids = batch->inputs[0];
+    const sb_tensor *ids = batch->inputs[0], *labels = batch->text_labels;
     sb_tensor target;
 
-    if (ids->dtype != SB_DTYPE_I64 || ids->rank != 2)
+    if (ids->dtype != SB_DTYPE_I64 || ids->rank != 2 || ids->dims[1] < 1 ||
+        ids->dims[0] != (int64_t)batch->count)
         return sb_fail(t->ctx, SB_BAD_DATA,
                        "texts of type %s with %d dimensions, want int64 "
                        "[samples, tokens]",
                        sb_dtype_name(ids->dtype), ids->rank);
+    if (labels &&
+        (labels->dtype != SB_DTYPE_I64 || labels->rank != 2 ||
+         labels->dims[0] != ids->dims[0] || labels->dims[1] != ids->dims[1]))
+        return sb_fail(t->ctx, SB_BAD_DATA,
+                       "the labels of texts are not like their tokens");
     target = sb_tensor_make(SB_DTYPE_I64, 2, ids->dims);
     SB_TRY(sb_tensor_alloc_raw(t->ctx, &target));
     fill_targets(batch, ids->dims[1], target.data);

@@ -354,6 +354,10 @@ static sb_status trainer_open(sb_trainer *t)
     if (text && (t->opt.teacher || t->keys.mixup > 0))
         return sb_fail(t->ctx, SB_UNSUPPORTED,
                        "texts are learned without a teacher and without MIXUP");
+    if (text && t->valid)
+        return sb_fail(t->ctx, SB_UNSUPPORTED,
+                       "texts are learned without validation samples: "
+                       "evaluate the result with `eval`");
     if (!text && (!t->opt.teacher || t->keys.labels > 0) &&
         !sb_data_has_labels(t->train))
         return sb_fail(t->ctx, SB_BAD_DATA,

@@ -134,6 +134,18 @@ static sb_status add_gemm(sb_graph *g, const sb_node *like, const char *name,
     return sb_graph_add_node(g, &spec, &id);
 }
 
+/* What the layer reads, before GPTQ's order of columns (arch_packed.c). */
+static sb_value_id layer_input(const sb_graph *g, const sb_node *n)
+{
+    const sb_node *p = sb_graph_producer(g, n->inputs[0]);
+
+    return is_packed(n) && p && sb_node_is(p, "Gather") &&
+                   sb_node_int(p, "axis", 0) == 1 &&
+                   sb_is_const(g, p->inputs[1])
+               ? p->inputs[0]
+               : n->inputs[0];
+}
+
 /* The same node with a result of its own, to which the adapter's is added. */
 static sb_status add_adapter(sb_graph *g, sb_node_id id, const sb_lora *lora,
                              sb_rng *rng)
@@ -164,8 +176,8 @@ static sb_status add_adapter(sb_graph *g, sb_node_id id, const sb_lora *lora,
                                .attrs = old.attrs,
                                .n_attrs = old.n_attrs};
     SB_TRY(sb_graph_add_node(g, &spec, &fresh));
-    SB_TRY(add_gemm(g, &old, "lora_A", (sb_value_id[]){old.inputs[0], a}, 2, 1,
-                    &h));
+    SB_TRY(add_gemm(g, &old, "lora_A", (sb_value_id[]){layer_input(g, &old), a},
+                    2, 1, &h));
     SB_TRY(add_gemm(g, &old, "lora_B", (sb_value_id[]){h, b, y}, 3,
                     (float)(lora->alpha / (double)lora->rank), &out));
     SB_TRY(sb_graph_replace_value(g, old.outputs[0], out, &done));
@@ -203,6 +215,13 @@ sb_status sb_lora_add(sb_graph *g, const char *layers, const sb_lora *lora,
 
 /* ---- finding ------------------------------------------------------------ */
 
+static bool is_factor(const sb_graph *g, sb_value_id v)
+{
+    const sb_tensor *t = v != SB_NONE ? sb_const_of(g, v) : NULL;
+
+    return t && t->data && t->dtype == SB_DTYPE_F32 && t->rank == 2;
+}
+
 /* Is this the node that adds an adapter's result? */
 static bool join_of(const sb_graph *g, sb_node_id id, sb_lora_layer *out)
 {
@@ -217,8 +236,8 @@ static bool join_of(const sb_graph *g, sb_node_id id, sb_lora_layer *out)
     const sb_node *h = sb_graph_producer(g, n->inputs[0]);
     const sb_node *base = sb_graph_producer(g, n->inputs[2]);
     if (len <= begin + end || strcmp(name + len - end, ending_b) != 0 || !h ||
-        !base || !sb_node_is(h, "Gemm") || !is_layer(g, base) ||
-        !sb_is_const(g, n->inputs[1]) || !sb_is_const(g, h->inputs[1]))
+        !base || !sb_node_is(h, "Gemm") || !is_layer(g, base) || h->n_in < 2 ||
+        !is_factor(g, n->inputs[1]) || !is_factor(g, h->inputs[1]))
         return false;
     *out = (sb_lora_layer){.base = sb_graph_value(g, n->inputs[2])->producer,
                            .join = id,
@@ -248,8 +267,10 @@ sb_status sb_lora_find(const sb_graph *g, sb_lora_list *out)
 static sb_matrix layer_matrix(const sb_graph *g, const sb_node *n, int64_t rows,
                               int64_t cols)
 {
-    const sb_node *cast = sb_graph_producer(g, n->inputs[1]);
-    sb_value_id w = cast ? cast->inputs[0] : n->inputs[1];
+    const sb_node *cast =
+        is_packed(n) ? NULL : sb_graph_producer(g, n->inputs[1]);
+    sb_value_id w =
+        cast && sb_node_is(cast, "Cast") ? cast->inputs[0] : n->inputs[1];
     sb_matrix m = {.rows = rows,
                    .cols = cols,
                    .t = &sb_graph_value(g, w)->constant,
@@ -320,6 +341,24 @@ static sb_status add_merged(sb_graph *g, const char *module, const sb_tensor *t,
     return status;
 }
 
+/* Is the layer a matrix, and nothing besides? */
+static sb_status merge_check(const sb_graph *g, const sb_node *base,
+                             const sb_matrix *m)
+{
+    if (!sb_matrix_fits(m))
+        return sb_fail(g->ctx, SB_BAD_MODEL,
+                       "node '%s': its weight, scales and zero points do not "
+                       "fit, or are no constants",
+                       sb_node_label(g, base));
+    if (!is_packed(base) && (sb_node_int(base, "transA", 0) ||
+                             fabsf(sb_node_float(base, "alpha", 1) - 1) > 0 ||
+                             fabsf(sb_node_float(base, "beta", 1) - 1) > 0))
+        return sb_fail(g->ctx, SB_UNSUPPORTED,
+                       "node '%s': alpha, beta or transA is set",
+                       sb_node_label(g, base));
+    return SB_OK;
+}
+
 static sb_status merge_layer(sb_graph *g, const sb_lora_layer *l)
 {
     const sb_node base = *sb_graph_node(g, l->base);
@@ -334,19 +373,20 @@ static sb_status merge_layer(sb_graph *g, const sb_lora_layer *l)
     bool done = false;
 
     SB_TRY(layer_sizes(g, &base, &rows, &cols));
-    if (is_packed(&base) && base.n_in > 4 && base.inputs[4] != SB_NONE)
+    if (layer_input(g, &base) != base.inputs[0] ||
+        (is_packed(&base) && base.n_in > 4 && base.inputs[4] != SB_NONE))
         return sb_fail(g->ctx, SB_UNSUPPORTED,
                        "node '%s': its columns are in the order of g_idx",
                        sb_node_label(g, &base));
-    if (a->dtype != SB_DTYPE_F32 || b->dtype != SB_DTYPE_F32 || a->rank != 2 ||
-        b->rank != 2 || a->dims[1] != cols || b->dims[0] != rows ||
-        a->dims[0] != b->dims[1])
+    const sb_matrix m = layer_matrix(g, &base, rows, cols);
+    if (a->dims[1] != cols || b->dims[0] != rows || a->dims[0] != b->dims[1])
         return sb_fail(g->ctx, SB_BAD_MODEL,
                        "the adapter of '%s' does not fit [%lld, %lld]",
                        l->module, (long long)rows, (long long)cols);
+    SB_TRY(merge_check(g, &base, &m));
     sb_tensor t = sb_tensor_make(SB_DTYPE_F32, 2, (int64_t[]){rows, cols});
     SB_TRY(sb_tensor_alloc_raw(g->ctx, &t));
-    merge_job job = {.m = layer_matrix(g, &base, rows, cols),
+    merge_job job = {.m = m,
                      .a = a->data,
                      .b = b->data,
                      .rank = a->dims[0],

@@ -91,7 +91,7 @@ static sb_status lora_header(const sb_graph *g, const sb_lora_list *list,
         put_entry(out, b->name, &b->constant, &at);
     }
     sb_str_add(out, "}");
-    while (out->len % 8 != 0)
+    while (out->len % 8 != 0 && !out->failed)
         sb_str_add(out, " ");
     return sb_str_status(out);
 }
@@ -178,6 +178,20 @@ static sb_status make_folder(sb_ctx *ctx, const char *folder)
     return SB_OK;
 }
 
+/* A file has one rank and one alpha for all. */
+static sb_status check_same(const sb_graph *g, const sb_lora_list *list)
+{
+    for (size_t i = 1; i < list->n; i++)
+        if (fabs(list->v[i].factor - list->v[0].factor) > 0 ||
+            sb_graph_value(g, list->v[i].a)->constant.dims[0] !=
+                sb_graph_value(g, list->v[0].a)->constant.dims[0])
+            return sb_fail(g->ctx, SB_UNSUPPORTED,
+                           "the adapters of '%s' and '%s' differ in rank or "
+                           "alpha, of which a file has one",
+                           list->v[0].module, list->v[i].module);
+    return SB_OK;
+}
+
 sb_status sb_lora_save(const sb_graph *g, const char *folder)
 {
     sb_ctx *ctx = g->ctx;
@@ -188,6 +202,8 @@ sb_status sb_lora_save(const sb_graph *g, const char *folder)
 
     if (status == SB_OK && list.n == 0)
         status = sb_fail(ctx, SB_BAD_ARG, "the model has no adapters");
+    if (status == SB_OK)
+        status = check_same(g, &list);
     if (status == SB_OK)
         status = make_folder(ctx, folder);
     if (status == SB_OK) {
@@ -225,6 +241,23 @@ sb_status sb_lora_save(const sb_graph *g, const char *folder)
 
 /* ---- reading ------------------------------------------------------------ */
 
+/* Settings with which factors or layers are others. */
+static bool says_more(const sb_json *root)
+{
+    static const char *const flags[] = {"use_rslora", "use_dora"};
+    static const char *const maps[] = {"rank_pattern", "alpha_pattern"};
+
+    for (size_t i = 0; i < SB_COUNT(flags); i++) {
+        const sb_json *flag = sb_json_get(root, flags[i]);
+        const sb_json *map = sb_json_get(root, maps[i]);
+
+        if ((sb_json_is(flag, SB_JSON_BOOL) && flag->number != 0) ||
+            (sb_json_is(map, SB_JSON_OBJECT) && map->child))
+            return true;
+    }
+    return false;
+}
+
 static sb_status read_lora(sb_ctx *ctx, const char *path, sb_lora *out)
 {
     sb_mapping map = {0};
@@ -246,6 +279,12 @@ static sb_status read_lora(sb_ctx *ctx, const char *path, sb_lora *out)
                              "%s: peft_type '%s', want LORA with r and "
                              "lora_alpha",
                              path, type ? type : "");
+        else if (says_more(doc->root))
+            status = sb_fail(ctx, SB_UNSUPPORTED,
+                             "%s: use_rslora, use_dora, rank_pattern or "
+                             "alpha_pattern is set, want one lora_alpha / r "
+                             "for all layers",
+                             path);
         else
             *out = (sb_lora){(int64_t)r->number, alpha->number};
     }

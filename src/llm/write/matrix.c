@@ -23,6 +23,51 @@ static void floats_of(const sb_tensor *t, int64_t at, int64_t n, float *to)
                SB_DTYPE_F32, to, (size_t)n);
 }
 
+/* ---- sizes -------------------------------------------------------------- */
+
+bool sb_is_plain_float(const sb_tensor *t)
+{
+    return sb_dtype_is_float(t->dtype) && sb_dtype_size(t->dtype) > 0;
+}
+
+static bool has_count(const sb_tensor *t, int64_t rows, int64_t per_row)
+{
+    int64_t want = 0;
+
+    return t->data && sb_mul_i64(rows, per_row, &want) &&
+           sb_tensor_count(t) == want;
+}
+
+static bool zeros_fit(const sb_matrix *m)
+{
+    int64_t n = sb_matrix_groups(m);
+
+    if (!m->zeros)
+        return true;
+    if (m->zeros->dtype == SB_DTYPE_U8)
+        return has_count(m->zeros, m->rows, (n * m->bits + 7) / 8);
+    return sb_is_plain_float(m->zeros) && has_count(m->zeros, m->rows, n);
+}
+
+bool sb_matrix_fits(const sb_matrix *m)
+{
+    enum { COLS_MOST = INT32_MAX, GROUP_MOST = 1 << 20 };
+
+    if (m->rows < 1 || m->cols < 1 || m->cols > COLS_MOST)
+        return false;
+    if (m->bits == 0)
+        return sb_is_plain_float(m->t) && has_count(m->t, m->rows, m->cols);
+    if ((m->bits != 2 && m->bits != 4 && m->bits != 8) || m->group < 16 ||
+        m->group > GROUP_MOST || m->group % 16)
+        return false;
+    int64_t n = sb_matrix_groups(m);
+    return m->t->dtype == SB_DTYPE_U8 && sb_is_plain_float(m->scales) &&
+           has_count(m->scales, m->rows, n) &&
+           has_count(m->t, m->rows, n * m->group * m->bits / 8) && zeros_fit(m);
+}
+
+/* ---- elements ----------------------------------------------------------- */
+
 static unsigned code_at(const uint8_t *row, int64_t i, int bits)
 {
     return (unsigned)row[i * bits / 8] >> (i * bits % 8) & ((1u << bits) - 1);

@@ -67,11 +67,6 @@ static const char *module_of(sb_parts *p, const sb_node *node, bool table)
     return same && same->table ? "lm_head" : name;
 }
 
-static bool is_plain_float(const sb_tensor *t)
-{
-    return sb_dtype_is_float(t->dtype) && sb_dtype_size(t->dtype) > 0;
-}
-
 static sb_status take_vector(sb_parts *p, const sb_graph *g,
                              const sb_node *node, uint32_t input,
                              const char *ending)
@@ -80,7 +75,7 @@ static sb_status take_vector(sb_parts *p, const sb_graph *g,
 
     if (sb_node_in(node, input) == SB_NONE)
         return SB_OK;
-    if (!t || !is_plain_float(t))
+    if (!t || !sb_is_plain_float(t))
         return sb_fail(p->ctx, SB_UNSUPPORTED,
                        "node '%s': its %s is no constant of floats",
                        sb_node_label(g, node), ending);
@@ -106,7 +101,7 @@ static sb_status take_floats(sb_parts *p, const sb_graph *g,
                                 .cols = t->dims[turned ? 0 : 1],
                                 .t = t,
                                 .turned = turned}};
-    if (!is_plain_float(t))
+    if (!sb_is_plain_float(t))
         return sb_fail(p->ctx, SB_UNSUPPORTED,
                        "node '%s': a weight of type %s, want floats or "
                        "MatMulNBits",
@@ -115,38 +110,6 @@ static sb_status take_floats(sb_parts *p, const sb_graph *g,
 }
 
 /* ---- codes -------------------------------------------------------------- */
-
-/* Files may say anything: only kernels, which are not made here, check it. */
-static bool has_count(const sb_tensor *t, int64_t rows, int64_t per_row)
-{
-    int64_t want = 0;
-
-    return sb_mul_i64(rows, per_row, &want) && sb_tensor_count(t) == want;
-}
-
-static bool zeros_fit(const sb_matrix *m)
-{
-    int64_t n = sb_matrix_groups(m);
-
-    if (!m->zeros)
-        return true;
-    if (m->zeros->dtype == SB_DTYPE_U8)
-        return has_count(m->zeros, m->rows, (n * m->bits + 7) / 8);
-    return is_plain_float(m->zeros) && has_count(m->zeros, m->rows, n);
-}
-
-static bool codes_fit(const sb_matrix *m)
-{
-    enum { COLS_MOST = INT32_MAX, GROUP_MOST = 1 << 20 };
-
-    if (m->rows < 1 || m->cols < 1 || m->cols > COLS_MOST || m->group < 16 ||
-        m->group > GROUP_MOST || m->group % 16)
-        return false;
-    int64_t n = sb_matrix_groups(m);
-    return m->t->dtype == SB_DTYPE_U8 && is_plain_float(m->scales) &&
-           has_count(m->scales, m->rows, n) &&
-           has_count(m->t, m->rows, n * m->group * m->bits / 8) && zeros_fit(m);
-}
 
 /* Codes in another order or place than a matrix has them. */
 static sb_status refuse_order(sb_parts *p, const sb_graph *g,
@@ -201,7 +164,7 @@ static sb_status take_codes(sb_parts *p, const sb_graph *g, const sb_node *node,
               .group = sb_node_int(node, "block_size", table ? 128 : 0),
               .scales = scales,
               .zeros = zeros}};
-    if (!codes_fit(&part.m))
+    if (!sb_matrix_fits(&part.m))
         return sb_fail(p->ctx, SB_BAD_MODEL,
                        "node '%s': its weight, scales and zero points do not "
                        "fit",

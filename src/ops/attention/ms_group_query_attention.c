@@ -73,7 +73,7 @@ static sb_dim present_len(const sb_infer *in)
     if (past)
         have = past->type.shape.rank == 4 ? past->type.shape.dim[2]
                                           : SB_DIM_UNKNOWN;
-    if (sb_infer_ints(in, IN_TOTAL, &n, 1) == 1)
+    if (sb_infer_ints(in, IN_TOTAL, &n, 1) == 1 && n >= 0)
         want = n;
     else if (total->content.rank == 1)
         want = total->content.dim[0];
@@ -288,6 +288,13 @@ static sb_status gqa_prepare(sb_kernel *k)
                               "present_key");
     a->k_len = total > s->past ? total : s->past;
     SB_TRY(gqa_check_rest(k, a));
+    const sb_tensor room = sb_tensor_make(
+        SB_DTYPE_F32, 4,
+        (int64_t[]){a->n_batch, a->kv_heads, a->k_len, a->head_size});
+    if (!sb_tensor_size_ok(&room))
+        return sb_kernel_fail(k, SB_BAD_MODEL,
+                              "a cache of %lld positions is too large",
+                              (long long)a->k_len);
     a->y = (sb_heads){a->q_len * a->q_heads * a->head_size, a->head_size,
                       a->q_heads * a->head_size};
     a->k = a->v = (sb_heads){a->kv_heads * a->k_len * a->head_size,

@@ -1,6 +1,7 @@
 /* Packed weights times rounded activations: rounding, plain loops, threads. */
 #include "ops/int8/nbits_int8.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -55,12 +56,14 @@ size_t sb_nbits_acts_bytes(const sb_nbits_shape *s, int64_t rows)
 SB_HOT static float largest_of(const float *x, int64_t n)
 {
     float most = 0;
+    int odd = 0;
 
     for (int64_t i = 0; i < n; i++) {
         float v = fabsf(x[i]);
         most = v > most ? v : most;
+        odd |= !(v <= FLT_MAX);
     }
-    return most;
+    return odd ? NAN : most;
 }
 
 /* Where element i of chunk c of a group is. */
