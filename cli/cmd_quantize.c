@@ -224,7 +224,7 @@ static int quantize_calibrate(quantize_job *j)
         return cli_usage(&cmd_quantize, "quantization needs samples to be "
                                         "calibrated on: give --data or "
                                         "--load-calibration");
-    if (sb_quant_model_can_calibrate(j->qm) && a->data.path) {
+    if ((sb_quant_model_can_calibrate(j->qm) || a->drop) && a->data.path) {
         int rc = cli_data_open(j->env, &cmd_quantize, j->model, &a->data,
                                sb_quant_model_fixed_batch(j->qm), &j->data);
         if (rc != CLI_OK)

@@ -220,7 +220,8 @@ static int drop_search(dropper *d)
     bool met = false;
     int rc = CLI_OK;
 
-    for (; rc == CLI_OK; enough = 2 * enough < d->n ? 2 * enough : d->n - 1) {
+    for (; d->n > 1 && rc == CLI_OK;
+         enough = 2 * enough < d->n ? 2 * enough : d->n - 1) {
         rc = drop_try(d, enough, &met);
         if (met || enough + 1 >= d->n)
             break;
@@ -270,9 +271,10 @@ int quantize_limit_drop(quantize_job *j, quantize_redo_fn redo)
     if (rc == CLI_OK)
         rc = drop_measure(&d);
     j->drop.before = j->drop.lost;
-    if (rc == CLI_OK && j->drop.lost > j->drop.most)
+    bool missed = rc == CLI_OK && !(j->drop.lost <= j->drop.most);
+    if (missed)
         rc = drop_rank(&d);
-    if (rc == CLI_OK && d.n > 1)
+    if (missed && rc == CLI_OK)
         rc = drop_search(&d);
     j->drop.layers = d.names; /* of the job from now on */
     j->drop.n_layers = d.n;

@@ -82,8 +82,9 @@ typedef struct sb_calibration_options {
     size_t memory_limit;
     /** A folder that is made for weights whose rounding calc_qparams() has
      *  decided, or NULL.  If it is there from a run with the same model,
-     *  samples and settings that was ended, that run goes on.  It must stay
-     *  until the model is freed or end_journal() was called. */
+     *  samples and settings that was ended, that run goes on.  Folder
+     *  and text must stay until the model is freed or end_journal() was
+     *  called. */
     const char *journal;
 } sb_calibration_options;
 

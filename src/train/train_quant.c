@@ -20,6 +20,9 @@ sb_status sb_quant_model_learner(sb_quant_model *qm,
 
     SB_TRY(sb_options_read(qm->ctx, "sb_learn_options", options, &defaults,
                            sizeof opt, &opt));
+    if (!qm->train)
+        return sb_fail(qm->ctx, SB_BAD_ARG,
+                       "the model was not created to be trained");
     if ((unsigned)bn > SB_TRAIN_BN_FOLDED)
         return sb_fail(qm->ctx, SB_BAD_ARG, "sb_train_bn %d does not exist",
                        (int)bn);
@@ -127,7 +130,7 @@ static sb_status quant_take_statistics(void *user,
                                        const sb_tensor *const *inputs, size_t n)
 {
     (void)n;
-    return sb_qat_statistics_take(user, inputs);
+    return sb_qat_statistics_take(user, inputs, 1);
 }
 
 /* Norms that followed the batches while weights changed get statistics of the

@@ -140,7 +140,7 @@ static void test_other_files_are_not_used(void **state)
     assert_int_equal(truncate(path, 5), 0);
     assert_true(outputs("2", true, &s, got));
     assert_memory_equal(got, want[1], sizeof got);
-    (void)snprintf(path, sizeof path, "%s/run", journal);
+    (void)snprintf(path, sizeof path, "%s/rounding-run", journal);
     assert_int_equal(truncate(path, 3), 0);
     assert_true(outputs("2", true, &s, got));
     assert_memory_equal(got, want[1], sizeof got);

@@ -229,6 +229,9 @@ static const struct {
     {W8 A8 "SCHEDULE: {BN_TUNING: true, BIAS_CORRECTION: true}\n",
      "q.yaml:3: SCHEDULE.BN_TUNING: found true, allowed false beside "
      "BIAS_CORRECTION: it settles means and sizes of channels by itself"},
+    {W8 "A: none\nSCHEDULE: {BN_TUNING: true}\n",
+     "q.yaml:3: SCHEDULE.BN_TUNING: found true, allowed false: activations "
+     "have no calibrated scales"},
     {W8 "A:\n  QSCHEME: per-tensor-affine\n  QUANTIZER: {BIT: 8}\n  SPECIFIC: "
         "[{\n    conv1: [QUANTIZER.BIT]\n  }]\n",
      "q.yaml:6: A.SPECIFIC['conv1']: found 1 elements, allowed pairs of key "

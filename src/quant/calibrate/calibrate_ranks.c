@@ -117,23 +117,18 @@ static sb_status send_batch(sb_quant_model *qm, int root, size_t i,
     return status;
 }
 
-/* The first batches of all ranks, as many as are needed. */
+/* The batches of all ranks, in their order. */
 static sb_status join_batches(sb_quant_model *qm, sb_batch_store *to)
 {
     double counts[1];
-    int64_t most = sb_replay_samples(qm), seen = 0;
 
     for (int r = 0; r < sb_ctx_ranks(qm->ctx); r++) {
         bool own = sb_ctx_rank(qm->ctx) == r;
 
         counts[0] = own ? (double)sb_batch_store_count(qm->state.batches) : 0;
         SB_TRY(sb_comm_sum_f64(qm->ctx, counts, 1));
-        for (size_t i = 0; i < (size_t)counts[0]; i++) {
-            if (most > 0 && seen >= most)
-                return SB_OK;
+        for (size_t i = 0; i < (size_t)counts[0]; i++)
             SB_TRY(send_batch(qm, r, i, to));
-            seen += sb_batch_store_samples(to, sb_batch_store_count(to) - 1);
-        }
     }
     return SB_OK;
 }

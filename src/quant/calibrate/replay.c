@@ -69,17 +69,6 @@ size_t sb_replay_batches(const sb_quant_model *qm)
     return replay_share(qm).used;
 }
 
-int64_t sb_replay_samples(const sb_quant_model *qm)
-{
-    const sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
-    int64_t most = schedule.refine_samples;
-
-    if (schedule.equalization) /* what it changes is observed anew, on all */
-        return 0;
-    return most > 0 && most < SB_REFERENCE_SAMPLES ? SB_REFERENCE_SAMPLES
-                                                   : most;
-}
-
 sb_status sb_replay_float(const sb_quant_model *qm, sb_graph **out)
 {
     return sb_graph_clone(qm->graph, out);

@@ -41,9 +41,6 @@ bool sb_replay_judges_apart(const sb_quant_model *qm);
 /* How many are used. */
 size_t sb_replay_batches(const sb_quant_model *qm);
 
-/* Samples that they, and what judges them, take at most; 0: all. */
-int64_t sb_replay_samples(const sb_quant_model *qm);
-
 /* A copy of the float graph. */
 SB_MUST_USE sb_status sb_replay_float(const sb_quant_model *qm, sb_graph **out);
 /* The graph with all quantizers, whatever sb_quant_model_set_quant() says. */

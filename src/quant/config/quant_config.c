@@ -260,13 +260,18 @@ static sb_status check_bn_tuning(const sb_quant_config *cfg)
 
     if (!f->bn_tuning || w->disabled)
         return SB_OK;
+    if (cfg->mode != SB_QUANT_STATIC)
+        return sb_yaml_fail(cfg->doc, at,
+                            "SCHEDULE.BN_TUNING: found true, allowed false: "
+                            "activations have no calibrated scales");
     if (w->granularity != SB_QUANT_PER_CHANNEL)
         return sb_yaml_fail(cfg->doc, at,
                             "SCHEDULE.BN_TUNING: found true, allowed false: "
                             "W.QSCHEME is %s, and only scales per channel take "
                             "in the factors of batch normalization",
                             sb_quant_scheme_name(w->granularity, w->symmetric));
-    if (f->equalization || f->bias_correction || f->layerwise)
+    if (f->equalization || f->bias_correction ||
+        f->layerwise == SB_LAYERWISE_ON)
         return sb_yaml_fail(cfg->doc, at,
                             "SCHEDULE.BN_TUNING: found true, allowed false "
                             "beside %s: it settles means and sizes of "

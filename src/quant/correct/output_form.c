@@ -41,7 +41,7 @@ static bool output_is_probability(const sb_tensor *t)
 
 static double output_log(float p)
 {
-    return log(fmax((double)p, 1e-7));
+    return isnan(p) ? (double)INFINITY : log(fmax((double)p, 1e-7));
 }
 
 /* Squares of by how much the largest leads, and of how wrong that is. */
@@ -67,7 +67,8 @@ static void output_add_lead(const float *want, const float *got, int64_t n,
         double now = output_log(got[top[0]]) - output_log(got[top[k]]);
 
         *signal += lead * lead;
-        *noise += (now - lead) * (now - lead);
+        *noise +=
+            isfinite(now) ? (now - lead) * (now - lead) : (double)INFINITY;
     }
 }
 
@@ -82,10 +83,10 @@ static void output_add_numbers(const sb_output_form *f, const sb_tensor *shape,
         double d = (double)want[i] - (double)got[i];
         int64_t part = i / inner % f->parts;
 
-        if (!isfinite(d)) /* infinite in both, as masks are */
+        if (!isfinite(want[i])) /* as masks are */
             continue;
         signal[part] += (double)want[i] * (double)want[i];
-        noise[part] += d * d;
+        noise[part] += isfinite(d) ? d * d : (double)INFINITY;
     }
 }
 

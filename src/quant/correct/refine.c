@@ -109,6 +109,8 @@ static sb_status refine_run(refiner *r, const refine_method *method)
         r->now = now;
         if (method->settle)
             status = method->settle(r->qm);
+        if (method->settle && status == SB_OK)
+            status = sb_reference_errors(&r->reference, r->now);
     }
     if (status == SB_OK && step.layers > 0)
         status = refine_note(r->qm, &step);

@@ -14,7 +14,7 @@
 #include "quant/model/overlay.h"
 #include "tensor/mapped.h"
 
-static const char RUN[] = "run";
+static const char RUN[] = "rounding-run";
 enum { JOURNAL_NAME = 32 };
 
 static void journal_name(size_t at, char name[JOURNAL_NAME])
@@ -61,8 +61,10 @@ static sb_status journal_run(sb_quant_model *qm, const sb_round_layer *layers,
                              size_t n, uint64_t *out)
 {
     const bool fit = sb_quant_config_schedule(qm->config).layerwise;
+    const int mode = (int)sb_quant_config_mode(qm->config);
     uint64_t h = journal_hash(UINT64_C(0xcbf29ce484222325), &fit, sizeof fit);
 
+    h = journal_hash(h, &mode, sizeof mode);
     for (size_t i = 0; i < n; i++) {
         const sb_quantizer *q = layers[i].q;
 
@@ -71,16 +73,24 @@ static sb_status journal_run(sb_quant_model *qm, const sb_round_layer *layers,
         h = journal_hash(h, q->def->name, strlen(q->def->name));
         if (q->spec.quantizer_params)
             h = journal_hash(h, q->spec.quantizer_params, q->def->params_size);
-        const sb_tensor *w = &sb_graph_value(qm->graph, q->value)->constant;
-        h = journal_hash_tensor(h, w);
-        sb_tensor_release_pages(w);
+    }
+    for (size_t i = 0; i < qm->graph->n_values; i++) {
+        const sb_value *v = &qm->graph->values[i];
+
+        if (!v->is_constant || v->constant.dtype == SB_DTYPE_STRING)
+            continue;
+        SB_TRY(sb_ctx_poll(qm->ctx));
+        h = journal_hash_tensor(h, &v->constant);
+        sb_tensor_release_pages(&v->constant);
     }
     for (size_t i = 0; i < qm->place.n_quantizers; i++)
         h = journal_hash_qparams(
             h, sb_quantizer_qparams(qm, &qm->place.quantizers[i]));
-    for (size_t i = 0; i < sb_replay_batches(qm); i++) {
+    for (size_t i = 0; i < sb_batch_store_count(qm->state.batches); i++) {
         const sb_tensor *const *inputs = NULL;
 
+        if (!sb_replay_is_for(qm, SB_REPLAY_USED, i))
+            continue;
         SB_TRY(sb_batch_store_get(qm->state.batches, i, &inputs));
         for (size_t k = 0; k < qm->graph->n_inputs; k++)
             if (inputs[k])

@@ -88,8 +88,10 @@ typedef struct sb_qat_statistics sb_qat_statistics;
 SB_MUST_USE sb_status sb_qat_statistics_open(const sb_qat *qat,
                                              sb_graph *learned,
                                              sb_qat_statistics **out);
+/* A batch, which counts `weight` times. */
 SB_MUST_USE sb_status sb_qat_statistics_take(sb_qat_statistics *s,
-                                             const sb_tensor *const *inputs);
+                                             const sb_tensor *const *inputs,
+                                             double weight);
 /* Puts their means into the graph. */
 SB_MUST_USE sb_status sb_qat_statistics_set(sb_qat_statistics *s);
 void sb_qat_statistics_free(sb_qat_statistics *s); /* NULL is allowed */

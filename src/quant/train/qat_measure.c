@@ -177,6 +177,12 @@ static void measure_batch(sb_qat *qat, const sb_replay *r, double share)
     }
 }
 
+/* Training starts from all batches; other methods have their share. */
+static bool measure_takes(const sb_quant_model *qm, size_t i)
+{
+    return qm->train || sb_replay_is_for(qm, SB_REPLAY_USED, i);
+}
+
 static sb_status measure_batches(sb_qat *qat, sb_replay *r)
 {
     sb_batch_store *batches = qat->qm->state.batches;
@@ -184,8 +190,11 @@ static sb_status measure_batches(sb_qat *qat, sb_replay *r)
     double all = 0;
 
     for (size_t i = 0; i < n; i++)
-        all += (double)sb_batch_store_samples(batches, i);
+        if (measure_takes(qat->qm, i))
+            all += (double)sb_batch_store_samples(batches, i);
     for (size_t i = 0; i < n; i++) {
+        if (!measure_takes(qat->qm, i))
+            continue;
         SB_TRY(sb_progress(qat->qm->ctx, "statistics", i, n));
         SB_TRY(sb_replay_run(r, i));
         measure_batch(qat, r, (double)sb_batch_store_samples(batches, i) / all);
@@ -226,8 +235,8 @@ struct sb_qat_statistics {
     sb_graph *graph;
     sb_exec *exec;
     const sb_tensor **outputs;
-    double *sums; /* mean and variance of each channel of each norm */
-    double batches;
+    double *sums;  /* mean and variance of each channel of each norm */
+    double weight; /* of all batches */
 };
 
 /* The value of a norm's constant in a graph with the same names. */
@@ -294,7 +303,7 @@ sb_status sb_qat_statistics_open(const sb_qat *qat, sb_graph *learned,
 }
 
 sb_status sb_qat_statistics_take(sb_qat_statistics *s,
-                                 const sb_tensor *const *inputs)
+                                 const sb_tensor *const *inputs, double weight)
 {
     double *at = s->sums;
 
@@ -304,22 +313,29 @@ sb_status sb_qat_statistics_take(sb_qat_statistics *s,
         int64_t n = s->qat->norms[i].layer.channels;
 
         for (int64_t c = 0; c < n; c++, at += 2) {
-            at[0] += sb_tensor_get_f64(out[0], c);
-            at[1] += sb_tensor_get_f64(out[1], c);
+            double mean = sb_tensor_get_f64(out[0], c);
+
+            at[0] += weight * mean;
+            at[1] += weight * (sb_tensor_get_f64(out[1], c) + mean * mean);
         }
     }
-    s->batches++;
+    s->weight += weight;
     return SB_OK;
 }
 
-static sb_status statistics_put(sb_graph *g, sb_value_id value,
-                                const double *sums, double batches)
+/* Means of all batches, or variances around them. */
+static sb_status statistics_put(sb_graph *g, sb_value_id value, bool variance,
+                                const double *sums, double weight)
 {
     sb_tensor t;
 
     SB_TRY(sb_tensor_clone(g->ctx, &sb_graph_value(g, value)->constant, &t));
-    for (int64_t c = 0; c < sb_tensor_count(&t); c++)
-        ((float *)t.data)[c] = (float)(sums[2 * c] / batches);
+    for (int64_t c = 0; c < sb_tensor_count(&t); c++) {
+        double mean = sums[2 * c] / weight, square = sums[2 * c + 1] / weight;
+
+        ((float *)t.data)[c] =
+            (float)(variance ? fmax(square - mean * mean, 0) : mean);
+    }
     sb_status status = sb_graph_set_constant(g, value, &t);
     sb_tensor_drop(&t);
     return status;
@@ -330,13 +346,13 @@ sb_status sb_qat_statistics_set(sb_qat_statistics *s)
     const sb_qat *qat = s->qat;
     const double *at = s->sums;
 
-    for (size_t i = 0; s->batches > 0 && i < qat->n_norms; i++) {
+    for (size_t i = 0; s->weight > 0 && i < qat->n_norms; i++) {
         SB_TRY(statistics_put(s->learned,
                               statistics_of(qat, s->learned, i, SB_QAT_MEAN),
-                              at, s->batches));
+                              false, at, s->weight));
         SB_TRY(statistics_put(s->learned,
                               statistics_of(qat, s->learned, i, SB_QAT_VAR),
-                              at + 1, s->batches));
+                              true, at, s->weight));
         at += 2 * qat->norms[i].layer.channels;
     }
     return SB_OK;

@@ -7,11 +7,22 @@
 #include "quant/calibrate/replay.h"
 #include "quant/train/qat.h"
 
+/* Layers behind a norm see it with the statistics of the batch. */
+enum { TUNE_SAMPLES = 8 };
+
 static sb_status tune_statistics(const sb_qat *qat)
 {
     sb_quant_model *qm = qat->qm;
-    size_t n = sb_batch_store_count(qm->state.batches);
+    sb_batch_store *batches = qm->state.batches;
+    size_t n = sb_batch_store_count(batches);
+    int64_t samples = sb_batch_store_samples(batches, 0);
     sb_qat_statistics *s = NULL;
+
+    if (samples < TUNE_SAMPLES)
+        return sb_fail(qm->ctx, SB_BAD_DATA,
+                       "SCHEDULE.BN_TUNING: batches of %lld samples, want %d "
+                       "or more: statistics are those of batches",
+                       (long long)samples, TUNE_SAMPLES);
     sb_status status = sb_qat_statistics_open(qat, qat->graph, &s);
 
     for (size_t i = 0; i < n && status == SB_OK; i++) {
@@ -21,9 +32,10 @@ static sb_status tune_statistics(const sb_qat *qat)
             continue;
         status = sb_progress(qm->ctx, "batch norms", i, n);
         if (status == SB_OK)
-            status = sb_batch_store_get(qm->state.batches, i, &inputs);
+            status = sb_batch_store_get(batches, i, &inputs);
         if (status == SB_OK)
-            status = sb_qat_statistics_take(s, inputs);
+            status = sb_qat_statistics_take(
+                s, inputs, (double)sb_batch_store_samples(batches, i));
     }
     if (status == SB_OK)
         status = sb_qat_statistics_set(s);
