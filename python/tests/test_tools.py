@@ -364,6 +364,25 @@ def test_criterion_in_python(cnn):
     assert (whole.shape, 0) in axes
 
 
+def test_scores_that_are_not_finite_or_negative(cnn):
+    whole = sb.load(cnn).weight("w1").numpy()
+
+    def left(scores):
+        context = sb.Context()
+        sb.add_criterion("mine", lambda w, axis: scores[:np.asarray(w)
+                         .shape[axis]], context=context)
+        pruned = sb.prune(sb.load(cnn, context=context),
+                          config=with_criterion("mine"))
+        return pruned.model.weight("w1").numpy()
+
+    np.testing.assert_array_equal(
+        left([3.0, float("nan"), 1.0, 2.0, 7.0, 6.0, 5.0, 4.0]),
+        whole[[1, 4, 5, 6]])
+    np.testing.assert_array_equal(
+        left([-3.0, -8.0, -1.0, -2.0, -7.0, -6.0, -5.0, -4.0]),
+        whole[[0, 2, 3, 7]])
+
+
 def test_criterion_of_elements_in_python(cnn):
     context = sb.Context()
     sb.add_criterion("signed", weigh=lambda w: np.asarray(w),

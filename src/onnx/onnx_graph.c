@@ -334,6 +334,11 @@ static sb_status read_initializers(sb_onnx_scope *scope, const Pb__Graph *g)
         sb_status status = sb_graph_set_constant(scope->graph, id, &t);
         sb_tensor_drop(&t);
         SB_TRY(status);
+        SB_TRY(sb_onnx_read_extra(
+            scope->graph, from->values->doc_string,
+            from->values->metadata_props, from->values->n_metadata_props,
+            &from->values->base,
+            &sb_graph_value(scope->graph, id)->const_extra));
     }
     return SB_OK;
 }

@@ -225,11 +225,12 @@ static bool constant_needed(const sb_graph *g, const sb_value *v)
                               g->extra.unknown.len > 0);
 }
 
-/* Only constants of the whole network: runtimes expect no others. */
+/* Only constants of the whole network: runtimes expect no others.  Not beside
+ * external data, which only dense ones can be in. */
 static bool constant_sparse(const save_scope *scope, const sb_value *v)
 {
-    return scope->graph->file_sparse && !scope->parent && !v->is_input &&
-           !v->is_output && sb_onnx_sparse_pays(&v->constant);
+    return scope->graph->file_sparse && !scope->parent && !scope->saver->data &&
+           !v->is_input && !v->is_output && sb_onnx_sparse_pays(&v->constant);
 }
 
 static sb_status write_initializers(save_scope *scope, Pb__Graph *out)

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "onnx/onnx_tensor.h"
+
 enum {
     EXTERNAL_MIN = 1024, /* smaller tensors stay in the model */
     SPARSE_MIN = 1024,   /* smaller ones are not worth it */
@@ -141,7 +143,7 @@ bool sb_onnx_sparse_pays(const sb_tensor *t)
 
     /* Readers know sparse tensors of whole bytes and at least one dimension. */
     return t->dtype != SB_DTYPE_STRING && size > 0 && t->rank > 0 &&
-           bytes >= SPARSE_MIN &&
+           bytes >= SPARSE_MIN && bytes <= SB_ONNX_DENSE_MAX &&
            count_elements(t) < bytes / (size + sizeof(int64_t));
 }
 

@@ -18,8 +18,6 @@ enum {
     LOCATION_EXTERNAL = 1,
     /* Misaligned tensors up to this size are copied at once. */
     COPY_MAX = 1 << 16,
-    /* A sparse tensor may not become larger than this when made dense. */
-    DENSE_MAX = 1 << 28,
 };
 
 static const char *tensor_label(const Pb__Tensor *t)
@@ -332,10 +330,10 @@ sb_status sb_onnx_sparse(sb_onnx_source *src, const Pb__SparseTensor *t,
     shape.dims = t->dims;
     shape.data_type = t->values->data_type;
     SB_TRY(read_dims(src, &shape, out));
-    if (sb_tensor_bytes(out) > DENSE_MAX)
+    if (sb_tensor_bytes(out) > SB_ONNX_DENSE_MAX)
         return TENSOR_FAIL(src, &shape, SB_UNSUPPORTED,
                            "sparse tensor of %zu bytes, at most %d",
-                           sb_tensor_bytes(out), DENSE_MAX);
+                           sb_tensor_bytes(out), SB_ONNX_DENSE_MAX);
     sb_status status = sb_onnx_tensor(src, t->values, &values);
     if (status == SB_OK)
         status = sb_onnx_tensor(src, t->indices, &indices);

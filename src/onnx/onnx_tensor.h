@@ -10,6 +10,9 @@
  * A view may be misaligned, see tensor/mapped.h. */
 SB_MUST_USE sb_status sb_onnx_tensor(sb_onnx_source *src, const Pb__Tensor *t,
                                      sb_tensor *out);
+/* A sparse tensor may not become larger than this when made dense. */
+enum { SB_ONNX_DENSE_MAX = 1 << 28 };
+
 /* The same as a dense tensor. */
 SB_MUST_USE sb_status sb_onnx_sparse(sb_onnx_source *src,
                                      const Pb__SparseTensor *t, sb_tensor *out);

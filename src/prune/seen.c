@@ -151,7 +151,7 @@ static sb_status collect_gram(struct sb_prune_seen *s, sb_seen_value *w,
     sb_tensor lies = sb_tensor_as_lies(t);
     int axis = sb_tensor_place(t, w->axis);
     int64_t samples = axis == 0 ? 1 : lies.dims[0];
-    int64_t places = sb_tensor_count(t) / (samples * w->n);
+    int64_t places = samples > 0 ? sb_tensor_count(t) / (samples * w->n) : 0;
     int64_t step = (places + POSITIONS_MOST - 1) / POSITIONS_MOST;
     int64_t count = places > 0 ? (places + step - 1) / step : 0;
 

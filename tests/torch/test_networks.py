@@ -418,8 +418,9 @@ def compare(command, name, dynamo, folder):
             tiny += 1
             theirs_off = np.abs(theirs[parameter] - exact[parameter]).max()
             times = max(times, off / theirs_off if theirs_off else np.inf)
-        elif off > worst * size:
-            worst, where = off / size if size else np.inf, parameter
+        elif not off <= worst * size:
+            worst = off / size if size and np.isfinite(off) else np.inf
+            where = parameter
     missing = [n for n, _ in model.named_parameters() if n not in found]
     return (f"{len(found)} parameters, largest difference {worst:.1e} {where}"
             + (f", {tiny} tiny ones ({times:.1f} times as far off as PyTorch's)" if tiny else "")

@@ -66,8 +66,7 @@ static const struct {
      "conv.input_quantizer: x 8 per-tensor-affine\n"
      "conv.weight_quantizer: w_0 8 per-channel-symmetric\n"
      "act.input_quantizer: n 8 per-tensor-affine fused\n"},
-    {"norm to be tuned: folded",
-     SCHEDULE("FUSE_BN: true, BN_TUNING: true"),
+    {"norm to be tuned: folded", SCHEDULE("FUSE_BN: true, BN_TUNING: true"),
      IMAGE W3 "c = Conv(x, w) \"conv\"\n" BN "y = Relu(n) \"act\"\n}",
      "conv.input_quantizer: x 8 per-tensor-affine\n"
      "conv.weight_quantizer: w_0 8 per-channel-symmetric\n"

@@ -1,8 +1,8 @@
 /* Adapters as programs see them: a change is made on a copy of the graph, which
  * then takes its place. */
-#include "llm/lora/lora.h"
 #include "api/model.h"
 #include "base/options.h"
+#include "llm/lora/lora.h"
 
 typedef sb_status (*lora_fn)(sb_graph *g, const void *arg);
 

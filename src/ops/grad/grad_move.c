@@ -408,8 +408,11 @@ sb_status sb_grad_max_unpool(sb_grad *g)
 
     if (sb_grad_in(g, 2) != SB_NONE)
         return sb_grad_refuse(g, "output_shape");
-    g->dx[0] = sb_emit_with(
-        g, "Gather", sb_emit2(g, "Reshape", g->dy[0], sb_grad_ints(g, &all, 1)),
-        sb_grad_in(g, 1), SB_EMIT_INT("axis", 0));
+    g->dx[0] = sb_grad_reshape(
+        g,
+        sb_emit_with(g, "Gather",
+                     sb_emit2(g, "Reshape", g->dy[0], sb_grad_ints(g, &all, 1)),
+                     sb_grad_in(g, 1), SB_EMIT_INT("axis", 0)),
+        sb_grad_in(g, 0));
     return SB_OK;
 }

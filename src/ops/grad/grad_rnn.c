@@ -91,6 +91,9 @@ sb_status sb_grad_rnn(sb_grad *g)
 
     if (a->clip > 0)
         return sb_grad_refuse(g, "clip");
+    for (size_t i = 0; i < a->activation_alpha.n; i++)
+        if (a->activation_alpha.v[i] < 0) /* a result has two sources */
+            return sb_grad_refuse(g, "a negative activation_alpha");
     for (uint32_t i = 0; i < SB_RNN_DY; i++)
         in[i] = sb_grad_in(g, i);
     for (uint32_t i = 0; i < 3; i++)

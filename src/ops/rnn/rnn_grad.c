@@ -83,6 +83,7 @@ static sb_status rnn_grad_prepare(sb_kernel *k)
             return sb_kernel_fail(k, SB_BAD_MODEL, "result %u is missing", i);
     sb_rnn_state *s = &g->run;
     SB_TRY(sb_rnn_setup(k, s));
+    k->packed &= ~(1u << SB_RNN_R); /* the way back reads it as it is */
     int64_t depth = s->two_phases ? 2 : s->gates;
     SB_TRY(rnn_grad_product(k, depth * s->hidden, &g->by_r));
     if (s->two_phases)

@@ -36,8 +36,10 @@ static int64_t unbind_place(const sb_graph *g, const sb_use *use, int rank,
     int64_t n = *axis >= 0 && *axis < rank
                     ? sb_graph_value(g, node->inputs[0])->type.shape.dim[*axis]
                     : -1;
-    int64_t i = (int64_t)(place < 0 ? place + (double)n : place);
-    return sb_dim_known(n) && n <= UNBIND_MOST && i >= 0 && i < n ? i : -1;
+    if (!sb_dim_known(n) || n > UNBIND_MOST)
+        return -1;
+    place += place < 0 ? (double)n : 0;
+    return place >= 0 && place < (double)n ? (int64_t)place : -1;
 }
 
 /* Does every reader take another part, so that none is left? */

@@ -29,7 +29,7 @@ static sb_status wanda_weigh(const sb_criterion_ask *ask, float *out)
 
     for (int64_t i = 0; i < sb_tensor_count(t); i++) {
         out[i] = (float)fabs(sb_weight_at(t, i));
-        if (!s || s->n != t->dims[ask->summed])
+        if (!s || s->samples == 0 || s->n != t->dims[ask->summed])
             continue;
         int64_t c = i / inner % s->n;
         out[i] *= (float)sqrt(s->gram[c * (s->n + 1) + c] / (double)s->samples);

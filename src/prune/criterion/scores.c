@@ -1,4 +1,5 @@
 /* The table of criteria, and what they share. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,12 +63,14 @@ static sb_status add_axis(const sb_criterion_ask *ask, const sb_prune_axis *a,
         return SB_NO_MEMORY;
     sb_status status = fn(ask, t, a->axis, scores);
     for (uint32_t i = 0; i < a->n; i++)
-        mean += scores[i] / a->n;
+        mean += isfinite(scores[i]) ? fabs(scores[i]) / a->n : 0;
     for (uint32_t i = 0; i < a->n && status == SB_OK; i++) {
         uint32_t at = place_of(ask, a->first + i);
         if (at == SB_NONE)
             continue;
-        sum[at] += mean > 0 ? scores[i] / mean : 1;
+        sum[at] += !isfinite(scores[i]) ? (double)NAN /* it stays */
+                   : mean > 0           ? scores[i] / mean
+                                        : 1;
         count[at]++;
     }
     sb_free(ask->ctx, scores);
