@@ -51,14 +51,14 @@ def weights(broken):
     return out
 
 
-def network(path, mats):
+def network(path, mats, named):
     init = [numpy_helper.from_array(m, f"w{i}") for i, m in enumerate(mats)]
     # What a broken layer adds to all but the first is taken away again.
     init += [numpy_helper.from_array(-m[0] + np.eye(7, dtype=np.float32)[0],
                                      f"b{i}") for i, m in enumerate(mats)]
     nodes = [helper.make_node(
         "Gemm", ["x" if i == 0 else f"y{i - 1}", f"w{i}", f"b{i}"],
-        [f"y{i}"], name=f"layer[{i}]*") for i in range(3)]
+        [f"y{i}"], name=f"layer[{i}]*" if named else "") for i in range(3)]
     f32 = TensorProto.FLOAT
     graph = helper.make_graph(
         nodes, "net", [helper.make_tensor_value_info("x", f32, ["N", 7])],
@@ -69,7 +69,7 @@ def network(path, mats):
     onnx.save(model, path)
 
 
-def run(broken, *options):
+def run(broken, *options, named=True):
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
         rng = np.random.default_rng(3)
@@ -84,7 +84,7 @@ def run(broken, *options):
         with open(at("q.yaml"), "w") as f:
             f.write(CONFIG)
         mats = weights(broken)
-        network(at("net.onnx"), mats)
+        network(at("net.onnx"), mats, named)
         done = subprocess.run(
             [command, "quantize", at("net.onnx"), "-c", at("q.yaml"), "-d",
              at("x.yaml"), "-o", at("out.onnx"), "--json", "-q", *options],
@@ -116,6 +116,10 @@ if code == 0:
     check(f"the broken one: {drop}",
           drop["float_layers"] == ["layer[[]1][*]"])
     check(f"ONNX Runtime agrees: {agree}", agree >= 99)
+
+code, found, agree = run({1}, "--accuracy-drop", "1", named=False)
+check(f"nodes without names: {found}", code == 0 and agree >= 99 and
+      found["accuracy_drop"]["float_layers"] == ["y1"])
 
 code, found, agree = run(set(), "--accuracy-drop", "1")
 check("nothing to keep", code == 0 and
