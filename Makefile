@@ -22,12 +22,16 @@ own:
 	    exit 1; \
 	fi
 
+# Who only builds, or runs the demo, need not have cmocka.
 $(BUILD)/build.ninja: CMakeLists.txt | own
 	@BUILD=$(BUILD) tools/deps build
 	@cmake -G Ninja -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release \
+	    -DSB_TESTS=$$(pkg-config --exists cmocka && echo ON || echo OFF) \
 	    -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_FLAGS)
 
 tests: own $(BUILD)/build.ninja
+	@cmake -S . -B $(BUILD) -DSB_TESTS=ON >$(BUILD)/configure.log || \
+	    { cat $(BUILD)/configure.log; exit 1; }
 	@cmake --build $(BUILD) -j $(JOBS)
 
 ## demo     quantize a network to int8 and compare both on a real test set
