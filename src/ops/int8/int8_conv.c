@@ -1,10 +1,10 @@
 /* Convolution of 8-bit tensors; see int8_conv.h.
  *
- * The image is gathered (im2col) into panels of 32 output pixels, zero points
- * already subtracted, and each panel is multiplied with all weights of its
- * group at once.  Only a wave of panels exists at a time, so memory does not
- * grow with the image.  Items (image, group, panel) are independent.  That is
- * for dense 1x1 windows, and for what int8_conv_direct.c has no room for. */
+ * The image is gathered (im2col) into panels of 64 output pixels, and each
+ * panel is multiplied with all weights of its group at once.  Only a wave of
+ * panels exists at a time, so memory does not grow with the image.  Items
+ * (image, group, panel) are independent.  That is for dense 1x1 windows, and
+ * for what int8_conv_direct.c has no room for. */
 #include "ops/int8/int8_conv_direct.h"
 
 #include <string.h>
@@ -97,7 +97,7 @@ static sb_status check_zeros(const sb_kernel *k, sb_int8_conv *c)
     return SB_OK;
 }
 
-/* int16 elements of all packed weights of one group. */
+/* Bytes of all packed weights of one group. */
 static int64_t group_size(const sb_int8_conv *c)
 {
     if (c->direct)
@@ -113,8 +113,20 @@ static void load_zeros(const sb_kernel *k, const sb_int8_conv *c, int32_t *zero)
         zero[m] = z ? sb_byte_at(z, c->n_w_zero > 1 ? m : 0) : 0;
 }
 
+/* Have signed weights zero points, or unsigned ones any but 128? */
+static bool has_w_zeros(const sb_kernel *k, const sb_int8_conv *c)
+{
+    const sb_tensor *z = sb_kernel_in(k, c->in.w_zero);
+    const int32_t none = c->w_signed ? 0 : SB_INT_FLIP;
+
+    for (int64_t i = 0; z && i < c->n_w_zero; i++)
+        if (sb_byte_at(z, i) != none)
+            return true;
+    return !z && !c->w_signed;
+}
+
 static void pack_weights(const sb_int8_conv *c, const void *w,
-                         const int32_t *zero, int16_t *out)
+                         const int32_t *zero, uint8_t *out)
 {
     int64_t n_block = sb_int8_blocks(c->c_out);
 
@@ -201,9 +213,8 @@ static sb_status int8_conv_fill(sb_kernel *k, sb_int8_conv *c)
     SB_TRY(check_zeros(k, c));
     SB_TRY(sb_int8_direct_create(k->ctx, c));
 
-    /* The weights exist as bytes, so this product is far from overflow: each
-     * becomes at most 2 * 6 * 2 bytes, or 2 * 4 * 2. */
-    size_t panel = (size_t)sb_int8_panel_size(c->k) * sizeof(int16_t);
+    /* The weights exist as bytes, so these sizes are far from overflow. */
+    size_t panel = (size_t)sb_int8_panel_size(c->k);
     size_t w_bytes = 0, panels = 0;
     int64_t items = c->n_batch * c->group * sb_int8_panels(c->n_pixel);
     enum { WAVE_BYTES = 4 << 20, WAVE_MIN = 8, WAVE_MAX = 64 };
@@ -211,8 +222,7 @@ static sb_status int8_conv_fill(sb_kernel *k, sb_int8_conv *c)
     c->wave = c->wave < WAVE_MIN ? WAVE_MIN : c->wave;
     c->wave = c->wave > WAVE_MAX ? WAVE_MAX : c->wave;
     c->wave = c->wave < items ? c->wave : items;
-    if (!sb_mul_size((size_t)group_size(c) * sizeof(int16_t), (size_t)c->group,
-                     &w_bytes) ||
+    if (!sb_mul_size((size_t)group_size(c), (size_t)c->group, &w_bytes) ||
         !(c->direct ? sb_int8_direct_scratch(c, &panels)
                     : sb_mul_size(panel, (size_t)c->wave, &panels)))
         return sb_kernel_fail(k, SB_BAD_MODEL, "weights are too large");
@@ -267,13 +277,15 @@ typedef struct conv_run {
     const sb_int8_conv *c;
     const sb_int8_conv_end *end;
     const void *x;
-    int32_t x_zero;
-    const int16_t *w;
-    int16_t *panels;
+    int32_t x_zero; /* of pixels as unsigned elements; also outside */
+    uint8_t flip;   /* what makes them so */
+    bool w_zeros;   /* weights, as signed elements, have zero points */
+    const uint8_t *w;
+    uint8_t *panels;
     int64_t first; /* item in slot 0 of the wave */
 } conv_run;
 
-/* Up to 32 neighboring pixels of one output row. */
+/* Up to 64 neighboring pixels of one output row. */
 typedef struct pixel_row {
     int64_t at; /* place in the panel */
     int64_t count;
@@ -306,13 +318,12 @@ static int64_t steps_to(int64_t x, int64_t step)
     return step == 1 ? x : step == 2 ? (x + 1) >> 1 : (x + step - 1) / step;
 }
 
-/* One kernel tap over one row of pixels: to[j] = x - zero, or 0 outside. */
-SB_HOT static void gather_row(const conv_run *run, const void *row, int64_t ix,
-                              int64_t count, int16_t *to)
+/* One kernel tap over one row of pixels, as unsigned elements. */
+SB_HOT static void gather_row(const conv_run *run, const uint8_t *row,
+                              int64_t ix, int64_t count, uint8_t *to)
 {
-    const sb_int8_conv *c = run->c;
-    int64_t stride = c->stride[2], width = c->x[2];
-    int32_t zero = run->x_zero;
+    const uint8_t flip = run->flip;
+    int64_t stride = run->c->stride[2], width = run->c->x[2];
     /* Pixels whose input column ix + j * stride lies in [0, width). */
     int64_t begin = ix < 0 ? steps_to(-ix, stride) : 0;
     int64_t end = ix < width ? steps_to(width - ix, stride) : 0;
@@ -321,31 +332,23 @@ SB_HOT static void gather_row(const conv_run *run, const void *row, int64_t ix,
     end = end < count ? end : count;
     end = end > begin ? end : begin;
     for (int64_t j = 0; j < begin; j++)
-        to[j] = 0;
-    if (stride == 1 && c->x_signed) {
-        const int8_t *from = (const int8_t *)row + ix;
+        to[j] = (uint8_t)run->x_zero;
+    if (stride == 1) {
         SB_SIMD
         for (int64_t j = begin; j < end; j++)
-            to[j] = (int16_t)(from[j] - zero);
-    } else if (stride == 1) {
-        const uint8_t *from = (const uint8_t *)row + ix;
-        SB_SIMD
-        for (int64_t j = begin; j < end; j++)
-            to[j] = (int16_t)(from[j] - zero);
-    } else if (c->x_signed) {
-        for (int64_t j = begin; j < end; j++)
-            to[j] = (int16_t)(((const int8_t *)row)[ix + j * stride] - zero);
+            to[j] = row[ix + j] ^ flip;
     } else {
         for (int64_t j = begin; j < end; j++)
-            to[j] = (int16_t)(((const uint8_t *)row)[ix + j * stride] - zero);
+            to[j] = row[ix + j * stride] ^ flip;
     }
     for (int64_t j = end; j < count; j++)
-        to[j] = 0;
+        to[j] = (uint8_t)run->x_zero;
 }
 
 /* One tap (kd, kh, kw) of channel image `x` over all rows of a panel. */
-static void gather_tap(const conv_run *run, const char *x, const int64_t tap[3],
-                       const pixel_row *rows, int n_row, int16_t *to)
+static void gather_tap(const conv_run *run, const uint8_t *x,
+                       const int64_t tap[3], const pixel_row *rows, int n_row,
+                       uint8_t *to)
 {
     const sb_int8_conv *c = run->c;
 
@@ -356,7 +359,7 @@ static void gather_tap(const conv_run *run, const char *x, const int64_t tap[3],
         int64_t w = r->w * c->stride[2] - c->pad[2] + tap[2] * c->dilation[2];
 
         if (d < 0 || d >= c->x[0] || h < 0 || h >= c->x[1])
-            memset(to + r->at, 0, (size_t)r->count * sizeof *to);
+            memset(to + r->at, run->x_zero, (size_t)r->count);
         else
             gather_row(run, x + (d * c->x[1] + h) * c->x[2], w, r->count,
                        to + r->at);
@@ -374,40 +377,25 @@ static bool next_tap(const sb_int8_conv *c, int64_t tap[3])
     return false;
 }
 
-/* Two rows of taps side by side, as the kernel wants them. */
-SB_HOT static void interleave(const int16_t *even, const int16_t *odd,
-                              int16_t *out)
-{
-    SB_SIMD
-    for (int j = 0; j < SB_INT_NR; j++) {
-        out[2 * j] = even[j];
-        out[2 * j + 1] = odd[j];
-    }
-}
-
 /* The panel of `n` pixels from `first` on, of channels `x` of one group. */
-static void gather_panel(const conv_run *run, const char *x, int64_t first,
-                         int64_t n, int16_t *panel)
+static void gather_panel(const conv_run *run, const uint8_t *x, int64_t first,
+                         int64_t n, uint8_t *panel)
 {
     const sb_int8_conv *c = run->c;
     int64_t image = c->x[0] * c->x[1] * c->x[2], tap[3] = {0};
     pixel_row rows[SB_INT_NR];
     int n_row = cut_rows(c, first, n, rows);
-    int16_t pair[2][SB_INT_NR] = {{0}};
+    uint8_t quad[4][SB_INT_NR] = {{0}};
 
     for (int64_t p = 0; p < c->k; p++) {
-        gather_tap(run, x, tap, rows, n_row, pair[p % 2]);
-        if (p % 2 != 0) {
-            interleave(pair[0], pair[1], panel);
-            panel += 2 * SB_INT_NR;
-        }
+        gather_tap(run, x, tap, rows, n_row, quad[p % 4]);
+        if (p % 4 == 3 || p == c->k - 1)
+            sb_int8_pack_rows((const uint8_t(*)[SB_INT_NR])quad,
+                              panel + p / 4 * 4 * SB_INT_NR);
         if (!next_tap(c, tap))
             x += image;
     }
-    if (c->k % 2 != 0) {
-        memset(pair[1], 0, sizeof pair[1]);
-        interleave(pair[0], pair[1], panel);
-    }
+    sb_int8_end_panel(panel, c->k, run->x_zero, run->w_zeros);
 }
 
 /* ---- running ------------------------------------------------------------ */
@@ -452,7 +440,7 @@ static void conv_items(void *arg, size_t begin, size_t end)
         int64_t first = item % n_panel * SB_INT_NR;
         int64_t n = c->n_pixel - first, group = item / n_panel; /* and image */
         int64_t g = group % c->group;
-        int16_t *panel = run->panels + (int64_t)slot * sb_int8_panel_size(c->k);
+        uint8_t *panel = run->panels + (int64_t)slot * sb_int8_panel_size(c->k);
         const conv_tile tile = {
             .end = run->end,
             .channel = g * c->c_out,
@@ -461,7 +449,7 @@ static void conv_items(void *arg, size_t begin, size_t end)
         };
 
         n = n < SB_INT_NR ? n : SB_INT_NR;
-        gather_panel(run, (const char *)run->x + group * x_image, first, n,
+        gather_panel(run, (const uint8_t *)run->x + group * x_image, first, n,
                      panel);
         sb_int8_gemm_panel(run->w + g * group_size(c), c->c_out, c->k, panel,
                            first, n, end_tile, &tile);
@@ -478,14 +466,17 @@ void sb_int8_conv_run(const sb_kernel *k, const sb_int8_conv *c,
         .c = c,
         .end = end,
         .x = k->in[c->in.x]->data,
-        .x_zero = xz ? sb_byte_at(xz, 0) : 0,
+        .flip = c->x_signed ? SB_INT_FLIP : 0,
+        .w_zeros = has_w_zeros(k, c),
         .w = c->packed,
-        .panels = (int16_t *)(void *)(scratch + c->at_panel),
+        .panels = (uint8_t *)scratch + c->at_panel,
     };
+
+    run.x_zero = (xz ? sb_byte_at(xz, 0) : 0) + run.flip;
 
     if (!c->packed) {
         int32_t *zero = (int32_t *)(void *)(scratch + c->at_zero);
-        int16_t *w = (int16_t *)(void *)(scratch + c->at_w);
+        uint8_t *w = (uint8_t *)scratch + c->at_w;
 
         load_zeros(k, c, zero);
         pack_weights(c, k->in[c->in.w]->data, zero, w);
@@ -497,6 +488,7 @@ void sb_int8_conv_run(const sb_kernel *k, const sb_int8_conv *c,
                                            .end = end,
                                            .x = run.x,
                                            .x_zero = run.x_zero,
+                                           .w_zeros = run.w_zeros,
                                            .w = run.w,
                                            .scratch = scratch + c->at_panel});
         return;

@@ -46,7 +46,7 @@ typedef struct sb_int8_conv {
     int64_t n_pixel; /* of one output image */
     bool x_signed, w_signed;
     int64_t n_w_zero;
-    int16_t *packed;        /* weights, if known; the executor's */
+    uint8_t *packed;        /* weights, if known; the executor's */
     int64_t wave;           /* panels packed at a time */
     sb_int8_direct *direct; /* without panels: int8_conv_direct.h; or NULL */
     size_t scratch, at_zero, at_w, at_panel;

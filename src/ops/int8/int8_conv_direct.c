@@ -23,13 +23,13 @@ typedef struct tap_axis {
     int64_t n, step, stride;
 } tap_axis;
 
-static tap_axis taps_of(const sb_int8_conv *c, int axis, bool in_pairs)
+static tap_axis taps_of(const sb_int8_conv *c, int axis, bool in_quads)
 {
     tap_axis t = {c->kernel[axis], c->dilation[axis], c->stride[axis]};
 
-    if (in_pairs) {
-        t.n = (t.n + 1) / 2;
-        t.step = t.n > 1 ? 2 * t.step : t.step;
+    if (in_quads) {
+        t.n = (t.n + 3) / 4;
+        t.step = t.n > 1 ? 4 * t.step : t.step;
     }
     return t;
 }
@@ -85,13 +85,13 @@ static bool int8_conv_direct_plan(const sb_int8_conv *c, sb_int8_direct *d)
         return false;
     d->by_rows = c->c_in == 1;
     d->block = c->c_out == 1 ? 1 : SB_INT_TILE_ROWS;
-    d->n_pair = (c->c_in + 1) / 2;
+    d->n_quad = (c->c_in + 3) / 4;
     tap_axis h = taps_of(c, 1, d->by_rows), w = taps_of(c, 2, false);
     d->phase_h = phases_of(h);
     d->phase_w = phases_of(w);
-    d->n_unit = d->n_pair * c->kernel[0] * h.n * w.n;
+    d->n_unit = d->n_quad * c->kernel[0] * h.n * w.n;
 
-    const size_t sizes[] = {(size_t)d->n_pair, (size_t)c->kernel[0],
+    const size_t sizes[] = {(size_t)d->n_quad, (size_t)c->kernel[0],
                             (size_t)d->phase_h, (size_t)d->phase_w};
     size_t pixel = sizeof(uint32_t);
     for (size_t i = 0; i < SB_COUNT(sizes); i++)
@@ -108,7 +108,7 @@ static void set_offsets(const sb_int8_conv *c, sb_int8_direct *d)
     tap_axis h = taps_of(c, 1, d->by_rows), w = taps_of(c, 2, false);
     int64_t plane = d->plane_h * d->line, *to = d->offset;
 
-    for (int64_t at = 0; at < d->n_pair * c->kernel[0]; at++)
+    for (int64_t at = 0; at < d->n_quad * c->kernel[0]; at++)
         for (int64_t y = 0; y < h.n * h.step; y += h.step)
             for (int64_t x = 0; x < w.n * w.step; x += w.step) {
                 int64_t phase = at * d->phase_h + y % h.stride;
@@ -164,47 +164,71 @@ sb_status sb_int8_direct_create(sb_ctx *ctx, sb_int8_conv *c)
     return SB_OK;
 }
 
-/* int16 elements of the weights of a block of output channels. */
+/* Bytes of the weights of a block of output channels. */
 static int64_t block_size(const sb_int8_direct *d)
 {
-    return d->n_unit * d->block * 2;
+    return d->n_unit * d->block * 4;
+}
+
+/* Blocks [block][unit][channel][4]; ones in the place of all weights, as if of
+ * one channel; sums of weights less zero points; zero points. */
+typedef struct group_weights {
+    uint8_t *blocks, *ones;
+    int32_t *sum, *zero;
+} group_weights;
+
+static group_weights weights_at(const sb_int8_conv *c, const uint8_t *packed)
+{
+    const sb_int8_direct *d = c->direct;
+    uint8_t *blocks = (uint8_t *)(uintptr_t)packed;
+    uint8_t *ones = blocks + int8_conv_direct_blocks(c, d) * block_size(d);
+    int32_t *sum = (int32_t *)(void *)(ones + 4 * d->n_unit);
+
+    return (group_weights){blocks, ones, sum, sum + c->c_out};
 }
 
 int64_t sb_int8_direct_group_size(const sb_int8_conv *c)
 {
-    return int8_conv_direct_blocks(c, c->direct) * block_size(c->direct);
+    const sb_int8_direct *d = c->direct;
+
+    return int8_conv_direct_blocks(c, d) * block_size(d) + 4 * d->n_unit +
+           8 * c->c_out;
 }
 
-/* Where weight `p` of k stands among units: 2 * unit, + 1 if second in it. */
+/* Where weight `p` of k stands among units: 4 * unit + place in it. */
 static int64_t place_of(const sb_int8_conv *c, int64_t p)
 {
     const sb_int8_direct *d = c->direct;
     int64_t n_tap = c->k / c->c_in, kh = c->kernel[1], kw = c->kernel[2];
 
     if (!d->by_rows)
-        return (p / n_tap / 2 * n_tap + p % n_tap) * 2 + p / n_tap % 2;
+        return (p / n_tap / 4 * n_tap + p % n_tap) * 4 + p / n_tap % 4;
     int64_t y = p / kw % kh, plane = p / kw / kh;
-    return ((plane * ((kh + 1) / 2) + y / 2) * kw + p % kw) * 2 + y % 2;
+    return ((plane * ((kh + 3) / 4) + y / 4) * kw + p % kw) * 4 + y % 4;
 }
 
-/* [block][unit][channel][2] */
 void sb_int8_direct_pack(const sb_int8_conv *c, const void *w,
-                         const int32_t *zero, int16_t *out)
+                         const int32_t *zero, uint8_t *out)
 {
     const sb_int8_direct *d = c->direct;
+    const uint8_t flip = c->w_signed ? 0 : SB_INT_FLIP;
+    group_weights to = weights_at(c, out);
 
-    memset(out, 0, (size_t)sb_int8_direct_group_size(c) * sizeof *out);
+    memset(out, 0, (size_t)sb_int8_direct_group_size(c));
+    for (int64_t m = 0; m < c->c_out; m++)
+        to.zero[m] = zero[m] - flip;
     for (int64_t p = 0; p < c->k; p++) {
         int64_t place = place_of(c, p);
 
+        to.ones[place] = 1;
         for (int64_t m = 0; m < c->c_out; m++) {
-            int64_t from = m * c->k + p;
-            int32_t q = c->w_signed ? ((const int8_t *)w)[from]
-                                    : ((const uint8_t *)w)[from];
+            uint8_t v = ((const uint8_t *)w)[m * c->k + p] ^ flip;
 
-            out[m / d->block * block_size(d) +
-                (place / 2 * d->block + m % d->block) * 2 + place % 2] =
-                (int16_t)(q - zero[m]);
+            to.blocks[m / d->block * block_size(d) +
+                      (place / 4 * d->block + m % d->block) * 4 + place % 4] =
+                v;
+            to.sum[m] = (int32_t)((uint32_t)to.sum[m] +
+                                  (uint32_t)((int8_t)v - to.zero[m]));
         }
     }
 }
@@ -234,67 +258,71 @@ typedef struct direct_band {
     char *y;            /* the first result of the group's first channel */
 } direct_band;
 
-/* Where a line of pairs comes from.  What is not there has a mask of 0, and
- * the address of the other. */
-typedef struct pair_line {
-    const char *even, *odd, *stop; /* stop: the end of the tensor */
-    uint32_t even_mask, odd_mask;
+/* Where a line of quads comes from.  Rows that are not there are outside the
+ * mask, and have the address of others. */
+typedef struct quad_line {
+    const uint8_t *from[4];
+    const uint8_t *stop; /* the end of the tensor */
+    uint32_t mask;
+    uint32_t flip; /* makes all four unsigned */
+    uint32_t pad;  /* four times what is outside the image */
     int64_t stride;
-    int64_t begin, end, n; /* pairs that are pixels; of a line */
-    bool is_signed;
-    int32_t zero;
-} pair_line;
+    int64_t begin, end, n; /* quads that are pixels; of a line */
+} quad_line;
 
-#define PACK_LINE(type, STEP)                                               \
-    SB_SIMD_16                                                              \
-    for (int64_t j = 0; j < n; j++) {                                       \
-        int32_t a = ((const type *)even)[j * (STEP)] - zero;                \
-        int32_t b = ((const type *)odd)[j * (STEP)] - zero;                 \
-                                                                            \
-        to[j] = ((uint32_t)a & even_mask) | ((uint32_t)b << 16 & odd_mask); \
+#define PACK_LINE(STEP)                                                    \
+    SB_SIMD_16                                                             \
+    for (int64_t j = 0; j < n; j++) {                                      \
+        uint32_t quad =                                                    \
+            (uint32_t)a[j * (STEP)] | (uint32_t)b[j * (STEP)] << 8 |       \
+            (uint32_t)c[j * (STEP)] << 16 | (uint32_t)d[j * (STEP)] << 24; \
+                                                                           \
+        to[j] = ((quad ^ flip) & mask) | pad;                              \
     }
 
-static inline void pack_pixels(const pair_line *l, int64_t at, int64_t n,
+static inline void pack_pixels(const quad_line *l, int64_t at, int64_t n,
                                uint32_t *to)
 {
-    const char *even = l->even + at, *odd = l->odd + at;
-    uint32_t even_mask = l->even_mask, odd_mask = l->odd_mask;
+    const uint8_t *a = l->from[0] + at, *b = l->from[1] + at;
+    const uint8_t *c = l->from[2] + at, *d = l->from[3] + at;
+    const uint32_t flip = l->flip, mask = l->mask, pad = l->pad & ~mask;
     int64_t step = l->stride;
-    int32_t zero = l->zero;
 
-    if (l->is_signed && step == 1)
-        PACK_LINE(int8_t, 1)
-    else if (l->is_signed)
-        PACK_LINE(int8_t, step)
-    else if (step == 1)
-        PACK_LINE(uint8_t, 1)
+    if (step == 1)
+        PACK_LINE(1)
     else if (step == 2)
-        PACK_LINE(uint8_t, 2)
+        PACK_LINE(2)
     else
-        PACK_LINE(uint8_t, step)
+        PACK_LINE(step)
 }
 
-/* to[j] = pixels at + j * stride, or 0 outside.  Goes on behind the last pixel
- * for the sake of whole vectors, if the image does, too: what is written there
- * is the end of this line or the beginning of the next. */
-static inline void pack_line(const pair_line *l, int64_t at, uint32_t *to)
+static void fill(uint32_t *to, int64_t begin, int64_t end, uint32_t with)
+{
+    for (int64_t j = begin; j < end; j++)
+        to[j] = with;
+}
+
+/* to[j] = pixels at + j * stride, or what is outside.  Goes on behind the last
+ * pixel for the sake of whole vectors, if the image does, too: what is written
+ * there is the end of this line or the beginning of the next. */
+static inline void pack_line(const quad_line *l, int64_t at, uint32_t *to)
 {
     enum { LANE = 16 };
     int64_t n = l->end - l->begin, whole = (n + LANE - 1) / LANE * LANE;
-    const char *last = l->even > l->odd ? l->even : l->odd;
+    const uint8_t *last = l->from[0];
 
-    for (int64_t j = 0; j < l->begin; j++)
-        to[j] = 0;
+    for (int i = 1; i < 4; i++)
+        last = l->from[i] > last ? l->from[i] : last;
+    fill(to, 0, l->begin, l->pad);
     at += l->begin * l->stride;
     if (whole * l->stride <= l->stop - last - at)
         n = whole;
     pack_pixels(l, at, n, to + l->begin);
-    for (int64_t j = l->end; j < l->n; j++)
-        to[j] = 0;
+    fill(to, l->end, l->n, l->pad);
 }
 
 /* Which j of a line have 0 <= at + j * stride < width. */
-static void set_span(pair_line *l, int64_t at, int64_t width)
+static void set_span(quad_line *l, int64_t at, int64_t width)
 {
     int64_t begin = at < 0 ? (-at + l->stride - 1) / l->stride : 0;
     int64_t end = at < width ? (width - at + l->stride - 1) / l->stride : 0;
@@ -304,30 +332,33 @@ static void set_span(pair_line *l, int64_t at, int64_t width)
     l->end = l->end > l->begin ? l->end : l->begin;
 }
 
-/* Row h of two planes, or rows of one; false if there is nothing but zeros. */
-static inline bool set_rows(const sb_int8_conv *c, const pair_line *planes,
-                            int64_t h, pair_line *l)
+/* Row h of four planes, or four rows of one; false if there are none. */
+static inline bool set_rows(const sb_int8_conv *c, const quad_line *planes,
+                            int64_t h, quad_line *l)
 {
-    int64_t below = h + (c->direct->by_rows ? c->dilation[1] : 0);
-    bool has_even = h >= 0 && h < c->x[1];
-    bool has_odd = below >= 0 && below < c->x[1];
+    int64_t apart = c->direct->by_rows ? c->dilation[1] : 0;
+    int64_t some = -1;
 
-    if (!has_even && !has_odd)
-        return false;
-    l->even = planes->even + (has_even ? h : below) * c->x[2];
-    l->odd = planes->odd + (has_odd ? below : h) * c->x[2];
-    l->even_mask = has_even ? planes->even_mask : 0;
-    l->odd_mask = has_odd ? planes->odd_mask : 0;
-    return true;
+    l->mask = 0;
+    for (int i = 0; i < 4; i++, h += apart)
+        if (h >= 0 && h < c->x[1]) {
+            some = h;
+            l->mask |= 0xFFu << 8 * i;
+            l->from[i] = planes->from[i] + h * c->x[2];
+        }
+    for (int i = 0; i < 4 && some >= 0; i++)
+        if (!(l->mask >> 8 * i & 1))
+            l->from[i] = planes->from[i] + some * c->x[2];
+    return some >= 0;
 }
 
-/* All phases of one plane of the image, or two. */
-SB_HOT static void pack_plane(const direct_band *b, const pair_line *planes,
+/* All phases of one plane of the image, or four. */
+SB_HOT static void pack_plane(const direct_band *b, const quad_line *planes,
                               uint32_t *to)
 {
     const sb_int8_conv *c = b->args->c;
     const sb_int8_direct *d = c->direct;
-    pair_line l = *planes;
+    quad_line l = *planes;
 
     for (int64_t ph = 0; ph < d->phase_h; ph++)
         for (int64_t pw = 0; pw < d->phase_w; pw++) {
@@ -340,43 +371,41 @@ SB_HOT static void pack_plane(const direct_band *b, const pair_line *planes,
                 if (set_rows(c, planes, h, &l))
                     pack_line(&l, at, to);
                 else
-                    memset(to, 0, (size_t)d->line * sizeof *to);
+                    fill(to, 0, d->line, l.pad);
             }
         }
 }
 
 /* The band of one group's channels at `x`. */
-static void pack_band(const direct_band *b, const char *x, uint32_t *to)
+static void pack_band(const direct_band *b, const uint8_t *x, uint32_t *to)
 {
     const sb_int8_conv *c = b->args->c;
     const sb_int8_direct *d = c->direct;
     int64_t plane = c->x[1] * c->x[2], image = c->x[0] * plane;
     int64_t size = d->phase_h * d->phase_w * d->plane_h * d->line;
-    pair_line planes = {.stop = (const char *)b->args->x +
+    const uint32_t four = 0x01010101;
+    quad_line planes = {.stop = (const uint8_t *)b->args->x +
                                 c->n_batch * c->group * c->c_in * image,
-                        .even_mask = 0xFFFF,
+                        .flip = c->x_signed ? SB_INT_FLIP * four : 0,
+                        .pad = (uint32_t)b->args->x_zero * four,
                         .stride = c->stride[2],
-                        .n = d->line,
-                        .is_signed = c->x_signed,
-                        .zero = b->args->x_zero};
+                        .n = d->line};
 
-    for (int64_t i = 0; i < c->c_in; i += 2) {
-        bool two = i + 1 < c->c_in;
-
-        planes.odd_mask = two || d->by_rows ? 0xFFFF0000u : 0;
+    for (int64_t i = 0; i < c->c_in; i += 4)
         for (int64_t kd = 0; kd < c->kernel[0]; kd++, to += size) {
             int64_t z =
                 b->depth * c->stride[0] - c->pad[0] + kd * c->dilation[0];
 
             if (z < 0 || z >= c->x[0]) {
-                memset(to, 0, (size_t)size * sizeof *to);
+                fill(to, 0, size, planes.pad);
                 continue;
             }
-            planes.even = x + i * image + z * plane;
-            planes.odd = planes.even + (two ? image : 0);
+            /* Channels that are not there have no weights either. */
+            for (int64_t q = 0; q < 4; q++)
+                planes.from[q] =
+                    x + (i + q < c->c_in ? i + q : i) * image + z * plane;
             pack_plane(b, &planes, to);
         }
-    }
     memset(to, 0, COLS * sizeof *to);
 }
 
@@ -413,22 +442,44 @@ SB_HOT static void store(const direct_band *b, int64_t m, int64_t first,
     }
 }
 
-static void run_band(const direct_band *b, const int16_t *w, const uint32_t *x)
+/* acc[j] -= zero * sum[j] */
+SB_HOT static void subtract(int32_t *acc, uint32_t zero, const int32_t *sum)
+{
+    SB_SIMD
+    for (int64_t j = 0; j < COLS; j++)
+        acc[j] = (int32_t)((uint32_t)acc[j] - zero * (uint32_t)sum[j]);
+}
+
+static void run_band(const direct_band *b, const uint8_t *packed,
+                     const uint8_t *x)
 {
     const sb_int8_conv *c = b->args->c;
     const sb_int8_direct *d = c->direct;
+    const group_weights w = weights_at(c, packed);
+    const int32_t none = 0;
     int64_t n_position = (b->rows - 1) * d->line + b->cols;
-    int32_t acc[SB_INT_TILE_ROWS * COLS];
+    int32_t acc[SB_INT_TILE_ROWS * COLS], sum[COLS];
 
-    for (int64_t first = 0; first < n_position; first += COLS)
+    for (int64_t first = 0; first < n_position; first += COLS) {
+        if (b->args->w_zeros)
+            sb_int8_tile_choose(1)(w.ones, x + 4 * first, d->offset, d->n_unit,
+                                   &none, sum);
         for (int64_t m = b->begin; m < b->end; m += d->block) {
             int64_t n = b->end - m < d->block ? b->end - m : d->block;
+            int32_t init[SB_INT_TILE_ROWS] = {0};
 
-            b->tile(w + m / d->block * block_size(d), x + first, d->offset,
-                    d->n_unit, acc);
             for (int64_t r = 0; r < n; r++)
+                init[r] = (int32_t) -
+                          ((uint32_t)b->args->x_zero * (uint32_t)w.sum[m + r]);
+            b->tile(w.blocks + m / d->block * block_size(d), x + 4 * first,
+                    d->offset, d->n_unit, init, acc);
+            for (int64_t r = 0; r < n; r++) {
+                if (b->args->w_zeros)
+                    subtract(acc + r * COLS, (uint32_t)w.zero[m + r], sum);
                 store(b, m + r, first, acc + r * COLS);
+            }
         }
+    }
 }
 
 /* The next digit of a number in mixed bases. */
@@ -453,8 +504,7 @@ static void run_item(void *arg, size_t lane, size_t item)
     int64_t rest = (int64_t)item, first,
             n_block = int8_conv_direct_blocks(c, d);
     size_t size = a->end->dtype == SB_DTYPE_I32 ? sizeof(int32_t) : 1;
-    uint32_t *packed =
-        (uint32_t *)(void *)((char *)a->scratch + lane * lane_bytes(d));
+    uint8_t *packed = (uint8_t *)a->scratch + lane * lane_bytes(d);
     direct_band b = {.args = a, .tile = sb_int8_tile_choose(d->block)};
 
     b.col = int8_conv_direct_take(&rest, d->n_strip) * d->cols;
@@ -478,9 +528,9 @@ static void run_item(void *arg, size_t lane, size_t item)
         b.y = (char *)a->end->y +
               (size_t)(group * c->c_out * c->n_pixel + at) * size;
         pack_band(&b,
-                  (const char *)a->x +
+                  (const uint8_t *)a->x +
                       group * c->c_in * c->x[0] * c->x[1] * c->x[2],
-                  packed);
+                  (uint32_t *)(void *)packed);
         run_band(&b, a->w + g * sb_int8_direct_group_size(c), packed);
     }
 }

@@ -4,16 +4,16 @@
  * For windows larger than a pixel, and for groups.  Gathering writes each pixel
  * once for every tap that sees it, which pays if many output channels read the
  * result and not if a group has four of them.  Here a band of the image is
- * written once, as pairs of int16, and a tap is an address:
+ * written once, as quads of bytes, and a tap is an address:
  *
- *     packed [pair][kd][h % sh][w % sw][h / sh][w / sw][2]
+ *     packed [quad][kd][h % sh][w % sw][h / sh][w / sw][4]
  *
- * A pair is two channels; where a group has only one, the pixels of two taps,
- * one below the other.  Pixels that a strided window reads one after another
- * are neighbors, so neighboring results make one line: result (h, w) of the
- * band stands at h * line + w, and what unit u of its sum reads at offset[u]
- * from there.  Positions between the rows are computed too, and left out when
- * results are stored. */
+ * A quad is four channels; where a group has only one, the pixels of four taps,
+ * one below the other.  Zero points are as in int8_gemm.h.  Pixels that a
+ * strided window reads one after another are neighbors, so neighboring results
+ * make one line: result (h, w) of the band stands at h * line + w, and what
+ * unit u of its sum reads at offset[u] from there.  Positions between the rows
+ * are computed too, and left out when results are stored. */
 #ifndef SB_OPS_INT8_INT8_CONV_DIRECT_H
 #define SB_OPS_INT8_INT8_CONV_DIRECT_H
 
@@ -25,11 +25,11 @@ struct sb_int8_direct {
     int64_t groups;        /* computed one after another by one thread */
     int64_t parts;         /* of a group's output channels */
     int64_t block;         /* output channels of a tile */
-    bool by_rows;          /* pairs are taps */
-    int64_t n_pair, n_unit;
+    bool by_rows;          /* quads are taps */
+    int64_t n_quad, n_unit;
     int64_t phase_h, phase_w;
     int64_t plane_h, line; /* of one phase */
-    int64_t size;          /* pairs in all */
+    int64_t size;          /* quads in all */
     size_t lanes;
     int64_t offset[]; /* [n_unit] */
 };
@@ -37,11 +37,11 @@ struct sb_int8_direct {
 /* Makes c->direct if this convolution is faster that way; else it stays NULL.
  * The geometry must be there. */
 SB_MUST_USE sb_status sb_int8_direct_create(sb_ctx *ctx, sb_int8_conv *c);
-/* int16 elements of the packed weights of one group. */
+/* Bytes of the packed weights of one group: a multiple of 4. */
 int64_t sb_int8_direct_group_size(const sb_int8_conv *c);
 /* Packs the weights of one group, at `w` [c_out, k]; `zero` is one per row. */
 void sb_int8_direct_pack(const sb_int8_conv *c, const void *w,
-                         const int32_t *zero, int16_t *out);
+                         const int32_t *zero, uint8_t *out);
 /* Bytes of memory that sb_int8_direct_run needs. */
 bool sb_int8_direct_scratch(const sb_int8_conv *c, size_t *bytes);
 
@@ -49,23 +49,12 @@ typedef struct sb_int8_direct_args {
     const sb_int8_conv *c;
     const sb_int8_conv_end *end;
     const void *x;
-    int32_t x_zero;
-    const int16_t *w;
+    int32_t x_zero; /* of unsigned elements */
+    bool w_zeros;   /* some weights, as signed elements, have zero points */
+    const uint8_t *w;
     void *scratch;
 } sb_int8_direct_args;
 
 void sb_int8_direct_run(sb_ctx *ctx, const sb_int8_direct_args *args);
-
-/* ---- kernels (int8_conv_tile.c) ----------------------------------------- */
-
-enum { SB_INT_TILE_ROWS = 4, SB_INT_TILE_COLS = 64 };
-
-/* acc[r][j] = sum over u < n of w[u][r][0..1] * x[offset[u] + j][0..1], pairs
- * of int16, for 64 j and `r` below 4 or 1. */
-typedef void (*sb_int8_tile_fn)(const int16_t *w, const uint32_t *x,
-                                const int64_t *offset, int64_t n, int32_t *acc);
-
-/* The fastest one of this processor; `rows` is 4 or 1. */
-sb_int8_tile_fn sb_int8_tile_choose(int64_t rows);
 
 #endif

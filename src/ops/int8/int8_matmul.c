@@ -176,17 +176,18 @@ static sb_bytes_view view_b(const sb_int8_matmul *mm, const void *data,
     };
 }
 
-/* int16 elements of the packed operands; false on overflow. */
+/* Bytes of the packed operands; false on overflow. */
 static bool packed_sizes(const sb_int8_matmul *mm, size_t *a, size_t *b)
 {
-    size_t pairs = (size_t)(mm->k + 1) / 2 * 2 * sizeof(int16_t);
-
-    return sb_mul_size(pairs, (size_t)sb_int8_blocks(mm->m) * SB_INT_MR, a) &&
-           sb_mul_size(pairs, (size_t)sb_int8_panels(mm->n) * SB_INT_NR, b);
+    return mm->k <= INT64_MAX / (8 * SB_INT_NR) - 4 &&
+           sb_mul_size((size_t)sb_int8_block_size(mm->k),
+                       (size_t)sb_int8_blocks(mm->m), a) &&
+           sb_mul_size((size_t)sb_int8_panel_size(mm->k),
+                       (size_t)sb_int8_panels(mm->n), b);
 }
 
 static void pack_all_b(const sb_int8_matmul *mm, const void *b,
-                       const int32_t *zero, int16_t *out)
+                       const int32_t *zero, uint8_t *out)
 {
     int64_t n_panel = sb_int8_panels(mm->n), size = sb_int8_panel_size(mm->k);
 
@@ -390,7 +391,7 @@ typedef struct product {
     const void *a;                  /* elements of this A */
     const void *b;                  /* elements of all B; NULL: packed */
     int64_t b_index;
-    int16_t *a_packed, *b_packed;
+    uint8_t *a_packed, *b_packed;
     tile_end end;
 } product;
 
@@ -474,8 +475,8 @@ static void int8_matmul_run(const sb_kernel *k, const sb_int8_matmul *mm,
             .a = (const char *)a + ia * mm->m * mm->k,
             .b = mm->packed ? NULL : k->in[mm->in.b]->data,
             .b_index = ib,
-            .a_packed = (int16_t *)(void *)(scratch + mm->at_a),
-            .b_packed = (int16_t *)(void *)(scratch + mm->at_b),
+            .a_packed = (uint8_t *)scratch + mm->at_a,
+            .b_packed = (uint8_t *)scratch + mm->at_b,
             .end = {end, mm->n, t * mm->m,
                     end->n_col_scale > 1 ? ib * mm->n % end->n_col_scale : 0},
         };

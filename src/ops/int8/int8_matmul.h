@@ -27,7 +27,7 @@ typedef struct sb_int8_matmul {
     sb_int8_operands in;
     bool a_signed, b_signed;
     int64_t n_a_zero, n_b_zero;
-    int16_t *packed; /* all of B, if it is known; the executor's */
+    uint8_t *packed; /* all of B, if it is known; the executor's */
     /* Scratch bytes wanted and where in it things lie. */
     size_t scratch, at_a_zero, at_b_zero, at_a, at_b;
 } sb_int8_matmul;
