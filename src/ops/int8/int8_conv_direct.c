@@ -16,6 +16,11 @@ enum {
     ITEM_WORK = 400000,     /* multiplications worth a thread's while */
 };
 
+static int64_t int8_conv_direct_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* ---- preparing ---------------------------------------------------------- */
 
 /* How the taps of one axis lie: `n` of them, `step` apart. */
@@ -261,8 +266,8 @@ typedef struct direct_band {
 /* Where a line of quads comes from.  Rows that are not there are outside the
  * mask, and have the address of others. */
 typedef struct quad_line {
-    const uint8_t *from[4];
-    const uint8_t *stop; /* the end of the tensor */
+    const uint8_t *from[4]; /* none is behind the last */
+    const uint8_t *stop;    /* the end of the tensor */
     uint32_t mask;
     uint32_t flip; /* makes all four unsigned */
     uint32_t pad;  /* four times what is outside the image */
@@ -270,30 +275,53 @@ typedef struct quad_line {
     int64_t begin, end, n; /* quads that are pixels; of a line */
 } quad_line;
 
-#define PACK_LINE(STEP)                                                    \
-    SB_SIMD_16                                                             \
-    for (int64_t j = 0; j < n; j++) {                                      \
-        uint32_t quad =                                                    \
-            (uint32_t)a[j * (STEP)] | (uint32_t)b[j * (STEP)] << 8 |       \
-            (uint32_t)c[j * (STEP)] << 16 | (uint32_t)d[j * (STEP)] << 24; \
-                                                                           \
-        to[j] = ((quad ^ flip) & mask) | pad;                              \
-    }
+static inline uint32_t quad_of(const quad_line *l, int64_t at)
+{
+    uint32_t quad = 0;
+
+    for (int i = 0; i < 4; i++)
+        quad |= (uint32_t)l->from[i][at] << 8 * i;
+    return ((quad ^ l->flip) & l->mask) | (l->pad & ~l->mask);
+}
+
+/* Four times the bytes of `v`. */
+static inline sb_bytes16 four_times(uint32_t v)
+{
+    typedef uint32_t words __attribute__((vector_size(16)));
+
+    return (sb_bytes16)(words){v, v, v, v};
+}
+
+/* Sixteen bytes, one or two apart; none behind the last is read. */
+static inline sb_bytes16 load_apart(const uint8_t *from, int64_t stride)
+{
+    if (stride == 1)
+        return sb_int8_load16(from);
+    return SB_INT_MIX(sb_int8_load16(from), sb_int8_load16(from + 15), 0, 2, 4,
+                      6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+}
 
 static inline void pack_pixels(const quad_line *l, int64_t at, int64_t n,
                                uint32_t *to)
 {
-    const uint8_t *a = l->from[0] + at, *b = l->from[1] + at;
-    const uint8_t *c = l->from[2] + at, *d = l->from[3] + at;
-    const uint32_t flip = l->flip, mask = l->mask, pad = l->pad & ~mask;
-    int64_t step = l->stride;
+    const sb_bytes16 flip = four_times(l->flip), mask = four_times(l->mask);
+    const sb_bytes16 pad = four_times(l->pad & ~l->mask);
+    int64_t j = 0, stride = l->stride;
 
-    if (step == 1)
-        PACK_LINE(1)
-    else if (step == 2)
-        PACK_LINE(2)
-    else
-        PACK_LINE(step)
+    for (; stride <= 2 && j + 16 <= n; j += 16) {
+        int64_t first = at + j * stride;
+        sb_bytes16 quads[4];
+
+        sb_int8_interleave(load_apart(l->from[0] + first, stride),
+                           load_apart(l->from[1] + first, stride),
+                           load_apart(l->from[2] + first, stride),
+                           load_apart(l->from[3] + first, stride), quads);
+        for (int i = 0; i < 4; i++)
+            quads[i] = ((quads[i] ^ flip) & mask) | pad;
+        memcpy(to + j, quads, sizeof quads);
+    }
+    for (; j < n; j++)
+        to[j] = quad_of(l, at + j * stride);
 }
 
 static void fill(uint32_t *to, int64_t begin, int64_t end, uint32_t with)
@@ -309,13 +337,10 @@ static inline void pack_line(const quad_line *l, int64_t at, uint32_t *to)
 {
     enum { LANE = 16 };
     int64_t n = l->end - l->begin, whole = (n + LANE - 1) / LANE * LANE;
-    const uint8_t *last = l->from[0];
 
-    for (int i = 1; i < 4; i++)
-        last = l->from[i] > last ? l->from[i] : last;
     fill(to, 0, l->begin, l->pad);
     at += l->begin * l->stride;
-    if (whole * l->stride <= l->stop - last - at)
+    if (whole * l->stride <= l->stop - l->from[3] - at)
         n = whole;
     pack_pixels(l, at, n, to + l->begin);
     fill(to, l->end, l->n, l->pad);
@@ -336,20 +361,18 @@ static void set_span(quad_line *l, int64_t at, int64_t width)
 static inline bool set_rows(const sb_int8_conv *c, const quad_line *planes,
                             int64_t h, quad_line *l)
 {
-    int64_t apart = c->direct->by_rows ? c->dilation[1] : 0;
-    int64_t some = -1;
+    int64_t apart = c->direct->by_rows ? c->dilation[1] : 0, last = -1;
 
     l->mask = 0;
-    for (int i = 0; i < 4; i++, h += apart)
-        if (h >= 0 && h < c->x[1]) {
-            some = h;
+    for (int i = 0; i < 4; i++)
+        if (h + i * apart >= 0 && h + i * apart < c->x[1]) {
+            last = h + i * apart;
             l->mask |= 0xFFu << 8 * i;
-            l->from[i] = planes->from[i] + h * c->x[2];
         }
-    for (int i = 0; i < 4 && some >= 0; i++)
-        if (!(l->mask >> 8 * i & 1))
-            l->from[i] = planes->from[i] + some * c->x[2];
-    return some >= 0;
+    for (int i = 0; i < 4; i++)
+        l->from[i] = planes->from[i] +
+                     (l->mask >> 8 * i & 1 ? h + i * apart : last) * c->x[2];
+    return last >= 0;
 }
 
 /* All phases of one plane of the image, or four. */
@@ -403,7 +426,8 @@ static void pack_band(const direct_band *b, const uint8_t *x, uint32_t *to)
             /* Channels that are not there have no weights either. */
             for (int64_t q = 0; q < 4; q++)
                 planes.from[q] =
-                    x + (i + q < c->c_in ? i + q : i) * image + z * plane;
+                    x + int8_conv_direct_least(i + q, c->c_in - 1) * image +
+                    z * plane;
             pack_plane(b, &planes, to);
         }
     memset(to, 0, COLS * sizeof *to);
@@ -461,9 +485,11 @@ static void run_band(const direct_band *b, const uint8_t *packed,
     int32_t acc[SB_INT_TILE_ROWS * COLS], sum[COLS];
 
     for (int64_t first = 0; first < n_position; first += COLS) {
+        int64_t cols = n_position - first < COLS ? n_position - first : COLS;
+
         if (b->args->w_zeros)
             sb_int8_tile_choose(1)(w.ones, x + 4 * first, d->offset, d->n_unit,
-                                   &none, sum);
+                                   &none, cols, sum);
         for (int64_t m = b->begin; m < b->end; m += d->block) {
             int64_t n = b->end - m < d->block ? b->end - m : d->block;
             int32_t init[SB_INT_TILE_ROWS] = {0};
@@ -472,7 +498,7 @@ static void run_band(const direct_band *b, const uint8_t *packed,
                 init[r] = (int32_t) -
                           ((uint32_t)b->args->x_zero * (uint32_t)w.sum[m + r]);
             b->tile(w.blocks + m / d->block * block_size(d), x + 4 * first,
-                    d->offset, d->n_unit, init, acc);
+                    d->offset, d->n_unit, init, cols, acc);
             for (int64_t r = 0; r < n; r++) {
                 if (b->args->w_zeros)
                     subtract(acc + r * COLS, (uint32_t)w.zero[m + r], sum);
@@ -489,11 +515,6 @@ static int64_t int8_conv_direct_take(int64_t *rest, int64_t base)
 
     *rest /= base;
     return digit;
-}
-
-static int64_t int8_conv_direct_least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 static void run_item(void *arg, size_t lane, size_t item)

@@ -73,15 +73,16 @@ void sb_int8_pack_block(sb_bytes_view a, int64_t m, int64_t k, int64_t block,
     }
 }
 
-SB_HOT void sb_int8_pack_rows(const uint8_t (*rows)[SB_INT_NR], uint8_t *out)
+void sb_int8_pack_rows(const uint8_t (*rows)[SB_INT_NR], uint8_t *out)
 {
-    uint32_t quad[SB_INT_NR];
+    for (int j = 0; j < SB_INT_NR; j += 16) {
+        sb_bytes16 quads[4];
 
-    SB_SIMD
-    for (int j = 0; j < SB_INT_NR; j++)
-        quad[j] = rows[0][j] | (uint32_t)rows[1][j] << 8 |
-                  (uint32_t)rows[2][j] << 16 | (uint32_t)rows[3][j] << 24;
-    memcpy(out, quad, sizeof quad);
+        sb_int8_interleave(
+            sb_int8_load16(rows[0] + j), sb_int8_load16(rows[1] + j),
+            sb_int8_load16(rows[2] + j), sb_int8_load16(rows[3] + j), quads);
+        memcpy(out + 4 * j, quads, sizeof quads);
+    }
 }
 
 SB_HOT void sb_int8_end_panel(uint8_t *panel, int64_t k, int32_t zero,
@@ -186,7 +187,7 @@ void sb_int8_gemm_panel(const uint8_t *a, int64_t m, int64_t k,
         for (int64_t r = 0; one_zero && r < SB_INT_MR; r++)
             init[r] =
                 (int32_t) - ((uint32_t)b_end.zero[0] * (uint32_t)a_end.sum[r]);
-        tile(a, panel, NULL, (k + 3) / 4, init, acc);
+        tile(a, panel, NULL, (k + 3) / 4, init, n_col, acc);
         if (!one_zero || !all_equal(a_end.zero, SB_INT_MR, 0))
             correct(&a_end, &b_end, one_zero, acc);
         a += sb_int8_block_size(k);

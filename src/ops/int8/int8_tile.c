@@ -17,12 +17,12 @@ enum { ROWS = SB_INT_TILE_ROWS, COLS = SB_INT_TILE_COLS };
 
 /* One kernel is a function of how many rows there are; a tile function for each
  * number that is asked for, in which it is known. */
-#define TILE_FUNCTION(name, rows, sum, target)                  \
-    target static void name(const uint8_t *w, const uint8_t *x, \
-                            const int64_t *offset, int64_t n,   \
-                            const int32_t *init, int32_t *acc)  \
-    {                                                           \
-        sum(rows, w, x, offset, n, init, acc);                  \
+#define TILE_FUNCTION(name, rows, sum, target)                               \
+    target static void name(const uint8_t *w, const uint8_t *x,              \
+                            const int64_t *offset, int64_t n,                \
+                            const int32_t *init, int64_t cols, int32_t *acc) \
+    {                                                                        \
+        sum(rows, w, x, offset, n, init, cols, acc);                         \
     }
 
 static inline const uint8_t *tile_quads(const uint8_t *x, const int64_t *offset,
@@ -33,10 +33,11 @@ static inline const uint8_t *tile_quads(const uint8_t *x, const int64_t *offset,
 
 static inline void sum_plain(int rows, const uint8_t *w, const uint8_t *x,
                              const int64_t *offset, int64_t n,
-                             const int32_t *init, int32_t *acc)
+                             const int32_t *init, int64_t cols, int32_t *acc)
 {
     uint32_t sum[ROWS][COLS];
 
+    (void)cols;
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < COLS; j++)
             sum[r][j] = (uint32_t)init[r];
@@ -75,11 +76,11 @@ static inline int32_t load_quad(const uint8_t *w)
  * saturate. */
 AVX2 __attribute__((always_inline)) static inline void
 sum_avx2(int rows, const uint8_t *w, const uint8_t *x, const int64_t *offset,
-         int64_t n, const int32_t *init, int32_t *acc)
+         int64_t n, const int32_t *init, int64_t cols, int32_t *acc)
 {
     const __m256i low = _mm256_set1_epi16(255);
 
-    for (int at = 0; at < COLS; at += 16) {
+    for (int at = 0; at < cols; at += 16) {
         __m256i sum[ROWS][2];
 
         for (int r = 0; r < rows; r++)
@@ -122,34 +123,46 @@ TILE_FUNCTION(avx2_1, 1, sum_avx2, AVX2)
 
 #define VNNI __attribute__((target("avx512f,avx512bw,avx512vnni")))
 
+/* `vectors` of 16 columns each. */
 VNNI __attribute__((always_inline)) static inline void
-sum_vnni(int rows, const uint8_t *w, const uint8_t *x, const int64_t *offset,
-         int64_t n, const int32_t *init, int32_t *acc)
+sum_vectors(int rows, int vectors, const uint8_t *w, const uint8_t *x,
+            const int64_t *offset, int64_t n, const int32_t *init, int32_t *acc)
 {
-    __m512i sum[ROWS][4];
+    __m512i sum[ROWS][COLS / 16];
 
     for (int r = 0; r < rows; r++)
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < vectors; j++)
             sum[r][j] = _mm512_set1_epi32(init[r]);
     for (int64_t u = 0; u < n; u++, w += 4 * rows) {
         const uint8_t *from = tile_quads(x, offset, u);
-        __m512i x0 = _mm512_loadu_si512(from);
-        __m512i x1 = _mm512_loadu_si512(from + 64);
-        __m512i x2 = _mm512_loadu_si512(from + 128);
-        __m512i x3 = _mm512_loadu_si512(from + 192);
+        __m512i quads[COLS / 16];
 
+        for (int j = 0; j < vectors; j++)
+            quads[j] = _mm512_loadu_si512(from + j * 64);
         for (int r = 0; r < rows; r++) {
             __m512i v = _mm512_set1_epi32(load_quad(w + 4 * r));
 
-            sum[r][0] = _mm512_dpbusd_epi32(sum[r][0], x0, v);
-            sum[r][1] = _mm512_dpbusd_epi32(sum[r][1], x1, v);
-            sum[r][2] = _mm512_dpbusd_epi32(sum[r][2], x2, v);
-            sum[r][3] = _mm512_dpbusd_epi32(sum[r][3], x3, v);
+            for (int j = 0; j < vectors; j++)
+                sum[r][j] = _mm512_dpbusd_epi32(sum[r][j], quads[j], v);
         }
     }
     for (int r = 0; r < rows; r++)
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < vectors; j++)
             _mm512_storeu_si512(acc + r * COLS + j * 16, sum[r][j]);
+}
+
+VNNI __attribute__((always_inline)) static inline void
+sum_vnni(int rows, const uint8_t *w, const uint8_t *x, const int64_t *offset,
+         int64_t n, const int32_t *init, int64_t cols, int32_t *acc)
+{
+    if (cols > 48)
+        sum_vectors(rows, 4, w, x, offset, n, init, acc);
+    else if (cols > 32)
+        sum_vectors(rows, 3, w, x, offset, n, init, acc);
+    else if (cols > 16)
+        sum_vectors(rows, 2, w, x, offset, n, init, acc);
+    else
+        sum_vectors(rows, 1, w, x, offset, n, init, acc);
 }
 
 TILE_FUNCTION(vnni_4, 4, sum_vnni, VNNI)
