@@ -18,7 +18,7 @@
 
 enum {
     HUGE_PAGE = 2 << 20,
-    HUGE_LEAST = 8 << 20,
+    HUGE_LEAST = 4 << 20,
     UNASKED_MOST = 256 << 20, /* every machine has this */
 };
 

@@ -36,10 +36,6 @@ static inline void load_scales(const sb_nbits_weights *w,
 
 /* ---- AVX-512 ------------------------------------------------------------ */
 
-/* Rows side by side are no order that a processor foresees: it is told what
- * comes so many bytes later. */
-enum { AHEAD = 2048 };
-
 /* What a tile is computed with; constants wherever this is inlined, but for the
  * pointers. */
 typedef struct vnni_tile {
@@ -81,8 +77,10 @@ VNNI_INLINE void vnni_scales(const vnni_tile *t, int64_t n, int64_t g,
                 : *scale;
 }
 
+/* `next` bytes from here are the codes of later rows. */
 VNNI_INLINE void vnni_group(const vnni_tile *t, int64_t g, __mmask64 bytes,
-                            __mmask8 chunks, __m512i index, vnni_sums *sums)
+                            __mmask8 chunks, __m512i index, int64_t next,
+                            vnni_sums *sums)
 {
     const sb_nbits_shape *s = &t->a->shape;
     const __m512i low = _mm512_set1_epi8(15);
@@ -97,7 +95,7 @@ VNNI_INLINE void vnni_group(const vnni_tile *t, int64_t g, __mmask64 bytes,
         __m512i odd = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
         __m128 scale, zero;
 
-        _mm_prefetch((const void *)(codes + AHEAD), _MM_HINT_T0);
+        _mm_prefetch((const void *)(codes + next), _MM_HINT_T0);
         vnni_scales(t, t->n + c, g, chunks, &scale, &zero);
         __m512 wide =
             _mm512_permutexvar_ps(index, _mm512_castps128_ps512(scale));
@@ -135,6 +133,10 @@ VNNI_INLINE void vnni_tile_run(const vnni_tile *t, float *out)
         t->zeros || !t->direct ? 1 : (float)(1 << (t->w->bits - 1));
     int64_t bytes = t->w->n_block * t->w->block * t->w->bits / 8;
     int64_t whole = bytes / 64, rest = bytes % 64;
+    /* Rows side by side are no order that a processor foresees: it is told what
+     * is wanted of the next ones, but early enough. */
+    const int64_t early = 2048, tile = SB_NBITS_COLS * bytes;
+    int64_t next = tile > early ? tile : early;
     vnni_sums sums;
 
     for (int r = 0; r < t->rows; r++)
@@ -144,11 +146,11 @@ VNNI_INLINE void vnni_tile_run(const vnni_tile *t, float *out)
         }
     for (int64_t g = 0; g < whole; g++)
         vnni_group(t, g, ~(__mmask64)0, (__mmask8)((1u << s->group) - 1), index,
-                   &sums);
+                   next, &sums);
     if (rest)
         vnni_group(t, whole, ((__mmask64)1 << rest) - 1,
                    (__mmask8)((1u << (s->chunks - whole * s->group)) - 1),
-                   index, &sums);
+                   index, next, &sums);
     for (int r = 0; r < t->rows; r++)
         for (int c = 0; c < t->cols; c++) {
             float f[4];
