@@ -324,7 +324,7 @@ static inline void pack_pixels(const quad_line *l, int64_t at, int64_t n,
         to[j] = quad_of(l, at + j * stride);
 }
 
-static void fill(uint32_t *to, int64_t begin, int64_t end, uint32_t with)
+static void fill_quads(uint32_t *to, int64_t begin, int64_t end, uint32_t with)
 {
     for (int64_t j = begin; j < end; j++)
         to[j] = with;
@@ -338,12 +338,12 @@ static inline void pack_line(const quad_line *l, int64_t at, uint32_t *to)
     enum { LANE = 16 };
     int64_t n = l->end - l->begin, whole = (n + LANE - 1) / LANE * LANE;
 
-    fill(to, 0, l->begin, l->pad);
+    fill_quads(to, 0, l->begin, l->pad);
     at += l->begin * l->stride;
     if (whole * l->stride <= l->stop - l->from[3] - at)
         n = whole;
     pack_pixels(l, at, n, to + l->begin);
-    fill(to, l->end, l->n, l->pad);
+    fill_quads(to, l->end, l->n, l->pad);
 }
 
 /* Which j of a line have 0 <= at + j * stride < width. */
@@ -394,7 +394,7 @@ SB_HOT static void pack_plane(const direct_band *b, const quad_line *planes,
                 if (set_rows(c, planes, h, &l))
                     pack_line(&l, at, to);
                 else
-                    fill(to, 0, d->line, l.pad);
+                    fill_quads(to, 0, d->line, l.pad);
             }
         }
 }
@@ -420,7 +420,7 @@ static void pack_band(const direct_band *b, const uint8_t *x, uint32_t *to)
                 b->depth * c->stride[0] - c->pad[0] + kd * c->dilation[0];
 
             if (z < 0 || z >= c->x[0]) {
-                fill(to, 0, size, planes.pad);
+                fill_quads(to, 0, size, planes.pad);
                 continue;
             }
             /* Channels that are not there have no weights either. */
