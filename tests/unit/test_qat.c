@@ -105,6 +105,69 @@ static void test_restored_norms_are_identities(void **state)
     }
 }
 
+#define ENLARGED(times, back)                                         \
+    "graph net(x: f32[N,3,6,6]) -> (y) {\n"                           \
+    "    a.weight: f32[4,3,3,3] = random(1)\n"                        \
+    "    a.bias: f32[4] = random(2)\n"                                \
+    "    times: f32[4,1,1] = " times "\n    back: f32[4,1,1] = " back \
+    "\n    d.weight: f32[4,1,3,3] = random(3)\n"                      \
+    "    fc.weight: f32[5,4] = random(4)\n"                           \
+    "    a = Conv(x, a.weight, a.bias) {pads=[1,1,1,1]} \"a\"\n"      \
+    "    m = Mul(a, times)\n"                                         \
+    "    r = Relu(m)\n"                                               \
+    "    b = Mul(r, back)\n"                                          \
+    "    d = Conv(b, d.weight) {group=4} \"d\"\n"                     \
+    "    s = Relu(d)\n"                                               \
+    "    p = GlobalAveragePool(s)\n"                                  \
+    "    f = Flatten(p)\n"                                            \
+    "    y = Gemm(f, fc.weight) {transB=1}\n"                         \
+    "}\n"
+
+/* What folding made of the size of weights in front of a norm, which does not
+ * see it, has no say in how far a step turns them. */
+static void test_steps_do_not_depend_on_folded_factors(void **state)
+{
+    static const char *const graphs[] = {
+        ENLARGED("[1, 1, 1, 1]", "[1, 1, 1, 1]"),
+        ENLARGED("[16, 0.125, 2, 64]", "[0.0625, 8, 0.5, 0.015625]")};
+    static const char yaml[] =
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: lsq, BIT: 4}}\n"
+        "A: none\n";
+    const sb_tensor *x = samples();
+    const float *w[2];
+    sb_quant_model *qm[2];
+    sb_learner *l[2];
+    double loss;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        qm[i] = model_of(graphs[i], yaml, NULL);
+        l[i] = learner_of(qm[i], SB_TRAIN_BN_RESTORE, 0.1);
+        w[i] =
+            sb_tensor_data(sb_learner_find_parameter(l[i], "a.weight")->value);
+    }
+    for (int c = 0; c < 4; c++) {
+        double squares = 0;
+
+        for (int k = 0; k < 27; k++)
+            squares += (double)w[1][c * 27 + k] * (double)w[1][c * 27 + k];
+        assert_true(squares > 0.49 && squares < 2.01);
+    }
+    float before = w[0][0];
+    for (int i = 0; i < 2; i++) {
+        assert_ok(sb_learner_step(l[i], &x, 1, labels(), &loss));
+        w[i] =
+            sb_tensor_data(sb_learner_find_parameter(l[i], "a.weight")->value);
+    }
+    assert_true(fabs((double)(w[0][0] - before)) > 1e-5);
+    for (int i = 0; i < 4 * 27; i++)
+        assert_float_equal(w[0][i], w[1][i], 1e-6);
+    for (int i = 0; i < 2; i++) {
+        sb_learner_free(l[i]);
+        sb_quant_model_free(qm[i]);
+    }
+}
+
 static void negate(sb_learner *l, const char *name, int64_t i)
 {
     const sb_parameter_info *p = sb_learner_find_parameter(l, name);
@@ -443,6 +506,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_restored_norms_are_identities),
+        cmocka_unit_test(test_steps_do_not_depend_on_folded_factors),
         cmocka_unit_test(test_what_was_learned_is_exported),
         cmocka_unit_test(test_biases_are_integers_while_training),
         cmocka_unit_test(test_ranges_stay_within_a_clip),

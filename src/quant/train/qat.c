@@ -106,6 +106,7 @@ static sb_quant_seen qat_seen(const sb_qat *qat, uint32_t point, int64_t i)
                           .scale = p->scale[i],
                           .zero_point = p->zero_point[i]};
     sb_qat_moments m = {0};
+    float f = sb_qat_factor(qat, q, i);
 
     if (sb_quantizer_is_constant(qm, q) && q->block == 0) {
         m = qat_constant_moments(&sb_graph_value(qm->graph, q->value)->constant,
@@ -114,8 +115,10 @@ static sb_quant_seen qat_seen(const sb_qat *qat, uint32_t point, int64_t i)
         m = own->seen[i];
         seen.deviation = sqrt(fmax(m.mean_square - m.mean * m.mean, 0));
     }
-    seen.mean = m.mean;
-    seen.mean_abs = m.mean_abs;
+    seen.mean = m.mean * (double)f;
+    seen.mean_abs = m.mean_abs * (double)f;
+    seen.deviation *= (double)f;
+    seen.scale *= f;
     return seen;
 }
 
@@ -174,10 +177,10 @@ static void qat_fall_back(sb_qat *qat)
 /* ---- nodes -------------------------------------------------------------- */
 
 /* A constant called QUANTIZER.NAME, with a number for each scale; `role` as
- * sb_qat.roles has it. */
+ * sb_qat.roles has it.  Those that are `scaled` follow their weights. */
 static sb_status qat_constant(sb_qat *qat, sb_graph *g, const sb_quantizer *q,
                               const char *name, const float *numbers,
-                              uint32_t role, sb_value_id *out)
+                              bool scaled, uint32_t role, sb_value_id *out)
 {
     const sb_qparams *p = sb_quantizer_qparams(qat->qm, q);
     const sb_tensor *x = &sb_graph_value(qat->qm->graph, q->value)->constant;
@@ -193,7 +196,8 @@ static sb_status qat_constant(sb_qat *qat, sb_graph *g, const sb_quantizer *q,
     SB_TRY(sb_graph_add_value_as(g, full, out));
     SB_TRY(sb_tensor_alloc_raw(g->ctx, &t));
     for (int64_t i = 0; i < p->n; i++)
-        ((float *)t.data)[i] = numbers[i];
+        ((float *)t.data)[i] =
+            numbers[i] * (scaled ? sb_qat_factor(qat, q, i) : 1);
     sb_status status = sb_graph_set_constant(g, *out, &t);
     sb_tensor_drop(&t);
     SB_TRY(status);
@@ -221,7 +225,7 @@ static sb_status qat_start(sb_qat *qat, sb_graph *g, uint32_t root)
     }
     for (int k = 0; k < SB_LEARNED_MOST && t->learned[k]; k++)
         if (status == SB_OK)
-            status = qat_constant(qat, g, q, t->learned[k], all + k * n,
+            status = qat_constant(qat, g, q, t->learned[k], all + k * n, false,
                                   SB_PARAMETER_ROLE_SCALE + 1,
                                   &qat->points[root].learned[k]);
     sb_free(qat->qm->ctx, all);
@@ -272,9 +276,10 @@ static sb_status qat_put(void *user, sb_graph *g, uint32_t point,
         SB_TRY(qat_start(qat, g, root));
     for (int k = 0; k < SB_LEARNED_MOST; k++)
         n.learned[k] = qat->points[root].learned[k];
-    SB_TRY(qat_constant(qat, g, q, "calibrated_scale", p->scale, 0, &n.scale));
-    SB_TRY(qat_constant(qat, g, q, "calibrated_zero_point", p->zero_point, 0,
-                        &n.zero_point));
+    SB_TRY(qat_constant(qat, g, q, "calibrated_scale", p->scale, true, 0,
+                        &n.scale));
+    SB_TRY(qat_constant(qat, g, q, "calibrated_zero_point", p->zero_point,
+                        false, 0, &n.zero_point));
     qat->points[point].scale = n.scale;
     qat->points[point].zero_point = n.zero_point;
     if (sb_quantizer_is_constant(qm, q) && q->spec.kind == SB_QUANT_WEIGHT)

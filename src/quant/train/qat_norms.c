@@ -4,7 +4,14 @@
  *
  * with gamma = sqrt(var + epsilon) and beta = mean + b of what c is on the
  * calibration samples: in inference form the same function, and what training
- * needs to settle the ranges of activations again. */
+ * needs to settle the ranges of activations again.
+ *
+ * A norm makes its layer blind to the size of the weights, but steps of the
+ * optimizer are not: they turn weights of half the size by four times the
+ * angle.  Folding left weights of any size behind, so training sees those of
+ * each output channel times a power of two that brings their length near 1, as
+ * networks that were trained with norms have it; gamma takes the factor back,
+ * without rounding. */
 #include <math.h>
 
 #include "graph/op.h"
@@ -12,6 +19,8 @@
 #include "passes/rewrite.h"
 #include "quant/place/place.h"
 #include "quant/train/qat.h"
+
+enum { NORM_MOST = 20 }; /* octaves that weights are enlarged by */
 
 /* ---- where -------------------------------------------------------------- */
 
@@ -62,7 +71,40 @@ static sb_status norm_room(sb_qat *qat, sb_qat_norm *norm)
 
     norm->mean = sb_arena_alloc(&qat->arena, n, sizeof *norm->mean);
     norm->var = sb_arena_alloc(&qat->arena, n, sizeof *norm->var);
-    return norm->mean && norm->var ? SB_OK : SB_NO_MEMORY;
+    norm->factor = sb_arena_alloc(&qat->arena, n, sizeof *norm->factor);
+    return norm->mean && norm->var && norm->factor ? SB_OK : SB_NO_MEMORY;
+}
+
+/* Only what is trained has optimizer steps; a quantizer with a domain of its
+ * own takes weights as they are. */
+static void norm_find_factors(const sb_quant_model *qm, sb_qat_norm *norm)
+{
+    const sb_node *node = sb_graph_node(qm->graph, norm->layer.node);
+    const sb_tensor *w = &sb_graph_value(qm->graph, node->inputs[1])->constant;
+    int axis = sb_op_weight_axis(node, w->rank);
+    int64_t inner = sb_dims_product(w->dims, axis + 1, w->rank);
+    int64_t channels = norm->layer.channels, n = sb_tensor_count(w);
+    bool as_is = !qm->train || (norm->weight && norm->weight->def->map_weight);
+
+    for (int64_t c = 0; c < channels; c++) {
+        double squares = 0;
+
+        for (int64_t at = c * inner; at < n; at += channels * inner)
+            for (int64_t k = at; k < at + inner; k++)
+                squares += sb_tensor_get_f64(w, k) * sb_tensor_get_f64(w, k);
+        norm->factor[c] =
+            as_is || !isnormal(squares)
+                ? 1
+                : exp2f((float)-rint(fmax(log2(squares) / 2, -NORM_MOST)));
+    }
+}
+
+float sb_qat_factor(const sb_qat *qat, const sb_quantizer *q, int64_t i)
+{
+    for (size_t k = 0; k < qat->n_norms; k++)
+        if (qat->norms[k].weight == q)
+            return qat->norms[k].factor[i];
+    return 1;
 }
 
 /* Leaves them all out, or says why one cannot be. */
@@ -98,6 +140,7 @@ sb_status sb_qat_find_norms(sb_qat *qat, sb_qat_bn bn)
         if (!norm_scales_fit(qm, &norm))
             return norm_refuse(qat, bn, sb_graph_node(g, id));
         SB_TRY(norm_room(qat, &norm));
+        norm_find_factors(qm, &norm);
         qat->norms[qat->n_norms++] = norm;
     }
     return SB_OK;
@@ -141,16 +184,35 @@ static sb_status norm_constants(sb_qat *qat, sb_qat_norm *norm)
     sb_status status = v ? SB_OK : SB_NO_MEMORY;
 
     for (int64_t c = 0; v && c < n; c++) {
-        double b = sb_tensor_get_f64(bias, c), var = norm->var[c];
+        double b = sb_tensor_get_f64(bias, c), f = (double)norm->factor[c];
+        double var = norm->var[c] * f * f;
 
-        v[SB_QAT_GAMMA * n + c] = (float)sqrt(var + (double)norm->epsilon);
+        v[SB_QAT_GAMMA * n + c] =
+            (float)(sqrt(var + (double)norm->epsilon) / f);
         v[SB_QAT_BETA * n + c] = (float)norm->mean[c];
-        v[SB_QAT_MEAN * n + c] = (float)(norm->mean[c] - b);
+        v[SB_QAT_MEAN * n + c] = (float)((norm->mean[c] - b) * f);
         v[SB_QAT_VAR * n + c] = (float)var;
     }
     for (int i = 0; status == SB_OK && i < SB_QAT_NORM; i++)
         status = norm_constant(qat, norm, i, v + i * n);
     sb_free(qat->qm->ctx, v);
+    return status;
+}
+
+static sb_status norm_weight(const sb_qat *qat, const sb_qat_norm *norm)
+{
+    sb_graph *g = qat->graph;
+    const sb_node *node = sb_graph_node(qat->qm->graph, norm->layer.node);
+    sb_value_id v = node->inputs[1];
+    int axis = sb_op_weight_axis(node, sb_graph_value(g, v)->constant.rank);
+    sb_tensor w;
+
+    SB_TRY(sb_tensor_clone(g->ctx, &sb_graph_value(g, v)->constant, &w));
+    int64_t inner = sb_dims_product(w.dims, axis + 1, w.rank);
+    for (int64_t i = 0; i < sb_tensor_count(&w); i++)
+        ((float *)w.data)[i] *= norm->factor[i / inner % norm->layer.channels];
+    sb_status status = sb_graph_set_constant(g, v, &w);
+    sb_tensor_drop(&w);
     return status;
 }
 
@@ -190,6 +252,7 @@ static sb_status norm_add(sb_qat *qat, sb_qat_norm *norm)
     sb_value_id in[1 + SB_QAT_NORM];
     sb_node_id made = SB_NONE;
 
+    SB_TRY(norm_weight(qat, norm));
     SB_TRY(norm_constants(qat, norm));
     SB_TRY(norm_layer(g, &norm->layer, &in[0]));
     for (int i = 0; i < SB_QAT_NORM; i++)
