@@ -35,6 +35,7 @@ typedef struct sb_qat_norm {
     const sb_quantizer *weight; /* NULL: in float */
     double *mean, *var;         /* of the layer's results, [channels] */
     float *factor;              /* of its weights in training, [channels] */
+    float *scales;              /* of their scales */
     sb_value_id params[SB_QAT_NORM]; /* constants of sb_qat.graph */
     float epsilon;
 } sb_qat_norm;
@@ -76,7 +77,7 @@ SB_MUST_USE sb_status sb_tune_norms(sb_quant_model *qm, size_t *layers);
 SB_MUST_USE sb_status sb_qat_find_norms(sb_qat *qat, sb_qat_bn bn);
 /* Puts them into the graph. */
 SB_MUST_USE sb_status sb_qat_add_norms(sb_qat *qat);
-/* What training multiplies the weights of scale `i` by. */
+/* What training multiplies scale `i` of a quantizer by. */
 float sb_qat_factor(const sb_qat *qat, const sb_quantizer *q, int64_t i);
 /* qat_bias.c: biases are rounded as the file will have them. */
 SB_MUST_USE sb_status sb_qat_add_biases(sb_qat *qat);

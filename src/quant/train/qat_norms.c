@@ -72,11 +72,13 @@ static sb_status norm_room(sb_qat *qat, sb_qat_norm *norm)
     norm->mean = sb_arena_alloc(&qat->arena, n, sizeof *norm->mean);
     norm->var = sb_arena_alloc(&qat->arena, n, sizeof *norm->var);
     norm->factor = sb_arena_alloc(&qat->arena, n, sizeof *norm->factor);
-    return norm->mean && norm->var && norm->factor ? SB_OK : SB_NO_MEMORY;
+    norm->scales = sb_arena_alloc(&qat->arena, n, sizeof *norm->scales);
+    return norm->mean && norm->var && norm->factor && norm->scales
+               ? SB_OK
+               : SB_NO_MEMORY;
 }
 
-/* Only what is trained has optimizer steps; a quantizer with a domain of its
- * own takes weights as they are. */
+/* Only what is trained has optimizer steps. */
 static void norm_find_factors(const sb_quant_model *qm, sb_qat_norm *norm)
 {
     const sb_node *node = sb_graph_node(qm->graph, norm->layer.node);
@@ -84,7 +86,6 @@ static void norm_find_factors(const sb_quant_model *qm, sb_qat_norm *norm)
     int axis = sb_op_weight_axis(node, w->rank);
     int64_t inner = sb_dims_product(w->dims, axis + 1, w->rank);
     int64_t channels = norm->layer.channels, n = sb_tensor_count(w);
-    bool as_is = !qm->train || (norm->weight && norm->weight->def->map_weight);
 
     for (int64_t c = 0; c < channels; c++) {
         double squares = 0;
@@ -93,17 +94,62 @@ static void norm_find_factors(const sb_quant_model *qm, sb_qat_norm *norm)
             for (int64_t k = at; k < at + inner; k++)
                 squares += sb_tensor_get_f64(w, k) * sb_tensor_get_f64(w, k);
         norm->factor[c] =
-            as_is || !isnormal(squares)
+            !qm->train || !isnormal(squares)
                 ? 1
                 : exp2f((float)-rint(fmax(log2(squares) / 2, -NORM_MOST)));
+        norm->scales[c] = norm->factor[c];
     }
+}
+
+/* The greatest magnitude in each channel of a weight in the domain of its
+ * quantizer, if it is trained or, without `trained`, as it is. */
+static sb_status norm_mapped_ranges(const sb_quant_model *qm,
+                                    const sb_qat_norm *norm, bool trained,
+                                    float *most)
+{
+    const sb_quantizer *q = norm->weight;
+    sb_tensor w;
+
+    SB_TRY(sb_tensor_clone(qm->ctx,
+                           &sb_graph_value(qm->graph, q->value)->constant, &w));
+    int64_t inner = sb_dims_product(w.dims, q->axis + 1, w.rank);
+    float *v = w.data;
+    for (int64_t i = 0; i < sb_tensor_count(&w); i++)
+        v[i] *= trained ? norm->factor[i / inner % norm->layer.channels] : 1;
+    q->def->map_weight(&q->spec, v, sb_tensor_count(&w));
+    for (int64_t i = 0; i < sb_tensor_count(&w); i++) {
+        float *at = &most[i / inner % norm->layer.channels];
+
+        *at = fmaxf(*at, fabsf(v[i]));
+    }
+    sb_tensor_drop(&w);
+    return SB_OK;
+}
+
+/* A domain of its own does not follow the factors of weights as it is. */
+static sb_status norm_find_scales(const sb_quant_model *qm, sb_qat_norm *norm)
+{
+    size_t n = (size_t)norm->layer.channels;
+
+    if (!qm->train || !norm->weight || !norm->weight->def->map_weight)
+        return SB_OK;
+    float *most = sb_alloc(qm->ctx, n + 1, 2 * sizeof *most);
+    sb_status status =
+        most ? norm_mapped_ranges(qm, norm, false, most) : SB_NO_MEMORY;
+    if (status == SB_OK)
+        status = norm_mapped_ranges(qm, norm, true, most + n);
+    for (size_t c = 0; status == SB_OK && c < n; c++)
+        norm->scales[c] =
+            most[c] > 0 && most[n + c] > 0 ? most[n + c] / most[c] : 1;
+    sb_free(qm->ctx, most);
+    return status;
 }
 
 float sb_qat_factor(const sb_qat *qat, const sb_quantizer *q, int64_t i)
 {
     for (size_t k = 0; k < qat->n_norms; k++)
         if (qat->norms[k].weight == q)
-            return qat->norms[k].factor[i];
+            return qat->norms[k].scales[i];
     return 1;
 }
 
@@ -141,6 +187,7 @@ sb_status sb_qat_find_norms(sb_qat *qat, sb_qat_bn bn)
             return norm_refuse(qat, bn, sb_graph_node(g, id));
         SB_TRY(norm_room(qat, &norm));
         norm_find_factors(qm, &norm);
+        SB_TRY(norm_find_scales(qm, &norm));
         qat->norms[qat->n_norms++] = norm;
     }
     return SB_OK;
