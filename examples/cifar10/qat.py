@@ -1,5 +1,5 @@
 """qat.py MODEL CIFAR10 [OUT]: trains a CIFAR-10 network with 4-bit quantizers that
-learn their scales (LSQ), from a float network."""
+learn their scales (LSQ), from a float network, which is also the teacher."""
 
 import os
 import sys
@@ -15,6 +15,7 @@ def images(cifar10, files, samples):
         text = f.read()
     paths = ", ".join(os.path.join(cifar10, file) for file in files)
     if len(files) > 1:
+        text = text.replace("BATCH: 64", "BATCH: " + os.environ.get("BATCH", "128"))
         text += "SHUFFLE: true\nAUGMENT: {PAD_CROP: 4, FLIP: true}\n"
     return sb.Data(text=f"{text}PATH: [{paths}]\n", samples=samples)
 
@@ -38,8 +39,9 @@ def main(path, cifar10, out="resnet20.w4a4.onnx"):
                             config=os.path.join(HERE, "qconfig_lsq.yaml"),
                             train=True)
     print(f"before training: {sb.evaluate(quantized, valid)}")
-    sb.train(quantized, train, valid, watch=show, options={
-        "EPOCHS": int(os.environ.get("EPOCHS", 10)), "LR": 0.01})
+    sb.train(quantized, train, valid, watch=show, teacher=model, options={
+        "EPOCHS": int(os.environ.get("EPOCHS", 10)), "LR": 0.004,
+        "WEIGHT_DECAY": 1e-4, "TEMPERATURE": 4})
     quantized.save(out, extra_info=True)
     print(f"after: {sb.evaluate(quantized, valid, against=model)}")
 

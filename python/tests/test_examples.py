@@ -54,7 +54,7 @@ def cifar10(tmp_path_factory):
                                     "pruning/prune.sh", "pruning/prune.py"])
 def test_cifar10(tmp_path, cifar10, script):
     text = run(tmp_path, script, cifar10 / "resnet20.onnx", cifar10,
-               "out.onnx", EPOCHS="1", TEST="16",
+               "out.onnx", EPOCHS="1", TEST="16", BATCH="64",
                SAMPLES="64" if "qat" in script else "8")
     assert "agreement" in text
     if "qat" in script:  # `bits` on nodes is nothing that ONNX knows
