@@ -216,6 +216,36 @@ static void check_taken_of(const char *graph, const char *yaml,
     sb_quant_model_free(qm);
 }
 
+/* Output channels of a grouped transposed convolution share rows of its
+ * weights, so it has no norm, and others have. */
+static void test_rows_that_channels_share(void **state)
+{
+    static const char graph[] =
+        "graph net(x: f32[N,3,6,6]) -> (y) {\n"
+        "    t.weight: f32[3,2,3,3] = random(1)\n"
+        "    t.bias: f32[6] = random(2)\n"
+        "    d.weight: f32[6,1,3,3] = random(3)\n"
+        "    fc.weight: f32[5,6] = random(4)\n"
+        "    t = ConvTranspose(x, t.weight, t.bias) {group=3} \"t\"\n"
+        "    r = Relu(t)\n"
+        "    d = Conv(r, d.weight) {group=6} \"d\"\n"
+        "    s = Relu(d)\n"
+        "    p = GlobalAveragePool(s)\n"
+        "    f = Flatten(p)\n"
+        "    y = Gemm(f, fc.weight) {transB=1} \"fc\"\n"
+        "}\n";
+
+    (void)state;
+    check_taken_of(
+        graph,
+        "W:\n  QSCHEME: per-channel-symmetric\n"
+        "  QUANTIZER: {TYPE: lsq, BIT: 8}\n"
+        "  SPECIFIC: {t: [QUANTIZER.DISABLE, true]}\n"
+        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: lsq, BIT: "
+        "8}}\n",
+        NULL, SB_TRAIN_BN_RESTORE);
+}
+
 static void check_taken(const char *yaml, const char *target, sb_train_bn bn)
 {
     check_taken_of(net, yaml, target, bn);
@@ -508,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_restored_norms_are_identities),
         cmocka_unit_test(test_steps_do_not_depend_on_folded_factors),
         cmocka_unit_test(test_what_was_learned_is_exported),
+        cmocka_unit_test(test_rows_that_channels_share),
         cmocka_unit_test(test_biases_are_integers_while_training),
         cmocka_unit_test(test_ranges_stay_within_a_clip),
         cmocka_unit_test(test_frozen_weights_are_taken_twice),

@@ -65,6 +65,16 @@ static bool norm_scales_fit(const sb_quant_model *qm, const sb_qat_norm *norm)
                     node, sb_graph_value(qm->graph, w->value)->constant.rank));
 }
 
+/* Grouped transposed convolutions have fewer rows of weights than output
+ * channels, which share them. */
+static bool norm_has_rows(const sb_quant_model *qm, const sb_qat_norm *norm)
+{
+    const sb_node *node = sb_graph_node(qm->graph, norm->layer.node);
+    const sb_tensor *w = &sb_graph_value(qm->graph, node->inputs[1])->constant;
+
+    return w->dims[sb_op_weight_axis(node, w->rank)] == norm->layer.channels;
+}
+
 static sb_status norm_room(sb_qat *qat, sb_qat_norm *norm)
 {
     size_t n = (size_t)norm->layer.channels;
@@ -183,6 +193,8 @@ sb_status sb_qat_find_norms(sb_qat *qat, sb_qat_bn bn)
         if (!norm_fits(g, id, &norm.layer))
             continue;
         norm.weight = sb_quantizer_on(qm, id, 1);
+        if (!norm.weight && !norm_has_rows(qm, &norm))
+            continue;
         if (!norm_scales_fit(qm, &norm))
             return norm_refuse(qat, bn, sb_graph_node(g, id));
         SB_TRY(norm_room(qat, &norm));
