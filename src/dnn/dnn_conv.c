@@ -263,15 +263,16 @@ static void free_whole(sb_dnn_conv *c)
 static sb_status conv_make(sb_dnn_conv *c, dnnl_primitive_attr_t attr)
 {
     int width = sb_dnn_set_width(1);
-    sb_status status =
-        sb_dnn_parts_create(c->ctx, &c->desc, c->engine, attr, &c->parts);
+    sb_status status = make_images(c, attr);
 
-    if (status == SB_OK) {
-        c->scratch = sb_dnn_parts_scratch(c->parts);
-        c->packing = *sb_dnn_parts_packing(c->parts);
+    if (status == SB_UNSUPPORTED) {
+        status =
+            sb_dnn_parts_create(c->ctx, &c->desc, c->engine, attr, &c->parts);
+        if (status == SB_OK) {
+            c->scratch = sb_dnn_parts_scratch(c->parts);
+            c->packing = *sb_dnn_parts_packing(c->parts);
+        }
     }
-    if (status == SB_UNSUPPORTED)
-        status = make_images(c, attr);
     if (status == SB_UNSUPPORTED) {
         (void)sb_dnn_set_width(c->width);
         status = make_whole(c, attr);

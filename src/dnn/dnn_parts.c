@@ -10,6 +10,9 @@
  * instead: each part has weights of its own and leaves its channels in the
  * scratch memory, from where they are copied between the others'.
  *
+ * Transposed convolutions are cut into bands, too, whole strides high, so that
+ * inner ones look alike.
+ *
  * The cut depends on the sizes alone, hence so do the results. */
 #include "dnn/dnn_conv.h"
 
@@ -129,10 +132,30 @@ static double weight_bytes(const sb_dnn_conv_desc *d)
            (double)d->groups * (double)parts_product(d->kernel, d->n_spatial);
 }
 
+/* Of a transposed convolution, whose input row i goes to the output rows from
+ * i * stride - pad on.  With strides beyond the kernel the pad may be below
+ * zero, which oneDNN does not know. */
+static kind turned_kind_of(const sb_dnn_conv_desc *d, int64_t first, int64_t n,
+                           int64_t *begin)
+{
+    int64_t reach = (d->kernel[0] - 1) * d->dilation[0] + 1;
+    int64_t at = first + d->pad_lo[0], from = at - reach + 1;
+    int64_t to = (at + n - 1) / d->stride[0] + 1;
+
+    *begin = from > 0 ? (from + d->stride[0] - 1) / d->stride[0] : 0;
+    to = to > d->in[0] ? d->in[0] : to;
+    return (kind){.pad = at - *begin * d->stride[0],
+                  .in = to - *begin,
+                  .out = n,
+                  .channels = d->out_channels};
+}
+
 /* Rows of input that output rows [first, first + n) read. */
 static kind kind_of(const sb_dnn_conv_desc *d, int64_t first, int64_t n,
                     int64_t *begin)
 {
+    if (d->transposed)
+        return turned_kind_of(d, first, n, begin);
     int64_t reach = (d->kernel[0] - 1) * d->dilation[0] + 1;
     int64_t from = first * d->stride[0] - d->pad_lo[0];
     int64_t to = (first + n - 1) * d->stride[0] - d->pad_lo[0] + reach;
@@ -238,8 +261,8 @@ static bool parts_cut(sb_dnn_parts *p)
         parts_flatten(d);
     double weights = weight_bytes(d), out = parts_elements(d, true);
     double moved = 4 * (parts_elements(d, false) + out);
-    p->by_channels = d->groups == 1 && d->out_channels >= 2 * CHANNELS_LEAST &&
-                     weights > HEAVY &&
+    p->by_channels = !d->transposed && d->groups == 1 &&
+                     d->out_channels >= 2 * CHANNELS_LEAST && weights > HEAVY &&
                      weights > (weights > VERY_HEAVY ? 1.0 : 2.5) * moved;
     int64_t parts = count_parts(d, p->by_channels);
 
@@ -253,6 +276,8 @@ static bool parts_cut(sb_dnn_parts *p)
     p->band = band_size(length, parts);
     if (p->by_channels)
         p->band = (p->band + CHANNELS_UNIT - 1) / CHANNELS_UNIT * CHANNELS_UNIT;
+    else if (d->transposed)
+        p->band = (p->band + d->stride[0] - 1) / d->stride[0] * d->stride[0];
     p->band = p->band < length ? p->band : length;
     p->n_bands = (length + p->band - 1) / p->band;
     p->n_parts = p->by_channels ? p->n_bands : p->n_bands * d->n_batch;
@@ -385,8 +410,7 @@ sb_status sb_dnn_parts_create(sb_ctx *ctx, const sb_dnn_conv_desc *desc,
                               dnnl_engine_t engine, dnnl_primitive_attr_t attr,
                               sb_dnn_parts **out)
 {
-    if (desc->transposed || desc->n_spatial < 1 ||
-        desc->src_layout != desc->in_channels ||
+    if (desc->n_spatial < 1 || desc->src_layout != desc->in_channels ||
         desc->dst_layout != desc->out_channels ||
         parts_elements(desc, true) == 0 || parts_elements(desc, false) == 0)
         return sb_fail(ctx, SB_UNSUPPORTED, "%s: not in parts", desc->what);

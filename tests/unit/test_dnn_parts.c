@@ -14,13 +14,63 @@ typedef struct problem {
     int64_t dilation;
     size_t n_posts;
     sb_dnn_post posts[2];
+    bool transposed;
+    int64_t more; /* rows and columns of the output, if transposed */
 } problem;
 
 static const problem problems[] = {
-    {"too small to cut", 1, 3, 8, 1, 6, 3, 1, 1, 1, 1, {{SB_DNN_RELU, 0, 0}}},
-    {"bands of rows", 1, 16, 32, 1, 30, 3, 1, 1, 1, 0, {{0}}},
-    {"uneven bands", 1, 8, 24, 1, 37, 5, 1, 2, 1, 1, {{SB_DNN_RELU, 0, 0}}},
-    {"stride leaves rows over", 2, 16, 32, 1, 33, 3, 2, 0, 1, 0, {{0}}},
+    {"too small to cut",
+     1,
+     3,
+     8,
+     1,
+     6,
+     3,
+     1,
+     1,
+     1,
+     1,
+     {{SB_DNN_RELU, 0, 0}},
+     .transposed = false},
+    {"bands of rows",
+     1,
+     16,
+     32,
+     1,
+     30,
+     3,
+     1,
+     1,
+     1,
+     0,
+     {{0}},
+     .transposed = false},
+    {"uneven bands",
+     1,
+     8,
+     24,
+     1,
+     37,
+     5,
+     1,
+     2,
+     1,
+     1,
+     {{SB_DNN_RELU, 0, 0}},
+     .transposed = false},
+    {"stride leaves rows over",
+     2,
+     16,
+     32,
+     1,
+     33,
+     3,
+     2,
+     0,
+     1,
+     0,
+     {{0}},
+     .transposed = false},
     {"pad as large as the kernel allows",
      1,
      8,
@@ -32,12 +82,37 @@ static const problem problems[] = {
      2,
      1,
      0,
-     {{0}}},
-    {"dilated", 1, 16, 16, 1, 29, 3, 1, 3, 3, 0, {{0}}},
-    {"depthwise", 2, 48, 48, 48, 31, 3, 1, 1, 1, 1, {{SB_DNN_CLIP, 0, 0.5f}}},
-    {"depthwise, stride", 1, 64, 64, 64, 28, 5, 2, 2, 1, 0, {{0}}},
-    {"groups", 1, 32, 64, 2, 20, 3, 1, 1, 1, 0, {{0}}},
-    {"pixels", 3, 24, 40, 1, 17, 1, 1, 0, 1, 0, {{0}}},
+     {{0}},
+     .transposed = false},
+    {"dilated", 1, 16, 16, 1, 29, 3, 1, 3, 3, 0, {{0}}, .transposed = false},
+    {"depthwise",
+     2,
+     48,
+     48,
+     48,
+     31,
+     3,
+     1,
+     1,
+     1,
+     1,
+     {{SB_DNN_CLIP, 0, 0.5f}},
+     .transposed = false},
+    {"depthwise, stride",
+     1,
+     64,
+     64,
+     64,
+     28,
+     5,
+     2,
+     2,
+     1,
+     0,
+     {{0}},
+     .transposed = false},
+    {"groups", 1, 32, 64, 2, 20, 3, 1, 1, 1, 0, {{0}}, .transposed = false},
+    {"pixels", 3, 24, 40, 1, 17, 1, 1, 0, 1, 0, {{0}}, .transposed = false},
     {"pixels, sum, then activation",
      1,
      64,
@@ -49,9 +124,34 @@ static const problem problems[] = {
      0,
      1,
      2,
-     {{SB_DNN_SUM, 1, 0}, {SB_DNN_RELU, 0, 0}}},
-    {"1x1, stride", 2, 32, 64, 1, 15, 1, 2, 0, 1, 0, {{0}}},
-    {"by channels", 1, 256, 144, 1, 6, 3, 1, 1, 1, 1, {{SB_DNN_RELU, 0, 0}}},
+     {{SB_DNN_SUM, 1, 0}, {SB_DNN_RELU, 0, 0}},
+     .transposed = false},
+    {"1x1, stride",
+     2,
+     32,
+     64,
+     1,
+     15,
+     1,
+     2,
+     0,
+     1,
+     0,
+     {{0}},
+     .transposed = false},
+    {"by channels",
+     1,
+     256,
+     144,
+     1,
+     6,
+     3,
+     1,
+     1,
+     1,
+     1,
+     {{SB_DNN_RELU, 0, 0}},
+     .transposed = false},
     {"by channels, sum",
      2,
      160,
@@ -63,7 +163,8 @@ static const problem problems[] = {
      1,
      1,
      1,
-     {{SB_DNN_SUM, 1, 0}}},
+     {{SB_DNN_SUM, 1, 0}},
+     .transposed = false},
     {"1x1, heavy weights",
      1,
      640,
@@ -75,7 +176,8 @@ static const problem problems[] = {
      0,
      1,
      1,
-     {{SB_DNN_RELU, 0, 0}}},
+     {{SB_DNN_RELU, 0, 0}},
+     .transposed = false},
     {"1x1, heavy weights, sum, then activation",
      2,
      512,
@@ -87,15 +189,52 @@ static const problem problems[] = {
      0,
      1,
      2,
-     {{SB_DNN_SUM, 1, 0}, {SB_DNN_RELU, 0, 0}}},
+     {{SB_DNN_SUM, 1, 0}, {SB_DNN_RELU, 0, 0}},
+     .transposed = false},
+    {"transposed, stride 2", 1, 64, 32, 1, 28, 2, 2, 0, 1, .transposed = true},
+    {"transposed, windows overlap",
+     1,
+     32,
+     16,
+     1,
+     19,
+     4,
+     2,
+     1,
+     1,
+     1,
+     {{SB_DNN_RELU, 0, 0}},
+     .transposed = true},
+    {"transposed, uneven, sum",
+     2,
+     16,
+     24,
+     1,
+     17,
+     3,
+     2,
+     1,
+     1,
+     1,
+     {{SB_DNN_SUM, 1, 0}},
+     .transposed = true,
+     .more = 1},
+    {"transposed, groups", 1, 32, 64, 2, 15, 5, 3, 2, 1, .transposed = true,
+     .more = 2},
+    {"transposed, dilated", 3, 16, 16, 1, 21, 3, 1, 2, 2, .transposed = true},
+    {"transposed, heavy weights", 1, 256, 160, 1, 5, 3, 1, 1, 1,
+     .transposed = true},
 };
 
 static sb_dnn_conv_desc desc_of(const problem *p)
 {
     int64_t reach = (p->kernel - 1) * p->dilation + 1;
-    int64_t out = (p->size + 2 * p->pad - reach) / p->stride + 1;
+    int64_t out = p->transposed
+                      ? (p->size - 1) * p->stride + reach - 2 * p->pad + p->more
+                      : (p->size + 2 * p->pad - reach) / p->stride + 1;
     sb_dnn_conv_desc d = {
         .what = p->what,
+        .transposed = p->transposed,
         .n_spatial = 2,
         .n_batch = p->n,
         .in_channels = p->in_channels,
@@ -117,6 +256,27 @@ static sb_dnn_conv_desc desc_of(const problem *p)
     return d;
 }
 
+/* What goes to an output place at a tap comes from this row or column of the
+ * input, if not from below zero. */
+static int64_t from_where(const problem *p, int64_t at, int64_t tap)
+{
+    int64_t turned = at + p->pad - tap * p->dilation;
+
+    if (!p->transposed)
+        return at * p->stride - p->pad + tap * p->dilation;
+    return turned % p->stride == 0 ? turned / p->stride : -1;
+}
+
+static double weight_of(const problem *p, const float *w, int64_t m, int64_t c,
+                        int64_t ky, int64_t kx)
+{
+    int64_t in = p->in_channels / p->groups, out = p->out_channels / p->groups;
+    int64_t at =
+        p->transposed ? (m / out * in + c) * out + m % out : m * in + c;
+
+    return (double)w[(at * p->kernel + ky) * p->kernel + kx];
+}
+
 /* One output element, channels last. */
 static double sum_of(const problem *p, const float *x, const float *w,
                      int64_t n, int64_t row, int64_t col, int64_t m)
@@ -126,17 +286,14 @@ static double sum_of(const problem *p, const float *x, const float *w,
 
     for (int64_t ky = 0; ky < p->kernel; ky++)
         for (int64_t kx = 0; kx < p->kernel; kx++) {
-            int64_t y = row * p->stride - p->pad + ky * p->dilation;
-            int64_t z = col * p->stride - p->pad + kx * p->dilation;
+            int64_t y = from_where(p, row, ky), z = from_where(p, col, kx);
             if (y < 0 || y >= p->size || z < 0 || z >= p->size)
                 continue;
             const float *pixel =
                 x + ((n * p->size + y) * p->size + z) * p->in_channels +
                 m / out * in;
             for (int64_t c = 0; c < in; c++)
-                sum +=
-                    (double)pixel[c] *
-                    (double)w[((m * in + c) * p->kernel + ky) * p->kernel + kx];
+                sum += (double)pixel[c] * weight_of(p, w, m, c, ky, kx);
         }
     return sum;
 }
@@ -177,6 +334,9 @@ static void compute(int threads, const sb_dnn_conv_desc *d, const float *x,
         fail_msg("%s: %s", d->what, sb_ctx_error(ctx));
     const sb_dnn_packing *how = sb_dnn_conv_packing(conv);
     assert_true(how->bytes > 0);
+    /* Else OpenMP's threads compute it, which wait for each other whatever else
+     * the machine has to do. */
+    assert_string_equal(how->form, "parts");
     void *packed = aligned_alloc(64, (how->bytes | 63) + 1);
     void *scratch = aligned_alloc(
         64, ((sb_dnn_conv_scratch(conv) + how->scratch) | 63) + 1);
@@ -201,6 +361,7 @@ static void test_parts_give_the_plain_sum_and_the_same_bits(void **state)
         const problem *p = &problems[i];
         sb_tensor *x = test_floats(
             &rng, 4, (int64_t[]){p->n, p->size, p->size, p->in_channels});
+        /* As many elements transposed, in another order. */
         sb_tensor *w =
             test_floats(&rng, 4,
                         (int64_t[]){p->out_channels, p->in_channels / p->groups,
