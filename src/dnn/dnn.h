@@ -187,33 +187,4 @@ bool sb_dnn_stack_run(sb_dnn_stack *stack, size_t lane, const float *a,
                       const float *packed, float *c, void *scratch);
 void sb_dnn_stack_free(sb_dnn_stack *stack);
 
-/* ---- pooling --------------------------------------------------------------
- * The average, with or without the padding counted.  oneDNN's maximum passes
- * over NaN. */
-typedef enum sb_dnn_pool_kind {
-    SB_DNN_POOL_AVG,
-    SB_DNN_POOL_AVG_PADDED,
-} sb_dnn_pool_kind;
-
-typedef struct sb_dnn_pool_desc {
-    const char *what;
-    sb_dnn_pool_kind kind;
-    int n_spatial;
-    int64_t n_batch, channels;
-    int64_t in[SB_DNN_MAX_SPATIAL], out[SB_DNN_MAX_SPATIAL];
-    int64_t kernel[SB_DNN_MAX_SPATIAL], stride[SB_DNN_MAX_SPATIAL];
-    int64_t dilation[SB_DNN_MAX_SPATIAL], pad_lo[SB_DNN_MAX_SPATIAL];
-    sb_dnn_layout layout; /* of src and dst */
-} sb_dnn_pool_desc;
-
-typedef struct sb_dnn_pool sb_dnn_pool;
-
-SB_MUST_USE sb_status sb_dnn_pool_create(sb_ctx *ctx,
-                                         const sb_dnn_pool_desc *desc,
-                                         sb_dnn_pool **out);
-size_t sb_dnn_pool_scratch(const sb_dnn_pool *pool);
-SB_MUST_USE sb_status sb_dnn_pool_run(sb_dnn_pool *pool, const float *src,
-                                      float *dst, void *scratch);
-void sb_dnn_pool_free(sb_dnn_pool *pool);
-
 #endif

@@ -26,18 +26,6 @@ static sb_status average_pool_infer(sb_infer *in)
     return sb_pool_infer(in, &a->window, 0, in->in[0]->type.dtype);
 }
 
-/* True if the last window of some dimension reaches beyond the high pad. */
-static bool average_pool_overhangs(const sb_window *w)
-{
-    for (int i = 0; i < w->n; i++) {
-        int64_t end = (w->out[i] - 1) * w->stride[i] +
-                      (w->kernel[i] - 1) * w->dilation[i] + 1;
-        if (end > w->in[i] + w->pad_lo[i] + w->pad_hi[i])
-            return true;
-    }
-    return false;
-}
-
 /* Taps inside the padded input. */
 static int64_t padded_taps(const sb_pool_walk *walk)
 {
@@ -64,24 +52,6 @@ static int64_t average_divisor(const sb_kernel *k, const sb_pool_walk *walk)
     return sb_average_pool_divisor(walk, a->count_include_pad);
 }
 
-static void average_plane(const sb_kernel *k, const sb_pool_state *s,
-                          int64_t plane)
-{
-    const float *x = (const float *)k->in[0]->data + plane * s->w.in_count;
-    float *y = (float *)k->out[0]->data + plane * s->w.out_count;
-    sb_pool_walk walk;
-
-    sb_pool_walk_begin(&walk, &s->w);
-    do {
-        double sum = 0;
-        int64_t count = average_divisor(k, &walk);
-        for (int64_t t = sb_pool_tap_first(&walk); t >= 0;
-             t = sb_pool_tap_next(&walk))
-            sum += (double)x[t];
-        *y++ = count > 0 ? (float)(sum / (double)count) : 0;
-    } while (sb_pool_walk_next(&walk));
-}
-
 /* ---- implementations ---------------------------------------------------- */
 
 static sb_status average_last(sb_kernel *k)
@@ -92,38 +62,13 @@ static sb_status average_last(sb_kernel *k)
 
 static sb_status average_line(sb_kernel *k)
 {
-    sb_pool_1d(k, average_divisor);
+    sb_pool_lines(k, average_divisor);
     return SB_OK;
-}
-
-static sb_status average_planes(sb_kernel *k)
-{
-    sb_pool_planes(k, average_plane);
-    return SB_OK;
-}
-
-/* oneDNN would count the overhang. */
-static bool average_suits_onednn(const sb_kernel *k, const sb_pool_state *s)
-{
-    const average_pool_attrs *a = k->attrs;
-
-    return sb_pool_suits_onednn(k, s) &&
-           !(a->count_include_pad && average_pool_overhangs(&s->w));
-}
-
-static sb_status average_create_onednn(sb_kernel *k, sb_pool_state *s)
-{
-    const average_pool_attrs *a = k->attrs;
-
-    return sb_pool_onednn_create(
-        k, s, a->count_include_pad ? SB_DNN_POOL_AVG_PADDED : SB_DNN_POOL_AVG);
 }
 
 static const sb_pool_impl impls[] = {
-    {"nhwc", sb_pool_suits_last, NULL, average_last},
-    {"line", sb_pool_suits_line, NULL, average_line},
-    {"onednn", average_suits_onednn, average_create_onednn, sb_pool_onednn_run},
-    {"naive", NULL, NULL, average_planes},
+    {"nhwc", sb_pool_suits_last, average_last},
+    {"line", NULL, average_line},
 };
 
 static sb_status average_pool_prepare(sb_kernel *k)

@@ -233,7 +233,7 @@ static sb_status max_last(sb_kernel *k)
 
 static sb_status max_line(sb_kernel *k)
 {
-    sb_pool_1d(k, NULL);
+    sb_pool_lines(k, NULL);
     return SB_OK;
 }
 
@@ -276,11 +276,11 @@ static sb_status max_planes(sb_kernel *k)
 }
 
 static const sb_pool_impl impls[] = {
-    {"nhwc", sb_pool_suits_last, NULL, max_last},
-    {"line", sb_pool_suits_line, NULL, max_line},
-    {"rows", max_suits_rows, NULL, max_rows},
-    {"bytes", max_suits_bytes, NULL, max_bytes},
-    {"naive", NULL, NULL, max_planes},
+    {"nhwc", sb_pool_suits_last, max_last},
+    {"rows", max_suits_rows, max_rows},
+    {"line", sb_pool_suits_line, max_line},
+    {"bytes", max_suits_bytes, max_bytes},
+    {"naive", NULL, max_planes},
 };
 
 static sb_status max_pool_prepare(sb_kernel *k)

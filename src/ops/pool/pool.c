@@ -19,18 +19,15 @@ sb_status sb_pool_infer(sb_infer *in, const sb_window_attrs *a, uint32_t i,
 
 /* ---- implementations ---------------------------------------------------- */
 
-static sb_status pool_choose(sb_kernel *k, sb_pool_state *s,
-                             const sb_pool_impl *impls, size_t n)
+static const sb_pool_impl *pool_choose(const sb_kernel *k,
+                                       const sb_pool_state *s,
+                                       const sb_pool_impl *impls, size_t n)
 {
-    for (size_t i = 0;; i++) {
-        const sb_pool_impl *impl = &impls[i];
-        if (i + 1 < n && impl->suits && !impl->suits(k, s))
-            continue;
-        s->impl = impl;
-        sb_status status = impl->create ? impl->create(k, s) : SB_OK;
-        if (status != SB_UNSUPPORTED || i + 1 == n)
-            return status;
-    }
+    size_t i = 0;
+
+    while (i + 1 < n && !impls[i].suits(k, s))
+        i++;
+    return &impls[i];
 }
 
 sb_status sb_pool_prepare(sb_kernel *k, const sb_window_attrs *a,
@@ -46,7 +43,8 @@ sb_status sb_pool_prepare(sb_kernel *k, const sb_window_attrs *a,
     SB_TRY(sb_window_set(&who, a, &x, NULL, &s->w));
     SB_TRY(sb_window_count(&who, &s->w));
     s->planes = x.dim[0] * x.dim[1];
-    return pool_choose(k, s, impls, n);
+    s->impl = pool_choose(k, s, impls, n);
+    return SB_OK;
 }
 
 sb_status sb_pool_forward(sb_kernel *k)
@@ -58,11 +56,7 @@ sb_status sb_pool_forward(sb_kernel *k)
 
 void sb_pool_release(sb_kernel *k)
 {
-    sb_pool_state *s = k->state;
-
-    if (s)
-        sb_dnn_pool_free(s->dnn);
-    sb_free(k->ctx, s);
+    sb_free(k->ctx, k->state);
 }
 
 bool sb_pool_suits_last(const sb_kernel *k, const sb_pool_state *s)
@@ -73,47 +67,8 @@ bool sb_pool_suits_last(const sb_kernel *k, const sb_pool_state *s)
 
 bool sb_pool_suits_line(const sb_kernel *k, const sb_pool_state *s)
 {
-    return s->w.n == 1 && k->in[0]->dtype == SB_DTYPE_F32 &&
+    return s->w.n > 0 && k->in[0]->dtype == SB_DTYPE_F32 &&
            !sb_kernel_out(k, 1);
-}
-
-bool sb_pool_suits_onednn(const sb_kernel *k, const sb_pool_state *s)
-{
-    return s->planes > 0 && s->w.out_count > 0 && s->w.in_count > 0 &&
-           s->w.n > 1 && s->w.n <= SB_DNN_MAX_SPATIAL &&
-           k->in[0]->dtype == SB_DTYPE_F32 && !sb_kernel_out(k, 1);
-}
-
-sb_status sb_pool_onednn_create(sb_kernel *k, sb_pool_state *s,
-                                sb_dnn_pool_kind kind)
-{
-    sb_dnn_pool_desc d = {
-        .what = sb_node_label(k->graph, k->node),
-        .kind = kind,
-        .n_spatial = s->w.n,
-        .n_batch = k->in[0]->dims[0],
-        .channels = k->in[0]->dims[1],
-        .layout = SB_DNN_PLAIN,
-    };
-
-    for (int i = 0; i < s->w.n; i++) {
-        d.in[i] = s->w.in[i];
-        d.out[i] = s->w.out[i];
-        d.kernel[i] = s->w.kernel[i];
-        d.stride[i] = s->w.stride[i];
-        d.dilation[i] = s->w.dilation[i];
-        d.pad_lo[i] = s->w.pad_lo[i];
-    }
-    SB_TRY(sb_dnn_pool_create(k->ctx, &d, &s->dnn));
-    k->scratch_size = sb_dnn_pool_scratch(s->dnn);
-    return SB_OK;
-}
-
-sb_status sb_pool_onednn_run(sb_kernel *k)
-{
-    const sb_pool_state *s = k->state;
-
-    return sb_dnn_pool_run(s->dnn, k->in[0]->data, k->out[0]->data, k->scratch);
 }
 
 /* ---- planes ------------------------------------------------------------- */

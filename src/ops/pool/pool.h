@@ -13,8 +13,6 @@ typedef struct sb_pool_impl {
     const char *name;
     /* (optional) Without it: always. */
     bool (*suits)(const sb_kernel *k, const sb_pool_state *s);
-    /* (optional) SB_UNSUPPORTED: the next may try. */
-    sb_status (*create)(sb_kernel *k, sb_pool_state *s);
     sb_status (*run)(sb_kernel *k);
 } sb_pool_impl;
 
@@ -23,7 +21,6 @@ struct sb_pool_state {
     sb_window w;
     int64_t planes; /* N * C */
     const sb_pool_impl *impl;
-    sb_dnn_pool *dnn; /* NULL: not by oneDNN */
 };
 
 /* Infers output `i` as [N, C, windows...] with dtype `dtype`. */
@@ -35,15 +32,9 @@ SB_MUST_USE sb_status sb_pool_prepare(sb_kernel *k, const sb_window_attrs *a,
 SB_MUST_USE sb_status sb_pool_forward(sb_kernel *k);
 void sb_pool_release(sb_kernel *k);
 
-/* For `suits`: channels last; f32 windows along one dimension, in NCHW order,
- * which sb_pool_1d() does many times faster than oneDNN; what oneDNN can do
- * in NCHW order. */
+/* For `suits`: channels last; f32 windows in NCHW order, without indices. */
 bool sb_pool_suits_last(const sb_kernel *k, const sb_pool_state *s);
 bool sb_pool_suits_line(const sb_kernel *k, const sb_pool_state *s);
-bool sb_pool_suits_onednn(const sb_kernel *k, const sb_pool_state *s);
-SB_MUST_USE sb_status sb_pool_onednn_create(sb_kernel *k, sb_pool_state *s,
-                                            sb_dnn_pool_kind kind);
-SB_MUST_USE sb_status sb_pool_onednn_run(sb_kernel *k);
 
 /* The larger one; NaN is larger than anything. */
 static inline float sb_pool_larger(float x, float best)
@@ -81,13 +72,13 @@ void sb_pool_walk_enter(sb_pool_walk *walk);
 /* What AveragePool divides the sum of a window by. */
 int64_t sb_average_pool_divisor(const sb_pool_walk *walk, bool with_pad);
 
-/* ---- signals (pool_1d.c) ----------------------------------------------- */
+/* ---- lines (pool_lines.c) ----------------------------------------------- */
 
 /* What to divide a window's sum by. */
 typedef int64_t (*sb_pool_divisor_fn)(const sb_kernel *k,
                                       const sb_pool_walk *walk);
-/* f32 windows along one dimension, in NCHW order; no divisor: maximum. */
-void sb_pool_1d(sb_kernel *k, sb_pool_divisor_fn divisor);
+/* f32 windows in NCHW order; no divisor: maximum. */
+void sb_pool_lines(sb_kernel *k, sb_pool_divisor_fn divisor);
 
 /* ---- channels last (pool_nhwc.c) ---------------------------------------- */
 
