@@ -174,7 +174,7 @@ static bool to_double(const char *text, double *out)
            sb_number_read(text, out) && isfinite(*out);
 }
 
-static bool to_enum(const char *text, const char *const *names, int *out)
+static bool find_name(const char *text, const char *const *names, int *out)
 {
     for (int i = 0; names[i]; i++)
         if (same_name(text, names[i])) {
@@ -182,6 +182,16 @@ static bool to_enum(const char *text, const char *const *names, int *out)
             return true;
         }
     return false;
+}
+
+/* Where `true` and `false` are names, so are the other words for them. */
+static bool to_enum(const char *text, const char *const *names, int *out)
+{
+    bool truth = false;
+
+    return find_name(text, names, out) ||
+           (to_bool(text, &truth) &&
+            find_name(truth ? "true" : "false", names, out));
 }
 
 /* One scalar into one element of the row's type; false if it is not allowed.

@@ -172,6 +172,36 @@ static void test_values_of_every_type(void **state)
     sb_yaml_free(doc);
 }
 
+/* A choice that has `true` among its names takes the words of a flag. */
+static void test_choices_take_the_words_of_flags(void **state)
+{
+    static const char *const names[] = {"auto", "true", "false", NULL};
+    static const sb_param_def choice[] = {
+        {.name = "DO", .type = SB_PARAM_ENUM, .names = names, .help = "it"},
+        {0},
+    };
+    static const struct {
+        const char *text;
+        int is;
+    } cases[] = {{"DO: yes", 1}, {"DO: On", 1},  {"DO: True", 1},
+                 {"DO: no", 2},  {"DO: off", 2}, {"DO: false", 2},
+                 {"DO: AUTO", 0}};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_yaml_doc *doc = load(cases[i].text);
+        int is = -1;
+        assert_ok(sb_params_read(doc, doc->root, "", choice, &is));
+        assert_int_equal(is, cases[i].is);
+        sb_yaml_free(doc);
+    }
+    sb_yaml_doc *doc = load("MODE: yes");
+    options o;
+    assert_int_equal(sb_params_read(doc, doc->root, "", table, &o),
+                     SB_BAD_CONFIG);
+    sb_yaml_free(doc);
+}
+
 /* As yacs decodes them. */
 static void test_quoted_values_are_decoded(void **state)
 {
@@ -523,6 +553,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_missing_keys_have_defaults),
         cmocka_unit_test(test_values_of_every_type),
+        cmocka_unit_test(test_choices_take_the_words_of_flags),
         cmocka_unit_test(test_quoted_values_are_decoded),
         cmocka_unit_test(test_wrong_values_get_a_line),
         cmocka_unit_test(test_several_tables_read_one_map),
