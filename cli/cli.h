@@ -91,6 +91,9 @@ typedef struct cli_cmd {
     const cli_opt *opts;         /* ends with CLI_END; positionals in order */
     const cli_example *examples; /* ends with {0} */
     int (*run)(cli_env *env, const void *args);
+    /* (optional) Is the output with these options a folder?  Then it may be
+     * there, if it is empty. */
+    bool (*writes_folder)(const void *args);
     bool ranks; /* several processes can share its work */
 } cli_cmd;
 
@@ -245,13 +248,20 @@ double cli_seconds(void);
         CLI_FLAG, 0, "force", field, NULL,             \
             "write over the model that is read", false \
     }
+/* The same of commands that may write folders. */
+#define CLI_FORCE_FOLDER(field)                                         \
+    {                                                                   \
+        CLI_FLAG, 0, "force", field, NULL,                              \
+            "write over the model that is read, or into a folder that " \
+            "is not empty",                                             \
+            false                                                       \
+    }
 /* Are both there, and one? */
 bool cli_same_file(const char *a, const char *b);
 /* Of a folder, the files in it; 0 if there is nothing. */
 double cli_path_bytes(const char *path);
-/* CLI_USAGE if the output is the model that is read, unless `force`. */
-int cli_check_output(const cli_cmd *cmd, const char *output, const char *model,
-                     bool force);
+/* Not there, or without anything in it? */
+bool cli_folder_is_empty(const char *path);
 /* Reads "1x3x224x224" into `dims`, of SB_RANK_MAX, and returns the rank; -1 if
  * it is not that. */
 int cli_parse_shape(const char *text, int64_t *dims);

@@ -17,14 +17,14 @@ typedef struct {
 /* clang-format off */
 static const cli_opt opts[] = {
     {CLI_FILE,   0,   NULL,         ARG(model),     "MODEL",  "language model: a Hugging Face folder (floats, GPTQ, AWQ), a GGUF file, a llama2.c checkpoint, or an ONNX file made from one", true},
-    {CLI_STRING, 0,   NULL,         ARG(output),    "OUT",    "file or folder to write", true},
+    {CLI_OUT,    0,   NULL,         ARG(output),    "OUT",    "file or folder to write", true},
     {CLI_STRING, 0,   "format",     ARG(format),    "FORM",   "`gguf`, `gptq` or `float` (folders), `onnx` (default: by the name of the output; a folder is `gptq` if weights are packed, else `float`)", false},
     {CLI_STRING, 0,   "float-as",   ARG(float_as),  "TYPE",   "what matrices of floats become: `f32`, `f16`, `bf16`, in GGUF files also `q8_0` (default: what they are)", false},
     {CLI_FLAG,   0,   "round",      ARG(round),     NULL,     "round scales and offsets that the format does not hold exactly, instead of refusing", false},
     {CLI_FILE,   0,   "tokenizer",  ARG(tokenizer), "FILE",   "the tokenizer (default: the model's own, or what is beside it)", false},
     {CLI_FILE,   0,   "lora",       ARG(lora),      "FOLDER", "merge the adapters of a PEFT folder into their layers, which become floats", false},
     {CLI_UINT,   0,   "shard-size", ARG(shard),     "MB",     "most bytes of one safetensors file (default: 4096)", false},
-    CLI_FORCE(ARG(force)),
+    CLI_FORCE_FOLDER(ARG(force)),
     {0},
 };
 
@@ -55,43 +55,27 @@ static bool ends_with(const char *path, const char *end)
     return n >= k && strcmp(path + n - k, end) == 0;
 }
 
-static int find_target(const convert_args *args, target *out)
+/* False if there is no such format. */
+static bool find_target(const convert_args *args, target *out)
 {
     *out = ends_with(args->output, ".gguf")   ? TO_GGUF
            : ends_with(args->output, ".onnx") ? TO_ONNX
                                               : TO_FOLDER;
     if (!args->format)
-        return CLI_OK;
+        return true;
     for (size_t i = 0; i < CLI_COUNT(names); i++)
         if (strcmp(args->format, names[i]) == 0) {
             *out = (target)i;
-            return CLI_OK;
+            return true;
         }
-    return cli_usage(&cmd_convert,
-                     "--format: found '%s', allowed are gguf, gptq, float, "
-                     "onnx",
-                     args->format);
+    return false;
 }
 
-/* A folder may be there already, but no model in it. */
-static int check_output(cli_env *env, const convert_args *args, target to)
+static bool convert_writes_folder(const void *parsed)
 {
-    char *config = cli_printf("%s/config.json", args->output);
-    struct stat st;
-    bool folder = stat(args->output, &st) == 0 && S_ISDIR(st.st_mode);
-    bool model = folder && stat(config, &st) == 0;
+    target to;
 
-    free(config);
-    if (model && !args->force)
-        return cli_usage(&cmd_convert,
-                         "'%s' holds a model: give --force to write over it",
-                         args->output);
-    if (folder ? to == TO_GGUF || to == TO_ONNX
-               : sb_output_check(env->ctx, args->output) != SB_OK)
-        return folder ? cli_error("%s: is a folder, want a file", args->output)
-                      : cli_fail(env, args->output);
-    return cli_check_output(&cmd_convert, args->output, args->model,
-                            args->force);
+    return find_target(parsed, &to) && to != TO_GGUF && to != TO_ONNX;
 }
 
 static sb_status write_model(const convert_args *args, const sb_model *model,
@@ -137,12 +121,14 @@ static int convert_run(cli_env *env, const void *parsed)
     sb_model *model = NULL;
     target to;
 
-    if (find_target(args, &to) != CLI_OK)
-        return CLI_USAGE;
-    int rc = check_output(env, args, to);
-    if (rc == CLI_OK &&
-        (sb_model_load(env->ctx, args->model, &model) != SB_OK ||
-         sb_model_info_get(model, &info) != SB_OK))
+    if (!find_target(args, &to))
+        return cli_usage(&cmd_convert,
+                         "--format: found '%s', allowed are gguf, gptq, float, "
+                         "onnx",
+                         args->format);
+    int rc = CLI_OK;
+    if (sb_model_load(env->ctx, args->model, &model) != SB_OK ||
+        sb_model_info_get(model, &info) != SB_OK)
         rc = cli_fail(env, args->model);
     if (rc == CLI_OK && args->lora &&
         (sb_model_load_lora(model, args->lora) != SB_OK ||
@@ -172,5 +158,6 @@ const cli_cmd cmd_convert = {
     .args_size = sizeof(convert_args),
     .opts = opts,
     .examples = examples,
+    .writes_folder = convert_writes_folder,
     .run = convert_run,
 };

@@ -32,7 +32,7 @@ static const cli_opt opts[] = {
     {CLI_LIST,   0,   "exclude", ARG(exclude), "PATTERN", "nodes or modules that stay in float, such as 'head.*'; repeatable", false},
     {CLI_STRING, 0,   "accuracy-drop", ARG(drop), "X",  "keep layers in float, the worst first, until no more than X per cent are lost on the samples: of top-1 where they have labels, else of what agrees with the float model (classes, boxes, ...)", false},
     {CLI_LIST,   0,   "dump-after", ARG(dump_after), "STAGE", "print the graph after this stage; see `sparsebit list stages`; repeatable", false},
-    CLI_FORCE(ARG(force)),
+    CLI_FORCE_FOLDER(ARG(force)),
     {CLI_FLAG,   0,   "dry-run", ARG(dry_run), NULL,    "print what would be quantized and the approximate size; read no data, write nothing", false},
     {CLI_FLAG,   0,   "strict",  ARG(data.strict),  NULL,    "stop at a broken sample instead of skipping it", false},
     {CLI_FLAG,   0,   "exact",   ARG(exact),   NULL,    "disable approximations such as Winograd", false},
@@ -412,6 +412,13 @@ static int check_options(const cli_env *env, const quantize_args *args)
     return check_drop(args, env->ctx);
 }
 
+static bool quantize_writes_folder(const void *parsed)
+{
+    const char *format = ((const quantize_args *)parsed)->format;
+
+    return format && word_in(format, formats) == FORMAT_GPTQ;
+}
+
 static int quantize_run(cli_env *env, const void *parsed)
 {
     const quantize_args *args = parsed;
@@ -466,6 +473,7 @@ const cli_cmd cmd_quantize = {
     .args_size = sizeof(quantize_args),
     .opts = opts,
     .examples = examples,
+    .writes_folder = quantize_writes_folder,
     .run = quantize_run,
     .ranks = true,
 };

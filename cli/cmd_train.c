@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli.h"
 #include "report_page.h"
@@ -13,7 +12,7 @@ typedef struct {
     unsigned freeze_bn, lora_rank, lora_alpha;
     cli_list set;
     unsigned samples, valid_samples, batch;
-    bool resume, dry_run;
+    bool resume, dry_run, force;
 } train_args;
 
 #define ARG(field) offsetof(train_args, field)
@@ -23,7 +22,7 @@ static const cli_opt opts[] = {
     {CLI_FILE,   0,   NULL,            ARG(model),         "MODEL", "ONNX file to train, with or without weights that are trained", true},
     {CLI_FILE,   'd', "data",          ARG(data),          "DATA",  "data file of the training samples", true},
     {CLI_FILE,   0,   "valid",         ARG(valid),         "DATA",  "data file of samples to validate on after each epoch; the best epoch is kept", false},
-    {CLI_OUT,    'o', "output",        ARG(output),        "FILE",  "ONNX file to write", true},
+    {CLI_OUT,    'o', "output",        ARG(output),        "FILE",  "ONNX file to write; with --lora a folder", true},
     {CLI_FILE,   'c', "config",        ARG(config),        "CONFIG", "train with the quantizers of this configuration (docs/qat.md), and write the quantized model", false},
     {CLI_TARGET, 't', "target",        ARG(target),        "NAME",  "with --config: the runtime that it is quantized for; see `sparsebit list targets`", false},
     {CLI_FILE,   0,   "options",       ARG(options),       "FILE",  "YAML file with options of training (docs/training.md)", false},
@@ -40,6 +39,7 @@ static const cli_opt opts[] = {
     {CLI_FLAG,   0,   "resume",        ARG(resume),        NULL,    "go on from the checkpoint in the folder", false},
     {CLI_UINT,   0,   "freeze-bn",     ARG(freeze_bn),     "N",     "batch norms keep their statistics after N epochs, as FREEZE_BN of the options", false},
     {CLI_OUT,    0,   "report",        ARG(report),        "FILE.html", "write a page with the curves of loss, accuracy and learning rate", false},
+    CLI_FORCE_FOLDER(ARG(force)),
     {CLI_FLAG,   0,   "dry-run",       ARG(dry_run),       NULL,    "only list the parameters, and which are trained", false},
     {0},
 };
@@ -133,11 +133,13 @@ static int train_watch(void *user, const sb_train_state *s)
 
 static int train_list(train_job *j)
 {
-    sb_learn_options opt = SB_LEARN_OPTIONS_INIT;
+    sb_train_options opt = SB_TRAIN_OPTIONS_INIT;
     sb_learner *learner = NULL;
     cli_table *t = cli_table_new("lll");
 
-    if (sb_learner_create(j->model, &opt, &learner) != SB_OK) {
+    opt.options = j->args->options;
+    opt.options_text = j->set;
+    if (sb_train_learner(j->model, &opt, &learner) != SB_OK) {
         cli_table_free(t);
         return cli_fail(j->env, j->args->model);
     }
@@ -264,6 +266,20 @@ static int train_write_page(const train_job *j)
     return cli_report_training(j->env, &page);
 }
 
+static int train_adapt(train_job *j)
+{
+    const train_args *a = j->args;
+    sb_lora_options lora = SB_LORA_OPTIONS_INIT;
+
+    lora.layers = a->lora;
+    lora.rank = a->lora_rank ? a->lora_rank : lora.rank;
+    lora.alpha = a->lora_alpha ? a->lora_alpha : lora.alpha;
+    lora.seed = j->env->common.seed;
+    return sb_model_add_lora(j->model, &lora) == SB_OK
+               ? CLI_OK
+               : cli_fail(j->env, a->model);
+}
+
 /* Quantizers find out by themselves whether any batch will do, and keep what
  * the file says of it. */
 static int train_prepare(train_job *j)
@@ -272,17 +288,6 @@ static int train_prepare(train_job *j)
     sb_quant_options opt = SB_QUANT_OPTIONS_INIT;
     int dynamic;
 
-    if (a->lora) {
-        sb_lora_options lora = SB_LORA_OPTIONS_INIT;
-
-        lora.layers = a->lora;
-        lora.rank = a->lora_rank ? a->lora_rank : lora.rank;
-        lora.alpha = a->lora_alpha ? a->lora_alpha : lora.alpha;
-        lora.seed = j->env->common.seed;
-        return sb_model_add_lora(j->model, &lora) == SB_OK
-                   ? CLI_OK
-                   : cli_fail(j->env, a->model);
-    }
     if (!a->config)
         return sb_model_make_batch_dynamic(j->model, &dynamic) == SB_OK
                    ? CLI_OK
@@ -317,9 +322,11 @@ static int train_work(train_job *j)
 
     if (sb_model_load(j->env->ctx, a->model, &j->model) != SB_OK)
         return cli_fail(j->env, a->model);
+    if (a->lora && (rc = train_adapt(j)) != CLI_OK)
+        return rc;
     if (a->dry_run)
         return train_list(j);
-    if ((rc = train_prepare(j)) != CLI_OK)
+    if (!a->lora && (rc = train_prepare(j)) != CLI_OK)
         return rc;
     if (a->teacher &&
         sb_model_load(j->env->ctx, a->teacher, &j->teacher) != SB_OK)
@@ -353,20 +360,21 @@ static int train_work(train_job *j)
     return CLI_OK;
 }
 
+static bool train_writes_folder(const void *parsed)
+{
+    return ((const train_args *)parsed)->lora != NULL;
+}
+
 static int train_run(cli_env *env, const void *parsed)
 {
     const train_args *args = parsed;
     train_job j = {.env = env, .args = args, .check = SB_TRAIN_CHECK_INIT};
-    struct stat st;
 
     if (args->target && !args->config)
         return cli_usage(&cmd_train, "--target is for training with --config");
     if (args->lora && (args->config || args->prune || args->teacher))
         return cli_usage(&cmd_train,
                          "--lora goes without --config, --prune, --teacher");
-    if (args->lora && stat(args->output, &st) == 0 && !S_ISDIR(st.st_mode))
-        return cli_error("%s: is a file, want a folder for the adapters",
-                         args->output);
     if (!args->lora && (args->lora_rank || args->lora_alpha))
         return cli_usage(&cmd_train,
                          "--lora-rank and --lora-alpha are for --lora");
@@ -405,6 +413,7 @@ const cli_cmd cmd_train = {
     .args_size = sizeof(train_args),
     .opts = opts,
     .examples = examples,
+    .writes_folder = train_writes_folder,
     .run = train_run,
     .ranks = true,
 };

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -137,7 +138,7 @@ static int check_overwrite(const cli_cmd *cmd, const void *args,
     const char *path = text_of(written, args);
     bool can = false, forced = is_forced(cmd, args, &can);
 
-    can = can && strcmp(written->name, "output") == 0;
+    can = can && (!written->name || strcmp(written->name, "output") == 0);
     for (const cli_opt *o = cmd->opts; o->kind != CLI_END; o++) {
         if (o->kind != CLI_FILE || !cli_same_file(path, text_of(o, args)) ||
             (!o->name && can && forced))
@@ -150,6 +151,26 @@ static int check_overwrite(const cli_cmd *cmd, const void *args,
                              : "write another file");
     }
     return CLI_OK;
+}
+
+static int check_writable(const cli_cmd *cmd, const cli_env *env,
+                          const void *args, const cli_opt *written)
+{
+    const char *path = text_of(written, args);
+    bool folder = cmd->writes_folder && cmd->writes_folder(args) &&
+                  (!written->name || strcmp(written->name, "output") == 0);
+    bool can = false;
+    struct stat st;
+
+    if (!folder || stat(path, &st) != 0)
+        return sb_output_check(env->ctx, path) == SB_OK ? CLI_OK
+                                                        : cli_fail(env, path);
+    if (!S_ISDIR(st.st_mode))
+        return cli_error("%s: is a file, want a folder", path);
+    if (cli_folder_is_empty(path) || is_forced(cmd, args, &can))
+        return CLI_OK;
+    return cli_usage(cmd, "'%s' is not empty: give --force to write into it",
+                     path);
 }
 
 /* What would only be found after the work, or part of it: names of targets,
@@ -169,9 +190,8 @@ static int check_values(const cli_cmd *cmd, const cli_env *env,
             rc = check_target(cmd, env, value);
         else if (value)
             rc = check_overwrite(cmd, args, o);
-        if (value && rc == CLI_OK && o->kind == CLI_OUT &&
-            sb_output_check(env->ctx, value) != SB_OK)
-            rc = cli_fail(env, value);
+        if (value && rc == CLI_OK && o->kind == CLI_OUT)
+            rc = check_writable(cmd, env, args, o);
     }
     return rc;
 }

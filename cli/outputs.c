@@ -39,15 +39,16 @@ double cli_path_bytes(const char *path)
     return bytes;
 }
 
-int cli_check_output(const cli_cmd *cmd, const char *output, const char *model,
-                     bool force)
+bool cli_folder_is_empty(const char *path)
 {
-    if (force || !cli_same_file(output, model))
-        return CLI_OK;
-    return cli_usage(cmd,
-                     "'%s' is the model that is read: give --force to write "
-                     "over it",
-                     output);
+    DIR *dir = opendir(path);
+    bool empty = true;
+
+    for (const struct dirent *e; dir && empty && (e = readdir(dir));)
+        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+    if (dir)
+        (void)closedir(dir);
+    return empty;
 }
 
 /* ---- opening ------------------------------------------------------------- */

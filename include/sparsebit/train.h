@@ -74,6 +74,12 @@ SB_API SB_MUST_USE sb_status sb_train(const sb_model *model, sb_data *train,
                                       sb_data *valid,
                                       const sb_train_options *opt,
                                       sb_model **out);
+/** The learner that such options make, before its first step: to see which
+ *  parameters there are and which would be trained.  Of the options only
+ *  `options`, `options_text` and `seed` are used. */
+SB_API SB_MUST_USE sb_status sb_train_learner(const sb_model *model,
+                                              const sb_train_options *opt,
+                                              sb_learner **out);
 
 /* ---- quantization-aware training ---------------------------------------- */
 

@@ -348,17 +348,23 @@ static sb_status read_value(reader *r, const char *key, sb_json **out)
 sb_status sb_json_read(sb_ctx *ctx, const char *file, const char *data,
                        size_t size, sb_json_doc **out)
 {
+    return sb_json_read_part(ctx, file, data, 0, size, out);
+}
+
+sb_status sb_json_read_part(sb_ctx *ctx, const char *file, const char *data,
+                            size_t begin, size_t end, sb_json_doc **out)
+{
     sb_json_doc *doc = sb_alloc(ctx, 1, sizeof *doc);
     sb_json *root = NULL;
 
     if (!doc)
         return SB_NO_MEMORY;
-    *doc = (sb_json_doc){.ctx = ctx, .file = file, .data = data, .size = size};
+    *doc = (sb_json_doc){.ctx = ctx, .file = file, .data = data, .size = end};
     sb_arena_init(&doc->arena, ctx);
-    reader r = {.doc = doc};
+    reader r = {.doc = doc, .at = begin};
     sb_status status = read_value(&r, NULL, &root);
     skip_space(&r);
-    if (status == SB_OK && r.at < size)
+    if (status == SB_OK && r.at < end)
         status = json_unexpected(&r, "the end of the file");
     doc->root = root;
     if (status == SB_OK)

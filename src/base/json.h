@@ -50,6 +50,11 @@ typedef struct sb_json_doc {
 SB_MUST_USE sb_status sb_json_read(sb_ctx *ctx, const char *file,
                                    const char *data, size_t size,
                                    sb_json_doc **out);
+/* The same of the bytes [begin, end) of a file, of which messages count lines
+ * from its first. */
+SB_MUST_USE sb_status sb_json_read_part(sb_ctx *ctx, const char *file,
+                                        const char *data, size_t begin,
+                                        size_t end, sb_json_doc **out);
 void sb_json_free(sb_json_doc *doc); /* NULL is allowed */
 
 /* Member of an object; NULL if absent or if `object` is NULL or no object. */

@@ -142,12 +142,12 @@ static sb_status add_sample(sb_source *s, const sb_json_doc *doc,
 }
 
 static sb_status add_json(sb_source *s, const char *path, const char *text,
-                          size_t len)
+                          size_t begin, size_t end)
 {
     sb_json_doc *doc = NULL;
     sb_status status = SB_OK;
 
-    SB_TRY(sb_json_read(s->ctx, path, text, len, &doc));
+    SB_TRY(sb_json_read_part(s->ctx, path, text, begin, end, &doc));
     const sb_json *root = doc->root;
     if (sb_json_is(root, SB_JSON_LIST)) {
         for (const sb_json *o = root->child; o && status == SB_OK; o = o->next)
@@ -168,13 +168,13 @@ static sb_status add_file(sb_source *s, const char *path, const char *text,
     while (at < len && strchr(" \t\r\n", text[at]))
         at++;
     if (at == len || text[at] == '[')
-        return add_json(s, path, text, len);
+        return add_json(s, path, text, at, len);
     while (at < len) {
         const char *end = memchr(text + at, '\n', len - at);
         size_t n = end ? (size_t)(end - text) - at : len - at;
 
         if (n > 0 && text[at] != '\r')
-            SB_TRY(add_json(s, path, text + at, n));
+            SB_TRY(add_json(s, path, text, at, at + n));
         at += n + 1;
     }
     return SB_OK;

@@ -452,6 +452,29 @@ sb_status sb_trainer_run(sb_trainer *t, const sb_model *model)
     return status;
 }
 
+sb_status sb_train_learner(const sb_model *model,
+                           const sb_train_options *options, sb_learner **out)
+{
+    const sb_train_options defaults = SB_TRAIN_OPTIONS_INIT;
+    sb_learn_options learn = SB_LEARN_OPTIONS_INIT;
+    sb_yaml_doc *doc = NULL, *other = NULL;
+    sb_train_options opt;
+    sb_train_keys keys;
+
+    SB_TRY(sb_options_read(model->ctx, "sb_train_options", options, &defaults,
+                           sizeof opt, &opt));
+    sb_status status = sb_train_keys_read(
+        model->ctx, opt.options, opt.options_text, &doc, &other, &keys);
+    if (status == SB_OK) {
+        sb_train_keys_learner(&keys, &learn);
+        learn.seed = opt.seed;
+        status = sb_learner_create(model, &learn, out);
+    }
+    sb_yaml_free(other);
+    sb_yaml_free(doc);
+    return status;
+}
+
 sb_status sb_train(const sb_model *model, sb_data *train, sb_data *valid,
                    const sb_train_options *options, sb_model **out)
 {

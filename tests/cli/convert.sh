@@ -24,7 +24,15 @@ code $sparsebit convert $llm/tiny.gguf no --format gptq
 code $sparsebit convert $llm/tiny.gguf no --format ggml
 code $sparsebit convert $llm/tiny.gguf no.gguf --float-as q2_k
 code $sparsebit convert $llm/tiny.gguf folder
+code $sparsebit convert $llm/tiny.gguf folder --format float -q --force
 code $sparsebit convert $llm/tiny.gguf folder --format gguf
+mkdir empty photos
+echo >photos/one.jpg
+code $sparsebit convert $llm/tiny.gguf photos
+code $sparsebit convert $llm/tiny.gguf photos/one.jpg --format float
+code $sparsebit quantize folder -c w4.yaml --format gptq --exclude 'model.embed_tokens' -o photos
+code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --tokenizer $llm/tiny.gguf -o empty -q
+ls photos empty
 code $sparsebit convert $llm/tiny.gguf no/such/folder
 code $sparsebit convert $llm/llama no.gguf
 code $sparsebit convert $models/tiny.onnx no.gguf

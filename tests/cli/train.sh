@@ -2,6 +2,7 @@
 # tests/unit/test_train.c and tests/ort/test_train.py.
 $sparsebit new mlp --input 1x4x4 --classes 3 -o m.onnx -q
 code $sparsebit train m.onnx -d none.yaml -o t.onnx --dry-run
+code $sparsebit train m.onnx -d none.yaml -o t.onnx --dry-run --set 'FREEZE=["*.weight"]'
 echo --- errors
 code $sparsebit train m.onnx -o t.onnx
 code $sparsebit train m.onnx -d none.yaml -o t.onnx
@@ -21,14 +22,22 @@ printf '[{"instruction": "ab", "output": "ba"}, {"instruction": "ba", "input": "
 printf 'SOURCE: instruct\nPATH: qa.json\nTOKENIZER: %s\nWINDOW: 40\nBATCH: 2\n' $tiny >qa.yaml
 code $sparsebit train $tiny --lora 'q_proj|v_proj' --lora-rank 2 -d qa.yaml --set EPOCHS=2 --set OPTIMIZER=adamw -o adapter -q
 ls adapter
+code $sparsebit train $tiny --lora q_proj --lora-rank 2 -d qa.yaml -o adapter
+code $sparsebit train $tiny --lora 'q_proj|v_proj' --lora-rank 2 -d qa.yaml --set EPOCHS=2 --set OPTIMIZER=adamw -o adapter --folder again -q --force
+code $sparsebit train $tiny --lora q_proj --lora-rank 2 -d qa.yaml -o other --dry-run | grep -v frozen
+mkdir other
+code $sparsebit train $tiny --lora q_proj --lora-rank 2 -d qa.yaml -o other -q
+code $sparsebit train $tiny --lora q_proj -d qa.yaml -o qa.json
 grep -E '"r"|alpha|modules' adapter/adapter_config.json
 code $sparsebit convert $tiny merged --lora adapter --format float -q
-code $sparsebit convert $tiny other --lora merged --format float
+code $sparsebit convert $tiny third --lora merged --format float
 code $sparsebit train $tiny --lora nothing -d qa.yaml -o none
 code $sparsebit train $tiny --lora q_proj -c q.yaml -d qa.yaml -o none
 code $sparsebit train $tiny --lora-rank 2 -d qa.yaml -o none
 printf '[{"instruction": "ab"}]' >bad.json
 sed 's/qa.json/bad.json/' qa.yaml >bad.yaml
+code $sparsebit train $tiny --lora q_proj -d bad.yaml -o none
+printf '{"instruction": "ab", "output": "b"}\n\n{"instruction": "ab", "answer": "b"}\n' >bad.json
 code $sparsebit train $tiny --lora q_proj -d bad.yaml -o none
 sed 's/WINDOW: 40/WINDOW: 2/' qa.yaml >short.yaml
 code $sparsebit train $tiny --lora q_proj -d short.yaml -o none
