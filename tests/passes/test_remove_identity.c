@@ -55,6 +55,31 @@ static const pass_case cases[] = {
                 "a = Cast(x) {to=11}\n"
                 "y = Neg(a)\n"),
      NULL, false},
+    {"reshape to what is declared, by a target that nobody knows, stays",
+     TEST_GRAPH("x: f32[2,4], s: i64[2]", "y: f32[2,4]",
+                "zero: i64[1] = [0]\n"
+                "sizes: i64[2] = [2, 4]\n"
+                "p = Mul(s, zero)\n"
+                "t = Add(sizes, p)\n"
+                "a = Relu(x)\n"
+                "y = Reshape(a, t)\n"),
+     NULL, false},
+    {"and so does a slice",
+     TEST_GRAPH("x: f32[2,4], s: i64[1]", "y: f32[2,4]",
+                "zero: i64[1] = [0]\n"
+                "end: i64[1] = [2]\n"
+                "p = Mul(s, zero)\n"
+                "e = Add(end, p)\n"
+                "a = Relu(x)\n"
+                "y = Slice(a, zero, e)\n"),
+     NULL, false},
+    {"and a sum over axes",
+     TEST_GRAPH("x: f32[1,4], s: i64[1]", "y: f32[1,4]",
+                "zero: i64[1] = [0]\n"
+                "p = Mul(s, zero)\n"
+                "a = Relu(x)\n"
+                "y = ReduceSum(a, p)\n"),
+     NULL, false},
     {"reshape to the same shape",
      TEST_GRAPH("x: f32[2,4]", "y: f32[2,4]",
                 "s: i64[2] = [2, -1]\n"

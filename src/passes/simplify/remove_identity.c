@@ -18,8 +18,14 @@ static const sb_value *value_in(const sb_graph *g, const sb_node *node,
     return sb_graph_value(g, node->inputs[i]);
 }
 
+/* If something computes a target, axes or sizes, the shape of the output may be
+ * what the file declares, which need not be true. */
 static bool shape_kept(const sb_graph *g, const sb_node *node, uint32_t i)
 {
+    for (uint32_t k = 0; k < node->n_in; k++)
+        if (k != i && node->inputs[k] != SB_NONE &&
+            !sb_is_const(g, node->inputs[k]))
+            return false;
     return sb_node_in(node, i) != SB_NONE &&
            sb_value_same_shape(g, node->inputs[i], node->outputs[0]);
 }
