@@ -15,8 +15,9 @@
 
 enum {
     WRITER_BUFFER = 1 << 16,
-    COPY_MOST = 1 << 20, /* files up to this size are read, not mapped */
-    READ_MOST = 1 << 26, /* at once, so that Ctrl-C is seen */
+    WRITER_PIECE = 1 << 24, /* bytes between two looks at the interruption */
+    COPY_MOST = 1 << 20,    /* files up to this size are read, not mapped */
+    READ_MOST = 1 << 26,    /* at once, so that Ctrl-C is seen */
     PIPE_FIRST = 1 << 20,
     PIPE_MOST = 1 << 30,
     POLL_MS = 50,
@@ -30,6 +31,7 @@ struct sb_writer {
     int fd; /* -1 once finished */
     int error;
     uint64_t written;
+    size_t unsettled; /* bytes that may not be on the disk */
     size_t used;
     unsigned char buffer[WRITER_BUFFER];
 };
@@ -351,6 +353,8 @@ static sb_status find_target(sb_ctx *ctx, const char *path, char *out)
 
 static sb_status write_failed(sb_ctx *ctx, const char *path, int error)
 {
+    if (error == EINTR)
+        return sb_fail(ctx, SB_INTERRUPTED, "interrupted");
     return sb_fail(ctx, SB_IO, "%s: cannot write: %s", path, strerror(error));
 }
 
@@ -384,10 +388,23 @@ sb_status sb_writer_open(sb_ctx *ctx, const char *path, sb_writer **out)
     return SB_OK;
 }
 
+/* What is not on the disk yet must be when the file is complete, which nothing
+ * interrupts; so that is never much. */
+static void file_settle(sb_writer *w)
+{
+    if (w->unsettled < WRITER_PIECE || w->error)
+        return;
+    w->unsettled = 0;
+    if (fdatasync(w->fd) != 0 && errno != EINVAL)
+        w->error = errno;
+    else if (sb_ctx_poll(w->ctx) != SB_OK)
+        w->error = EINTR;
+}
+
 static void write_all(sb_writer *w, const unsigned char *data, size_t len)
 {
     while (len > 0 && !w->error) {
-        ssize_t n = write(w->fd, data, len < (1u << 30) ? len : (1u << 30));
+        ssize_t n = write(w->fd, data, len < WRITER_PIECE ? len : WRITER_PIECE);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
@@ -396,6 +413,8 @@ static void write_all(sb_writer *w, const unsigned char *data, size_t len)
         }
         data += n;
         len -= (size_t)n;
+        w->unsettled += (size_t)n;
+        file_settle(w);
     }
 }
 
@@ -439,7 +458,7 @@ uint64_t sb_writer_size(const sb_writer *w)
 sb_status sb_writer_finish(sb_writer *w)
 {
     if (w->fd < 0)
-        return w->error ? SB_IO : SB_OK;
+        return w->error == EINTR ? SB_INTERRUPTED : w->error ? SB_IO : SB_OK;
     file_flush(w);
     if (!w->error && fsync(w->fd) != 0)
         w->error = errno;

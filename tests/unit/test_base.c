@@ -174,6 +174,33 @@ static void test_writer_is_all_or_nothing(void **state)
     assert_int_equal(sb_writer_open(test_ctx(), path, &w), SB_IO);
 }
 
+/* A small file is complete before anybody asks. */
+static void test_large_files_can_be_interrupted(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/sbtest-XXXXXX", path[64];
+    size_t size = 17 << 20;
+    char *data = calloc(1, size);
+    sb_writer *w = NULL;
+
+    assert_non_null(data);
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof path, "%s/file", dir);
+    sb_ctx_interrupt(test_ctx());
+    assert_ok(sb_writer_open(test_ctx(), path, &w));
+    sb_writer_put(w, data, size);
+    assert_int_equal(sb_writer_finish(w), SB_INTERRUPTED);
+    assert_int_equal(sb_writer_commit(w), SB_INTERRUPTED);
+    assert_int_equal(files_in(dir), 0);
+    assert_ok(sb_writer_open(test_ctx(), path, &w));
+    sb_writer_put(w, data, 5);
+    assert_ok(sb_writer_commit(w));
+    sb_ctx_clear_interrupt(test_ctx());
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+    free(data);
+}
+
 static void put_file(const char *path, const char *text)
 {
     sb_writer *w = NULL;
@@ -366,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_pages_are_zero),
         cmocka_unit_test(test_message_is_one_line),
         cmocka_unit_test(test_writer_is_all_or_nothing),
+        cmocka_unit_test(test_large_files_can_be_interrupted),
         cmocka_unit_test(test_writer_replaces),
         cmocka_unit_test(test_pipes_are_read_and_can_be_interrupted),
         cmocka_unit_test(test_files_are_copied_on_demand),
