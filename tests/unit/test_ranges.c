@@ -4,8 +4,10 @@
  * Of 2048 numbers one is 20 and the others are below 1.  With 2 bits, `mse`
  * leaves the 20 out: 19^2 / 2048 is less than what rounding all others to 0
  * costs. */
+#define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "quanttest.h"
 
@@ -32,7 +34,8 @@ static sb_quant_model *product(int first, int rest)
     return qm;
 }
 
-static void calibrate(sb_quant_model *qm)
+static void calibrate_with(sb_quant_model *qm,
+                           const sb_calibration_options *opt)
 {
     sb_tensor *batches[5] = {NULL};
 
@@ -42,7 +45,12 @@ static void calibrate(sb_quant_model *qm)
         for (int i = 0; i < ROWS * SIZE; i++)
             x[i] = i % SIZE == 0 ? 20 : x[i] < 0 ? -x[i] : x[i];
     }
-    test_calibrate(qm, NULL, (const sb_tensor *const *)batches);
+    test_calibrate(qm, opt, (const sb_tensor *const *)batches);
+}
+
+static void calibrate(sb_quant_model *qm)
+{
+    calibrate_with(qm, NULL);
 }
 
 static double scale(const sb_quant_model *qm)
@@ -88,12 +96,46 @@ static void test_asked(void **state)
     sb_quant_model_free(qm);
 }
 
+/* What nothing judges is not clipped: layer by layer there are no outputs of
+ * the whole network, and a calibration that is loaded has no samples. */
+static void test_not_judged(void **state)
+{
+    sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+    char path[] = "/tmp/sbtest-XXXXXX";
+    int fd = mkstemp(path);
+    sb_quant_model *qm = product(0, 1);
+
+    (void)state;
+    assert_true(fd >= 0);
+    opt.asym_activations = 1;
+    calibrate_with(qm, &opt);
+    assert_close("scale", scale(qm), 20.0 / 3, 1e-6);
+    sb_quant_model_free(qm);
+
+    qm = product(0, 1);
+    assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "4x2048", 1), *y = NULL;
+    *(float *)x->data = 20;
+    assert_ok(sb_quant_model_forward(qm, &x, 1, &y, 1));
+    assert_ok(sb_quant_model_save_calibration(qm, path));
+    sb_quant_model_free(qm);
+    qm = product(0, 1);
+    assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
+    assert_ok(sb_quant_model_load_calibration(qm, path));
+    assert_ok(sb_quant_model_calc_qparams(qm));
+    assert_true(scale(qm) > 20.0 / 3);
+    sb_quant_model_free(qm);
+    (void)close(fd);
+    assert_int_equal(unlink(path), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clipped),
         cmocka_unit_test(test_whole),
         cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_not_judged),
     };
 
     return cmocka_run_group_tests_name("ranges", tests, NULL, NULL);

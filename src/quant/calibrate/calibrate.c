@@ -449,7 +449,8 @@ sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,
     qm->state.calibration = given;
     qm->state.shared = false;
     qm->state.loaded = false;
-    qm->state.whole_ranges = false;
+    /* Until clipping is seen to help, which not every calibration can. */
+    qm->state.whole_ranges = qm->choose_ranges;
     qm->state.anew = qm->equalized;
     qm->state.calibrating = true;
     if (qm->state.calibration.asym_weights)
