@@ -134,11 +134,10 @@ SB_API int sb_ctx_threads(const sb_ctx *ctx);
 /** Makes the running call, and all later ones that take long, return
  *  SB_INTERRUPTED soon, until sb_ctx_clear_interrupt().  Runs look for it every
  *  few milliseconds, also inside of operators, files that are written every 16
- *  MB; what cannot be cut is a single call of oneDNN (a transposed convolution
- *  with strides beyond its kernel) and operators that move elements on one
- *  thread, some seconds for each GB.  May be called from any
- *  thread and from signal handlers.  Those need a stack of their own
- *  (SA_ONSTACK) on threads that compute, or better a thread that waits for
+ *  MB; what cannot be cut is a call of oneDNN (some transposed convolutions)
+ *  and operators that move elements on one thread, some seconds for each GB.
+ *  May be called from any thread and from signal handlers.  Those need a stack
+ *  of their own (SA_ONSTACK) on threads that compute, or better a thread for
  *  signals: oneDNN's kernels do not keep the stack pointer where a handler
  *  could use it. */
 SB_API void sb_ctx_interrupt(sb_ctx *ctx);
