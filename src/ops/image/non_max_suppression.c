@@ -2,10 +2,25 @@
  * one already picked, for each class of each batch item.
  *
  * Equal scores go by index; "overlap" is intersection over union greater than
- * the threshold.  Both as in ONNX Runtime, so that lists agree row by row. */
+ * the threshold.  Both as in ONNX Runtime, so that lists agree row by row.
+ *
+ * Detectors that keep thousands of boxes compare each with all before it, so
+ * picked ones lie as five rows of numbers, which vectors go through. */
 #include <math.h>
 
+#include "base/simd.h"
 #include "ops/move/move_util.h"
+
+enum {
+    BLOCK = 64,  /* boxes compared before asking whether one overlaps */
+    LOOKS = 256, /* candidates between two looks at the interruption */
+    ROWS = 5     /* y0, x0, y1, x1, area */
+};
+#ifdef _OPENMP
+#define SIMD_ANY _Pragma("omp simd reduction(| : any)")
+#else
+#define SIMD_ANY
+#endif
 
 typedef struct {
     int64_t center_point_box;
@@ -49,7 +64,12 @@ static sb_status nms_infer(sb_infer *in)
 typedef struct {
     float y0, x0, y1, x1;
 } box;
-_Static_assert(sizeof(box) == 2 * sizeof(int64_t), "as scratch counts it");
+
+/* Boxes that were picked: ROWS rows of `room` numbers. */
+typedef struct {
+    float *v;
+    int64_t room, n;
+} box_rows;
 
 static box read_box(const float *p, bool center)
 {
@@ -60,17 +80,60 @@ static box read_box(const float *p, bool center)
                  fmaxf(p[1], p[3])};
 }
 
-static bool non_max_suppression_overlap(const box *a, const box *b, float limit)
+static float box_area(const box *b)
 {
-    float h = fminf(a->y1, b->y1) - fmaxf(a->y0, b->y0);
-    float w = fminf(a->x1, b->x1) - fmaxf(a->x0, b->x0);
-    float area_a = (a->y1 - a->y0) * (a->x1 - a->x0);
-    float area_b = (b->y1 - b->y0) * (b->x1 - b->x0);
+    return (b->y1 - b->y0) * (b->x1 - b->x0);
+}
 
-    if (h <= 0 || w <= 0 || area_a <= 0 || area_b <= 0)
-        return false;
-    float both = area_a + area_b - h * w;
-    return both > 0 && h * w / both > limit;
+/* As fminf() and fmaxf() do it, without a call. */
+static inline float nms_min(float a, float b)
+{
+    return a < b || b != b ? a : b;
+}
+
+static inline float nms_max(float a, float b)
+{
+    return a > b || b != b ? a : b;
+}
+
+/* Does the box overlap one of the picked [begin, end)? */
+SB_HOT static bool overlaps_block(const box_rows *rows, int64_t begin,
+                                  int64_t end, const box *b, float limit)
+{
+    const float *y0 = rows->v, *x0 = y0 + rows->room, *y1 = x0 + rows->room;
+    const float *x1 = y1 + rows->room, *area = x1 + rows->room;
+    const box a = *b;
+    const float area_a = box_area(b);
+    int any = 0;
+
+    SIMD_ANY
+    for (int64_t i = begin; i < end; i++) {
+        float h = nms_min(a.y1, y1[i]) - nms_max(a.y0, y0[i]);
+        float w = nms_min(a.x1, x1[i]) - nms_max(a.x0, x0[i]);
+        float both = area_a + area[i] - h * w;
+        int apart = (h <= 0) | (w <= 0) | (area_a <= 0) | (area[i] <= 0);
+        any |= !apart & (both > 0) & (h * w / both > limit);
+    }
+    return any != 0;
+}
+
+static bool overlaps_any(const box_rows *rows, const box *b, float limit)
+{
+    for (int64_t i = 0; i < rows->n; i += BLOCK) {
+        int64_t end = i + BLOCK < rows->n ? i + BLOCK : rows->n;
+        if (overlaps_block(rows, i, end, b, limit))
+            return true;
+    }
+    return false;
+}
+
+static void box_rows_add(box_rows *rows, const box *b)
+{
+    const float v[ROWS] = {b->y0, b->x0, b->y1, b->x1, box_area(b)};
+
+    for (int i = 0; i < ROWS; i++)
+        rows->v[i * rows->room + rows->n] = v[i];
+    rows->n++;
 }
 
 /* ---- a heap of candidates, best on top ---------------------------------- */
@@ -152,36 +215,36 @@ static sb_status nms_prepare(sb_kernel *k)
     if (!sb_mul_size((size_t)a.n_batch, (size_t)a.n_class, &n) ||
         !sb_mul_size(n, (size_t)a.most + 1, &total) ||
         !sb_add_size(total, (size_t)a.n_box, &total) ||
-        !sb_add_size(total, 2 * (size_t)a.most, &total) ||
+        !sb_add_size(total, ROWS * (size_t)a.most, &total) ||
         !sb_mul_size(total, sizeof(int64_t), &k->scratch_size))
         return sb_kernel_fail(k, SB_NO_MEMORY, "too many boxes");
     return SB_OK;
 }
 
-/* Picks boxes of one class; returns how many. */
-static int64_t non_max_suppression_pick(const nms_args *a, const float *boxes,
-                                        const float *score, int64_t *heap,
-                                        box *kept, int64_t *picked)
+/* Picks boxes of one class; `rows` holds them in the end. */
+static sb_status nms_pick(const sb_kernel *k, const nms_args *a,
+                          const float *boxes, const float *score, int64_t *heap,
+                          box_rows *rows, int64_t *picked)
 {
-    int64_t n = 0, n_picked = 0;
+    int64_t n = 0;
 
+    rows->n = 0;
     for (int64_t i = 0; i < a->n_box; i++)
         if (!a->has_min_score || score[i] > a->min_score)
             heap[n++] = i;
     for (int64_t i = n / 2 - 1; i >= 0; i--)
         sift_down(heap, n, i, score);
-    while (n > 0 && n_picked < a->most) {
+    while (n > 0 && rows->n < a->most) {
         int64_t i = pop_best(heap, &n, score);
         box b = read_box(boxes + 4 * i, a->center);
-        bool keep = true;
-        for (int64_t p = 0; keep && p < n_picked; p++)
-            keep = !non_max_suppression_overlap(&b, &kept[p], a->iou);
-        if (keep) {
-            kept[n_picked] = b;
-            picked[n_picked++] = i;
-        }
+        if (n % LOOKS == 0)
+            SB_TRY(sb_ctx_poll(k->ctx));
+        if (overlaps_any(rows, &b, a->iou))
+            continue;
+        picked[rows->n] = i;
+        box_rows_add(rows, &b);
     }
-    return n_picked;
+    return SB_OK;
 }
 
 static sb_status nms_forward(sb_kernel *k)
@@ -190,16 +253,16 @@ static sb_status nms_forward(sb_kernel *k)
     nms_args a;
 
     SB_TRY(nms_read(k, &a));
-    int64_t *heap = k->scratch, *counts = heap + a.n_box + 2 * a.most;
-    box *kept = (box *)(void *)(heap + a.n_box);
+    int64_t *heap = k->scratch, *counts = heap + a.n_box + ROWS * a.most;
+    box_rows rows = {(float *)(void *)(heap + a.n_box), a.most, 0};
     int64_t n = a.n_batch * a.n_class, total = 0;
     int64_t *picked = counts + n;
     for (int64_t i = 0; i < n; i++) {
-        counts[i] = non_max_suppression_pick(
-            &a, boxes + i / a.n_class * a.n_box * 4, scores + i * a.n_box, heap,
-            kept, picked + i * a.most);
-        total += counts[i];
-        SB_TRY(sb_ctx_poll(k->ctx));
+        SB_TRY(nms_pick(k, &a, boxes + i / a.n_class * a.n_box * 4,
+                        scores + i * a.n_box, heap, &rows,
+                        picked + i * a.most));
+        counts[i] = rows.n;
+        total += rows.n;
     }
     SB_TRY(k->host->resize_out(k, 0, SB_DTYPE_I64, 2,
                                (const int64_t[]){total, 3}));
