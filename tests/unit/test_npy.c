@@ -211,6 +211,26 @@ static void test_round_trip(void **state)
     sb_npz_free(test_ctx(), got, n_got);
 }
 
+/* Programs that unpack an archive write where its names say. */
+static void test_no_name_leads_out_of_an_archive(void **state)
+{
+    static const char *const names[] = {"y/../../evil", "/tmp/evil", "a/b..c"};
+    static const char *const stored[] = {"y_.._.._evil", "_tmp_evil", "a/b..c"};
+    const sb_tensor *t = test_random(SB_DTYPE_F32, "2", 5);
+    const sb_tensor *const all[] = {t, t, t};
+    sb_npz_item *got = NULL;
+    size_t n = 0;
+
+    (void)state;
+    assert_ok(
+        sb_tensors_save_npz(test_ctx(), in_folder("b.npz"), names, all, 3));
+    assert_ok(sb_npz_load(test_ctx(), in_folder("b.npz"), &got, &n));
+    assert_int_equal(n, 3);
+    for (size_t i = 0; i < n; i++)
+        assert_string_equal(got[i].name, stored[i]);
+    sb_npz_free(test_ctx(), got, n);
+}
+
 static void test_header_as_numpy_writes_it(void **state)
 {
     (void)state;
@@ -386,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_archives_give_their_arrays),
         cmocka_unit_test(test_load_by_name),
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_no_name_leads_out_of_an_archive),
         cmocka_unit_test(test_header_as_numpy_writes_it),
         cmocka_unit_test(test_save_archive),
         cmocka_unit_test(test_strings_are_refused),
