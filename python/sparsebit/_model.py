@@ -154,12 +154,13 @@ class Model:
     def set_opset(self, opset: int) -> None:
         _core.model_set_opset(self._handle, opset)
 
-    def save(self, path: Path) -> None:
-        """Writes an ONNX file, whole or not at all."""
-        _core.model_save(self._handle, path)
+    def save(self, path: Path, *, sparse: bool = False) -> None:
+        """Writes an ONNX file, whole or not at all.  With ``sparse``, weights
+        that are mostly zero are written as sparse initializers."""
+        _core.model_save(self._handle, path, sparse)
 
-    def to_bytes(self) -> bytes:
-        return _core.model_save_memory(self._handle)
+    def to_bytes(self, *, sparse: bool = False) -> bytes:
+        return _core.model_save_memory(self._handle, sparse)
 
     def __repr__(self) -> str:
         ins = ", ".join(f"{v.name}: {v.text}" for v in self.inputs)

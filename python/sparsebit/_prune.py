@@ -42,8 +42,8 @@ class Pruned:
     ratio: float
     structured: bool
 
-    def save(self, path: Path) -> None:
-        self.model.save(path)
+    def save(self, path: Path, *, sparse: bool = False) -> None:
+        self.model.save(path, sparse=sparse)
 
     def _repr_html_(self) -> str:
         return _html.table(

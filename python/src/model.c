@@ -136,15 +136,18 @@ static PyObject *model_save(PyObject *self, PyObject *args)
 {
     py_handle *m;
     PyObject *path = NULL;
+    int sparse = 0;
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "O&O&", py_arg_model, &m, py_arg_path, &path))
+    if (!PyArg_ParseTuple(args, "O&O&|p", py_arg_model, &m, py_arg_path, &path,
+                          &sparse))
         return NULL;
     if (py_call_begin(&call, m->context) != 0) {
         Py_DECREF(path);
         return NULL;
     }
+    sb_model_set_sparse(m->pointer, sparse);
     int failed =
         py_call_end(&call, sb_model_save(m->pointer, PyBytes_AsString(path)));
     Py_DECREF(path);
@@ -158,12 +161,14 @@ static PyObject *model_save_memory(PyObject *self, PyObject *args)
     py_handle *m;
     void *bytes = NULL;
     size_t size = 0;
+    int sparse = 0;
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "O&", py_arg_model, &m) ||
+    if (!PyArg_ParseTuple(args, "O&|p", py_arg_model, &m, &sparse) ||
         py_call_begin(&call, m->context) != 0)
         return NULL;
+    sb_model_set_sparse(m->pointer, sparse);
     sb_status s = sb_model_save_memory(m->pointer, &bytes, &size);
     int failed = py_call_end(&call, s);
     PyObject *result =
@@ -334,9 +339,10 @@ PyMethodDef py_model_methods[] = {
     {"model_new", PY_KEYWORDS(model_new), METH_VARARGS | METH_KEYWORDS,
      "model_new(context, name, channels, height, width, classes, seed)"},
     {"model_clone", model_clone, METH_VARARGS, "model_clone(context, model)"},
-    {"model_save", model_save, METH_VARARGS, "model_save(model, path)"},
+    {"model_save", model_save, METH_VARARGS,
+     "model_save(model, path, sparse=False)"},
     {"model_save_memory", model_save_memory, METH_VARARGS,
-     "model_save_memory(model)"},
+     "model_save_memory(model, sparse=False)"},
     {"model_set_opset", model_set_opset, METH_VARARGS,
      "model_set_opset(model, opset)"},
     {"model_set_weight", model_set_weight, METH_VARARGS,

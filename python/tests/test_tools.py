@@ -4,6 +4,7 @@ import gc
 import weakref
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 
@@ -119,6 +120,26 @@ def test_unstructured_pruning_is_the_smallest_weights():
     gone = np.abs(before)[after == 0]
     assert gone.size == before.size // 2
     assert gone.max() <= np.abs(before)[after != 0].min()
+
+
+def test_zeros_are_saved_as_sparse_initializers(images, tmp_path):
+    result = sb.prune(random_cnn(channels=16), config={"SPARSER": {
+        "TYPE": "unstructured", "RATIO": 0.9}})
+    result.save(tmp_path / "thin.onnx", sparse=True)
+    assert (tmp_path / "thin.onnx").read_bytes() == \
+        result.model.to_bytes(sparse=True)
+    thin = onnx.load(tmp_path / "thin.onnx")
+    names = {t.values.name for t in thin.graph.sparse_initializer}
+    assert "w2" in names
+    assert names.isdisjoint(t.name for t in thin.graph.initializer)
+    np.testing.assert_array_equal(
+        sb.load(tmp_path / "thin.onnx").weight("w2").numpy(),
+        result.model.weight("w2").numpy())
+    np.testing.assert_array_equal(
+        run_ort(thin.SerializeToString(), images[0]),
+        run_ort(result.model.to_bytes(), images[0]))
+    plain = onnx.load_from_string(result.model.to_bytes())
+    assert not plain.graph.sparse_initializer
 
 
 def test_learner_step_is_sgd():
