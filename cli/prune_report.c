@@ -81,6 +81,25 @@ static void print_scan(const sb_prune_scan *scan)
     cli_table_print(t, "  ");
 }
 
+/* Layers that would have been empty, or had less than ROUND_TO left. */
+static void print_held(const sb_prune_report *r)
+{
+    size_t held = 0, first = 0;
+
+    for (size_t i = r->n_layers; i-- > 0;)
+        if (r->layers[i]->held) {
+            held++;
+            first = i;
+        }
+    if (held > 0)
+        cli_put("%zu %s less than the ratio says, so that something is left: "
+                "'%s' keeps %lld%s\n",
+                held, held == 1 ? "layer loses" : "layers lose",
+                r->layers[first]->name,
+                (long long)(r->layers[first]->size - r->layers[first]->removed),
+                held == 1 ? "" : ", for instance");
+}
+
 void cli_prune_text(const cli_env *env, const cli_prune_told *j)
 {
     const sb_prune_report *r = j->report;
@@ -100,6 +119,7 @@ void cli_prune_text(const cli_env *env, const cli_prune_told *j)
         return;
     cli_put(r->ratio > 0 ? "%lld removed, ratio %.3g\n" : "%lld removed\n",
             (long long)r->removed, r->ratio);
+    print_held(r);
     print_change("parameters", j->params[0], j->params[1], cli_si);
     print_change("MACs", j->macs[0], j->macs[1], cli_si);
     if (j->output) {

@@ -369,26 +369,38 @@ static bool any_means(const sb_node *node, sb_param_strings patterns)
     return false;
 }
 
-/* Does it match a node?  If not, the name most like it. */
-static bool pattern_used(const sb_graph *g, const char *pattern,
-                         const char **near)
-{
-    const char *pair[] = {NULL, NULL, NULL};
+enum { NAME_MOST = 256 };
 
-    *near = NULL;
+/* Keeps the name if it is more like the word than the one before. */
+static void keep_nearer(const char *word, const char *name, char *near)
+{
+    const char *pair[] = {name, near[0] ? near : NULL, NULL};
+
+    if (name[0] && strlen(name) < NAME_MOST && sb_nearest(word, pair) == name)
+        memcpy(near, name, strlen(name) + 1);
+}
+
+/* Does it match a node?  If not, the name of a node or module most like its
+ * part before any wildcard. */
+static bool pattern_used(const sb_graph *g, const char *pattern, char *near)
+{
+    char word[NAME_MOST], path[NAME_MOST];
+    size_t plain = strcspn(pattern, "*?[");
+
+    near[0] = '\0';
+    snprintf(word, sizeof word, "%.*s", plain ? (int)plain : -1, pattern);
     for (size_t i = 0; i < g->n_nodes; i++) {
         const sb_node *n = sb_graph_node(g, (sb_node_id)i);
         if (n->dead)
             continue;
         if (pattern_means(n, pattern))
             return true;
-        /* The better of its names and the best before. */
-        const char *names[] = {n->module, n->name};
-        for (size_t k = 0; k < SB_COUNT(names); k++) {
-            pair[0] = names[k];
-            pair[1] = *near;
-            const char *better = names[k][0] ? sb_nearest(pattern, pair) : NULL;
-            *near = better ? better : *near;
+        keep_nearer(word, n->name, near);
+        snprintf(path, sizeof path, "%s", n->module);
+        for (char *dot = path; dot; dot = strrchr(path, '.')) {
+            if (dot > path)
+                *dot = '\0';
+            keep_nearer(word, path, near);
         }
     }
     return false;
@@ -398,15 +410,15 @@ static sb_status check_pattern(const sb_prune_config *cfg, const sb_graph *g,
                                const sb_yaml *at, const char *key,
                                const char *pattern)
 {
-    const char *near = NULL;
+    char near[NAME_MOST];
 
-    if (pattern_used(g, pattern, &near))
+    if (pattern_used(g, pattern, near))
         return SB_OK;
     return sb_yaml_fail(cfg->doc, at,
                         "%s: '%.100s' matches no node and no module%s%s%s; "
                         "`sparsebit graph` prints their names",
-                        key, pattern, near ? " (did you mean '" : "",
-                        near ? near : "", near ? "'?)" : "");
+                        key, pattern, near[0] ? " (did you mean '" : "", near,
+                        near[0] ? "'?)" : "");
 }
 
 sb_status sb_prune_config_check(const sb_prune_config *cfg,

@@ -19,10 +19,13 @@ static const tie_case cases[] = {
      "0.1 1.0 1.1 2.0 o0.1"},
     {"x: f32[1,{A*B},4,4]", "y: f32[*]",
      "w: f32[{A*C},B,1,2] = random(1)\nb: f32[{A*C}] = random(2)\n"
-     "y = Conv(x, w, b) {group=A}\n",
+     "y = Conv(x, w, b) {group=A, pads=<[0,1,0,1]|[1,0,1,0]>, "
+     "strides=<[1,1]|[2,1]>}\n",
      "0.1 1.0 1.1 2.0 o0.1"},
     {"x: f32[1,A,4,4]", "y: f32[*]",
-     "w: f32[A,1,3,3] = random(1)\ny = Conv(x, w) {group=A}\n", "0.1 o0.1"},
+     "w: f32[A,1,3,3] = random(1)\n"
+     "y = Conv(x, w) {group=A, dilations=<[1,1]|[2,1]>, pads=[1,0,1,1]}\n",
+     "0.1 o0.1"},
     {"x: f32[1,A,4]", "y: f32[*]",
      "w: f32[{A*B},1,3] = random(1)\ny = Conv(x, w) {group=A}\n",
      "0.1 1.0 o0.1"},
@@ -33,10 +36,14 @@ static const tie_case cases[] = {
      "0.1 1.0 1.1 2.0 o0.1"},
     {"x: f32[1,{A*B},3,4]", "y: f32[*]",
      "w: f32[{A*B},C,2,2] = random(1)\n"
-     "y = ConvTranspose(x, w) {group=A}\n",
+     "y = ConvTranspose(x, w) {group=A, strides=<[2,1]|[1,3]>, "
+     "output_padding=<[1,0]|[0,0]>}\n",
      "0.1 1.0 1.1 o0.1"},
     {"x: f32[1,A,4,4], o: f32[1,8,3,3]", "y: f32[*]",
-     "w: f32[B,A,2,2] = random(1)\ny = DeformConv(x, w, o)\n", "0.1 o0.1"},
+     "w: f32[B,A,2,2] = random(1)\n"
+     "y = DeformConv(x, w, o) {dilations=<[1,1]|[2,2]>, "
+     "pads=<[0,0,0,0]|[1,1,0,0]>}\n",
+     "0.1 o0.1"},
     /* products */
     {"x: f32[2,A]", "y: f32[*]", "w: f32[A,B] = random(1)\ny = MatMul(x, w)\n",
      "0.1 1.0 1.1 o0.1"},
@@ -126,38 +133,39 @@ static const tie_case cases[] = {
     {"x: f32[A,3,4]", "y: f32[*]", "y = Trilu(x) {upper=<1|0>}\n", "0.0 o0.0"},
     /* moving */
     {"x: f32[2,A,3], z: f32[2,B,3]", "y: f32[*]",
-     "y = Concat(x, z, x) {axis=1}\n", "0.1 1.1 o0.1"},
+     "y = Concat(<x, z, x|z, x>) {axis=<1|-2>}\n", "0.1 1.1 o0.1"},
     {"x: f32[2,{A+B}]", "y: f32[*], z: f32[*]",
-     "s: i64[2] = [A,B]\ny, z = Split(x, s) {axis=1}\n", "0.1 o0.1 o1.1"},
+     "s: i64[2] = [A,B]\ny, z = Split(x, s) {axis=<1|-1>}\n", "0.1 o0.1 o1.1"},
     {"x: f32[{2*A},2]", "y: f32[*], z: f32[*]",
      "y, z = Split(x) {num_outputs=2}\n", "0.0 o0.0 o1.0"},
     {"x: f32[2,{A+B}]", "y: f32[*]",
-     "s: i64[1] = [1]\ne: i64[1] = [-1]\na: i64[1] = [-1]\n"
+     "s: i64[1] = [<1|0|-3>]\ne: i64[1] = [<-1|3|99>]\n"
+     "a: i64[1] = [<-1|1>]\n"
      "y = Slice(x, s, e, a)\n",
      "0.1 o0.1"},
-    {"x: f32[2,A,3]", "y: f32[*]", "p: i64[6] = [0,2,1,0,1,0]\ny = Pad(x, p)\n",
-     "0.1 o0.1"},
+    {"x: f32[2,A,3]", "y: f32[*]",
+     "p: i64[6] = [0,<2|0|1>,1,0,<1|2|0>,0]\ny = Pad(x, p)\n", "0.1 o0.1"},
     {"x: f32[2,A,3]", "y: f32[*]",
      "p: i64[6] = [0,-1,0,0,1,0]\ny = Pad(x, p)\n", "0.1 o0.1"},
     {"x: f32[2,A,3]", "y: f32[*]",
      "p: i64[6] = [0,0,1,0,0,1]\ny = Pad(x, p) {mode=\"reflect\"}\n",
      "0.1 o0.1"},
     {"x: f32[2,A,3]", "y: f32[*]",
-     "i: i64[3] = [1,-1,0]\ny = Gather(x, i) {axis=1}\n", "0.1 o0.1"},
+     "i: i64[3] = [<1,-1,0|0,0,1|-2,1,-1>]\ny = Gather(x, i) {axis=<1|-2>}\n",
+     "0.1 o0.1"},
     {"x: f32[2,A,3]", "y: f32[*]", "i: i64 = 1\ny = Gather(x, i) {axis=2}\n",
      "0.1 o0.1"},
     {"i: i64[2,3]", "y: f32[*]", "t: f32[9,A] = random(1)\ny = Gather(t, i)\n",
      "0.1 o0.2"},
     {"x: f32[2,A,B]", "y: f32[*]",
-     "y = Transpose(x) {perm=<[2,0,1]|[2,1,0]>}\n", "0.1 0.2 o0.0"},
-    {"x: f32[2,A]", "y: f32[*]", "r: i64[2] = [1,3]\ny = Tile(x, r)\n",
-     "0.1 o0.1"},
+     "y = Transpose(x) {perm=<[2,0,1]|[2,1,0]|[1,2,0]|[1,0,2]|[0,2,1]>}\n",
+     "0.1 0.2"},
+    {"x: f32[2,A]", "y: f32[*]",
+     "r: i64[2] = [<1,3|2,1|2,2>]\ny = Tile(x, r)\n", "0.1 o0.1"},
     {"x: f32[1,A,{4*B},3]", "y: f32[*]", "y = Transpose(x) {perm=[0,2,3,1]}\n",
      "0.1 0.2"},
-    {"x: f32[1,{4*A},2,3]", "y: f32[*]", "y = DepthToSpace(x) {blocksize=2}\n",
-     "0.1 o0.1"},
     {"x: f32[1,{4*A},2,3]", "y: f32[*]",
-     "y = DepthToSpace(x) {blocksize=2, mode=\"CRD\"}\n", "0.1 o0.1"},
+     "y = DepthToSpace(x) {blocksize=2, mode=<\"DCR\"|\"CRD\">}\n", "0.1 o0.1"},
     {"x: f32[1,A,4,6]", "y: f32[*]", "y = SpaceToDepth(x) {blocksize=2}\n",
      "0.1 o0.1"},
     {"x: f32[3,2,A]", "y: f32[*]",
@@ -169,10 +177,12 @@ static const tie_case cases[] = {
      "0.1 0.2 0.3 o0.1"},
     {"x: f32[A,{B*C}]", "y: f32[*]",
      "s: i64[2] = [{A*B},C]\ny = Reshape(x, s)\n", "0.0 0.1 o0.0 o0.1"},
-    {"x: f32[2,A,3,3]", "y: f32[*]", "y = Flatten(x)\n", "0.1 o0.1"},
+    {"x: f32[2,A,3,3]", "y: f32[*]", "y = Flatten(x) {axis=<1|-3>}\n",
+     "0.1 o0.1"},
     {"x: f32[2,A,1,3,1]", "y: f32[*]",
-     "a: i64[2] = [2,-1]\ny = Squeeze(x, a)\n", "0.1 0.3 o0.2"},
-    {"x: f32[A,B]", "y: f32[*]", "a: i64[2] = [0,2]\ny = Unsqueeze(x, a)\n",
+     "a: i64[2] = [<2,-1|4,-3>]\ny = Squeeze(x, a)\n", "0.1 0.3 o0.2"},
+    {"x: f32[A,B]", "y: f32[*]",
+     "a: i64[2] = [<0,2|-4,2|0,-2>]\ny = Unsqueeze(x, a)\n",
      "0.0 0.1 o0.1 o0.3"},
     {"x: f32[A,1]", "y: f32[*]", "s: i64[3] = [2,1,B]\ny = Expand(x, s)\n",
      "0.0 o0.1 o0.2"},
@@ -193,7 +203,9 @@ static const tie_case cases[] = {
      "0.1 o0.1"},
     {"x: f32[1,A,2,3]", "y: f32[*]",
      "s: i64[4] = [1,A,5,4]\ny = Resize(x, _, _, s)\n", "0.1 o0.1"},
-    {"x: f32[1,A,4,4], g: f32[1,2,3,2]", "y: f32[*]", "y = GridSample(x, g)\n",
+    {"x: f32[1,A,4,4], g: f32[1,2,3,2]", "y: f32[*]",
+     "y = GridSample(x, g) {mode=<\"linear\"|\"nearest\">, "
+     "padding_mode=<\"zeros\"|\"border\"|\"reflection\">}\n",
      "0.1 o0.1"},
     {"x: f32[1,A,6,6], r: f32[2,4]", "y: f32[*]",
      "b: i64[2] = [0,0]\n"
@@ -201,7 +213,7 @@ static const tie_case cases[] = {
      "0.1 o0.1"},
     {"x: f32[1,A,6,6]", "y: f32[*]",
      "r: f32[2,5] = [0,1,1,4,5,0,0,2,3,3]\n"
-     "y = MaxRoiPool(x, r) {pooled_shape=[2,2]}\n",
+     "y = MaxRoiPool(x, r) {pooled_shape=<[2,2]|[1,3]>}\n",
      "0.1 o0.1"},
     /* quantized */
     {"x: f32[2,A,3]", "y: f32[*]",
@@ -234,7 +246,8 @@ static const tie_case cases[] = {
      "0.1 1.0 1.1 2.0 o0.1"},
     /* attention */
     {"q: f32[1,3,{A*4}], k: f32[1,5,{A*4}], v: f32[1,5,{A*6}]", "y: f32[*]",
-     "y = Attention(q, k, v) {q_num_heads=A, kv_num_heads=A}\n",
+     "y = Attention(q, k, v) {q_num_heads=A, kv_num_heads=A, "
+     "is_causal=<0|1>, scale=<0.5|1.0>}\n",
      "0.2 1.2 2.2 o0.2"},
     {"q: f32[1,3,{A*B*4}], k: f32[1,5,{A*4}], v: f32[1,5,{A*2}]", "y: f32[*]",
      "y = Attention(q, k, v) {q_num_heads={A*B}, kv_num_heads=A}\n",
@@ -244,7 +257,7 @@ static const tie_case cases[] = {
      "y: f32[*]", "y = Attention(q, k, v, m)\n", "0.1 1.1 3.1 o0.1"},
     {"x: f32[1,3,{A*4}]", "y: f32[*]",
      "c: f32[1,3,2] = random(1)\ns: f32[1,3,2] = random(2)\n"
-     "y = RotaryEmbedding(x, c, s) {num_heads=A}\n",
+     "y = RotaryEmbedding(x, c, s) {num_heads=A, interleaved=<0|1>}\n",
      "0.2 o0.2"},
     {"x: f32[1,4,A]", "y: f32[*]",
      "w: f32[A,{B*6}] = random(1)\nb: f32[{B*6}] = random(2)\n"

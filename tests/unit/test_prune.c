@@ -295,6 +295,7 @@ static void test_bad_configurations_are_refused(void **state)
         {CONFIG("TYPE: unstructured, NM: '4:2'"), "SPARSER.NM: found '4:2'"},
         {CONFIG("EXCLUDE: [head.fc3]"), "did you mean 'head.fc2'?"},
         {CONFIG("SPECIFIC: {fcx1: 0.5}"), "did you mean 'fc1'?"},
+        {CONFIG("EXCLUDE: ['hed*']"), "did you mean 'head'?"},
         {CONFIG("SPECIFIC: {nothing: 0.5}"),
          "'nothing' matches no node and no module"},
         {CONFIG("SPECIFIC: {fc1: 2}"), "SPARSER.SPECIFIC: found 2"},

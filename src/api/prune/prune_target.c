@@ -93,7 +93,7 @@ static sb_status target_fail(const target *t)
 {
     return sb_fail(t->p->ctx, SB_UNSUPPORTED,
                    "the target cannot be met: with as much removed as can go "
-                   "%.0f %% of the MACs and %.0f %% of the parameters are left",
+                   "%.3g %% of the MACs and %.3g %% of the parameters are left",
                    100 * t->left[0], 100 * t->left[1]);
 }
 
