@@ -54,7 +54,7 @@ SB_API void sb_prune_free(sb_prune *prune);
 /** What samples are for. */
 typedef enum sb_prune_data {
     SB_PRUNE_DATA_UNUSED, /**< nothing would look at them */
-    SB_PRUNE_DATA_HELPS,  /**< weights are fitted anew with them */
+    SB_PRUNE_DATA_HELPS,  /**< weights and norms are fitted to them */
     SB_PRUNE_DATA_NEEDED  /**< the criterion needs them */
 } sb_prune_data;
 /** Whether forward() is to be called before apply(). */
@@ -69,8 +69,10 @@ SB_API SB_MUST_USE sb_status sb_prune_forward(sb_prune *prune,
 SB_API SB_MUST_USE sb_status sb_prune_forward_batch(sb_prune *prune,
                                                     const sb_batch *batch);
 /** Removes what one of ITERATIONS steps is to remove; criteria that change
- *  weights take some layers at a time.  Until the last one, give samples
- *  again.
+ *  weights take some layers at a time.  If samples were given and the network
+ *  has batch norms, a last call removes nothing: it sets their statistics to
+ *  those that 64 samples or more show in the pruned network.  Until the last
+ *  one, give samples again.
  *  @param more 0 after the last step; may be NULL */
 SB_API SB_MUST_USE sb_status sb_prune_apply(sb_prune *prune, int *more);
 /** The network as it is after apply(); free it. */

@@ -166,6 +166,43 @@ static void test_steps_add_up(void **state)
     sb_prune_free(p);
 }
 
+/* Samples of one number each: 0, 1, 2, 3, 0, ..., mean 1.5 and variance 1.25
+ * (times 256 / 255, as PyTorch has it); channels are three and four times x. */
+static void test_norms_are_measured_anew(void **state)
+{
+    static const char net[] =
+        "graph net(x: f32[1,1,2,2]) -> (y: f32[1,1,2,2]) {\n"
+        "w: f32[4,1,1,1] = [1,2,3,4]\n s: f32[4] = 1\n b: f32[4] = 0.5\n"
+        "m: f32[4] = 0\n v: f32[4] = 1\n u: f32[1,4,1,1] = [1,2,3,4]\n"
+        "c = Conv(x, w) \"conv\"\n n = BatchNormalization(c, s, b, m, v)\n"
+        "y = Conv(n, u) \"last\"\n}";
+    const int samples[] = {64, 63}; /* too few leave them */
+    const double want[][2][2] = {{{4.5, 6}, {2880.0 / 255, 5120.0 / 255}},
+                                 {{0, 0}, {1, 1}}};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        sb_tensor *x = test_tensor(SB_DTYPE_F32, "1x1x2x2", NULL);
+        sb_prune *p = NULL;
+        int more = 1;
+        assert_ok(prune_try(net, CONFIG("RATIO: 0.5"), &p));
+        for (int round = 0; round < 2; round++) {
+            assert_int_equal(more, 1);
+            for (int k = 0; k < samples[i]; k++) {
+                for (int j = 0; j < 4; j++)
+                    ((float *)x->data)[j] = (float)(k % 4);
+                assert_ok(sb_prune_forward(p, (const sb_tensor *[]){x}, 1));
+            }
+            assert_ok(sb_prune_apply(p, &more));
+        }
+        assert_int_equal(more, 0);
+        assert_weight(p, "m", want[i][0], 2);
+        assert_weight(p, "v", want[i][1], 2);
+        sb_tensor_free(x);
+        sb_prune_free(p);
+    }
+}
+
 static void test_targets_are_met(void **state)
 {
     sb_prune_options opt = SB_PRUNE_OPTIONS_INIT;
@@ -345,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_patterns_that_keep_everything_say_so),
         cmocka_unit_test(test_how_many_go),
         cmocka_unit_test(test_steps_add_up),
+        cmocka_unit_test(test_norms_are_measured_anew),
         cmocka_unit_test(test_targets_are_met),
         cmocka_unit_test(test_weights_become_zero),
         cmocka_unit_test(test_equal_weights_go_by_position),

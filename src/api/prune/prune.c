@@ -110,6 +110,7 @@ void sb_prune_free(sb_prune *p)
 {
     if (!p)
         return;
+    sb_prune_norms_free(p->norms);
     sb_graph_free(p->result);
     sb_pruner_free(&p->pruner);
     sb_batch_store_free(p->batches);
@@ -126,8 +127,9 @@ sb_prune_data sb_prune_wants_data(const sb_prune *p)
 
     if (cfg->criterion->needs_data || p->keep)
         return SB_PRUNE_DATA_NEEDED;
-    return cfg->type == SB_PRUNE_STRUCTURED && cfg->file.refit &&
-                   !p->pruner.masks_only
+    return cfg->file.refit && !p->pruner.masks_only &&
+                   (cfg->type == SB_PRUNE_STRUCTURED ||
+                    sb_prune_has_norms(p->pruner.graph))
                ? SB_PRUNE_DATA_HELPS
                : SB_PRUNE_DATA_UNUSED;
 }
@@ -183,6 +185,19 @@ static sb_status check_finite(const sb_prune *p, const sb_tensor *const *inputs,
     return SB_OK;
 }
 
+/* Samples of which the first has the number `first`. */
+static sb_status prune_look(sb_prune *p, const sb_tensor *const *inputs,
+                            size_t first, const int64_t *labels,
+                            size_t n_labels)
+{
+    SB_TRY(check_finite(p, inputs, first));
+    if (p->norms)
+        return sb_prune_norms_take(p->norms, inputs);
+    SB_TRY(keep_batch(p, inputs, labels, n_labels));
+    p->fed = true;
+    return sb_pruner_forward(&p->pruner, inputs, labels, n_labels);
+}
+
 sb_status sb_prune_forward(sb_prune *p, const sb_tensor *const *inputs,
                            size_t n_inputs)
 {
@@ -194,9 +209,7 @@ sb_status sb_prune_forward(sb_prune *p, const sb_tensor *const *inputs,
     for (size_t i = 0; i < n_inputs; i++)
         if (!inputs[i] && !sb_graph_value(g, g->inputs[i])->is_constant)
             return sb_fail(p->ctx, SB_BAD_ARG, "input %zu is missing", i);
-    SB_TRY(check_finite(p, inputs, 0));
-    SB_TRY(keep_batch(p, inputs, NULL, 0));
-    return sb_pruner_forward(&p->pruner, inputs, NULL, 0);
+    return prune_look(p, inputs, 0, NULL, 0);
 }
 
 sb_status sb_prune_forward_batch(sb_prune *p, const sb_batch *batch)
@@ -205,12 +218,8 @@ sb_status sb_prune_forward_batch(sb_prune *p, const sb_batch *batch)
     sb_status status = sb_bound_batch_open(p->ctx, p->pruner.graph, batch, &b);
 
     if (status == SB_OK)
-        status = check_finite(p, b.inputs, b.batch.first);
-    if (status == SB_OK)
-        status = keep_batch(p, b.inputs, b.batch.labels, b.batch.count);
-    if (status == SB_OK)
-        status = sb_pruner_forward(&p->pruner, b.inputs, b.batch.labels,
-                                   b.batch.count);
+        status = prune_look(p, b.inputs, b.batch.first, b.batch.labels,
+                            b.batch.count);
     sb_bound_batch_close(p->ctx, &b);
     return status;
 }
@@ -244,11 +253,40 @@ sb_status sb_prune_session(const sb_graph *g, sb_session **out)
     return status;
 }
 
+/* After the last step: samples are wanted once more if they were given and the
+ * network has norms. */
+static sb_status begin_norms(sb_prune *p, int *more)
+{
+    const sb_pruner *q = &p->pruner;
+
+    if (!p->fed || q->masks_only || !q->cfg->file.refit ||
+        !sb_prune_has_norms(p->result))
+        return SB_OK;
+    SB_TRY(sb_prune_norms_open(p->result, &p->norms));
+    *more = 1;
+    return SB_OK;
+}
+
+static sb_status end_norms(sb_prune *p)
+{
+    sb_status status = sb_prune_norms_set(p->norms, p->result);
+
+    sb_prune_norms_free(p->norms);
+    p->norms = NULL;
+    p->fed = false;
+    return status;
+}
+
 sb_status sb_prune_apply(sb_prune *p, int *more)
 {
     sb_pruner *q = &p->pruner;
     sb_graph *g = NULL;
+    int rest = 0;
 
+    more = more ? more : &rest;
+    *more = 0;
+    if (p->norms)
+        return end_norms(p);
     if (p->result && !q->thinning && q->step + 1 >= q->cfg->file.iterations)
         return sb_fail(p->ctx, SB_BAD_ARG, "all steps are done");
     if (p->result && !q->thinning)
@@ -260,9 +298,8 @@ sb_status sb_prune_apply(sb_prune *p, int *more)
                        : sb_pruner_cut(q, p->ratio, true, &g));
     sb_graph_free(p->result);
     p->result = g;
-    if (more)
-        *more = q->thinning || q->step + 1 < q->cfg->file.iterations;
-    return SB_OK;
+    *more = q->thinning || q->step + 1 < q->cfg->file.iterations;
+    return *more ? SB_OK : begin_norms(p, more);
 }
 
 sb_status sb_prune_model(const sb_prune *p, sb_model **out)
