@@ -198,7 +198,6 @@ static void test_norms_are_measured_anew(void **state)
         assert_int_equal(more, 0);
         assert_weight(p, "m", want[i][0], 2);
         assert_weight(p, "v", want[i][1], 2);
-        sb_tensor_free(x);
         sb_prune_free(p);
     }
 }
