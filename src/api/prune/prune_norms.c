@@ -46,7 +46,7 @@ static int64_t norm_channels(const sb_graph *g, const sb_node *node)
     return scale && scale->rank == 1 ? scale->dims[0] : 0;
 }
 
-/* A norm whose statistics nobody else has. */
+/* A norm whose statistics no other node reads. */
 static bool norm_is_own(const sb_graph *g, sb_node_id id)
 {
     const sb_node *node = sb_graph_node(g, id);
