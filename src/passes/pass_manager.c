@@ -69,9 +69,11 @@ static const char *const lower_passes[] = {
 /* The same for a graph with gradients, after those were added.  Weights that
  * are learned are no constants, so that only frozen ones are folded. */
 static const char *const learn_passes[] = {
-    "simplify",    "-flush_subnormals", "fuse_bn",
-    "fuse_conv",   "fuse_linear",       "channels_last",
-    "remove_dead", "fuse_elementwise",  NULL,
+    "simplify",         "-flush_subnormals",
+    "fuse_bn",          "fuse_conv",
+    "fuse_linear",      "fuse_rounded",
+    "channels_last",    "remove_dead",
+    "fuse_elementwise", NULL,
 };
 
 static const char *const no_passes[] = {NULL};

@@ -2,19 +2,32 @@
  * output.
  *
  * Comes from the pass fuse_linear.  The sum adds to what the output holds, so
- * the output takes the place of z where the executor can arrange it. */
+ * the output takes the place of z where the executor can arrange it.  Where a
+ * and b are results of FakeQuant, the pass fuse_rounded brings scales and zero
+ * points of both (inputs 4 to 7), and integers are multiplied if they fit. */
 #include <string.h>
 
+#include "ops/int8/rounded_product.h"
 #include "ops/matmul/matmul_util.h"
 
 typedef struct {
-    int64_t trans_b;
+    int64_t trans_b, a_qmin, a_qmax, b_qmin, b_qmax;
     sb_epilogue_op_attrs post;
 } fused_matmul_attrs;
+
+typedef struct {
+    sb_matmul mm;
+    bool rounded;    /* by integers, if these fit */
+    sb_epilogue act; /* behind those */
+} fused_matmul_state;
 
 static const sb_attr_def attrs[] = {
     {"transB", SB_ATTR_INT, offsetof(fused_matmul_attrs, trans_b), .i = 0,
      .flag = true},
+    {"a_qmin", SB_ATTR_INT, offsetof(fused_matmul_attrs, a_qmin), .i = 0},
+    {"a_qmax", SB_ATTR_INT, offsetof(fused_matmul_attrs, a_qmax), .i = 0},
+    {"b_qmin", SB_ATTR_INT, offsetof(fused_matmul_attrs, b_qmin), .i = 0},
+    {"b_qmax", SB_ATTR_INT, offsetof(fused_matmul_attrs, b_qmax), .i = 0},
     SB_POST_ATTRS(fused_matmul_attrs, post),
     {0},
 };
@@ -47,34 +60,101 @@ static sb_status fused_matmul_check(const sb_kernel *k)
     return SB_OK;
 }
 
+/* One scale for a, one for b or for each of its columns. */
+static sb_status fused_matmul_plan_rounded(sb_kernel *k, fused_matmul_state *s)
+{
+    const fused_matmul_attrs *a = k->attrs;
+    const sb_matmul *mm = &s->mm;
+
+    for (uint32_t i = 4; i < 8; i++) {
+        int64_t n = sb_kernel_in(k, i) ? sb_tensor_count(k->in[i]) : 0;
+
+        if (n != 1 && (i < 6 || n != mm->n))
+            return sb_kernel_fail(k, SB_BAD_MODEL,
+                                  "%lld scales or zero points in input %u",
+                                  (long long)n, i);
+    }
+    s->rounded = sb_rounded_product_suits(mm->m, mm->n, mm->k);
+    size_t scratch = sb_rounded_product_scratch(k->ctx, mm->n, mm->k);
+    if (s->rounded && k->scratch_size < scratch)
+        k->scratch_size = scratch;
+    return sb_epilogue_make(k, &a->post, false, &s->act);
+}
+
 static sb_status fused_matmul_prepare(sb_kernel *k)
 {
     const fused_matmul_attrs *a = k->attrs;
-    sb_matmul *mm = sb_alloc(k->ctx, 1, sizeof *mm);
+    fused_matmul_state *s = sb_alloc(k->ctx, 1, sizeof *s);
     sb_epilogue posts;
 
-    if (!mm)
+    if (!s)
         return SB_NO_MEMORY;
-    k->state = mm;
+    k->state = s;
     SB_TRY(fused_matmul_check(k));
     SB_TRY(sb_epilogue_make(k, &a->post, sb_kernel_in(k, 3) != NULL, &posts));
-    return sb_matmul_plan_fused(k, a->trans_b, &posts, mm);
+    SB_TRY(sb_matmul_plan_fused(k, a->trans_b, &posts, &s->mm));
+    return sb_kernel_in(k, 4) ? fused_matmul_plan_rounded(k, s) : SB_OK;
+}
+
+static sb_rounding fused_matmul_rounding(const sb_kernel *k, uint32_t at,
+                                         int64_t qmin, int64_t qmax)
+{
+    return (sb_rounding){.scale = k->in[at]->data,
+                         .zero = k->in[at + 1]->data,
+                         .n = sb_tensor_count(k->in[at]),
+                         .qmin = (float)qmin,
+                         .qmax = (float)qmax};
+}
+
+/* By integers; false if they do not fit. */
+static bool fused_matmul_rounded(const sb_kernel *k)
+{
+    const fused_matmul_attrs *a = k->attrs;
+    const fused_matmul_state *s = k->state;
+    const sb_tensor *bias = sb_kernel_in(k, 2);
+    const sb_rounded_product p = {
+        .m = s->mm.m,
+        .n = s->mm.n,
+        .k = s->mm.k,
+        .a = k->in[0]->data,
+        .b = k->in[1]->data,
+        .b_row = s->mm.b_row,
+        .b_col = s->mm.b_col,
+        .a_from = fused_matmul_rounding(k, 4, a->a_qmin, a->a_qmax),
+        .b_from = fused_matmul_rounding(k, 6, a->b_qmin, a->b_qmax),
+        .bias = bias ? bias->data : NULL,
+        .y = k->out[0]->data,
+        .add = sb_kernel_in(k, 3) != NULL,
+        .scratch = k->scratch,
+    };
+
+    if (!sb_rounded_product_run(k->ctx, &p))
+        return false;
+    if (s->act.n)
+        sb_epilogue_apply(k->ctx, &s->act, p.y, NULL,
+                          (size_t)sb_tensor_count(k->out[0]));
+    return true;
 }
 
 static sb_status fused_matmul_forward(sb_kernel *k)
 {
+    const fused_matmul_state *s = k->state;
     const sb_tensor *z = sb_kernel_in(k, 3);
 
     if (z && z->data != k->out[0]->data)
         memcpy(k->out[0]->data, z->data, sb_tensor_bytes(z));
-    return sb_matmul_run(k, k->state);
+    if (s->rounded && fused_matmul_rounded(k))
+        return SB_OK;
+    return sb_matmul_run(k, &s->mm);
 }
 
 static void fused_matmul_release(sb_kernel *k)
 {
-    if (k->state)
-        sb_matmul_free(k, k->state);
-    sb_free(k->ctx, k->state);
+    fused_matmul_state *s = k->state;
+
+    if (s)
+        sb_matmul_free(k, &s->mm);
+    sb_free(k->ctx, s);
 }
 
 static void fused_matmul_label(const sb_kernel *k, char *out, size_t size)
@@ -90,7 +170,7 @@ const sb_op_def sb_op_fused_matmul = {
     .domain = SB_FUSED_DOMAIN,
     .since = 1,
     .in_min = 2,
-    .in_max = 4,
+    .in_max = 8,
     .out_min = 1,
     .out_max = 1,
     .flags = SB_OP_F32 | SB_OP_INPLACE_SUM,

@@ -1,6 +1,7 @@
 /* Pass "fuse_linear": matrix product with weights, bias, residual sum and
- * activation become one node of the executor's own domain.  Weights are
- * constants or parameters, graph inputs with a default.
+ * activation become one node of the executor's own domain.  Weights are one
+ * matrix: a constant, a parameter (a graph input with a default), or computed
+ * from one, transposed or rounded, as in training.
  *
  *     y = act(a x w + b + z)
  *
@@ -51,7 +52,7 @@ static bool is_bias(const sb_graph *g, sb_value_id v, int64_t n)
            t->dims[t->rank - 1] == n && sb_tensor_count(t) == n;
 }
 
-/* A product of a float matrix (or several) with a parameter. */
+/* A product of a float matrix (or several) with one matrix. */
 static bool find_product(const sb_graph *g, const sb_node *node, fusion *f)
 {
     bool gemm = sb_node_is(node, "Gemm");
@@ -61,11 +62,10 @@ static bool find_product(const sb_graph *g, const sb_node *node, fusion *f)
     for (uint32_t i = 0; i < 4; i++)
         f->in[i] = sb_node_in(node, i);
     f->trans_b = sb_node_int(node, "transB", 0) != 0;
-    if (!sb_is_const(g, f->in[1]) && !is_parameter(g, f->in[1]))
-        return false;
-    const sb_tensor *w = &sb_graph_value(g, f->in[1])->constant;
+    const sb_type *w = &sb_graph_value(g, f->in[1])->type;
     const sb_shape *a = &sb_graph_value(g, f->in[0])->type.shape;
-    if (w->dtype != SB_DTYPE_F32 || w->rank != 2 || a->rank < 2)
+    if (w->dtype != SB_DTYPE_F32 || w->shape.rank != 2 ||
+        !sb_shape_known(&w->shape) || a->rank < 2)
         return false;
     if (!gemm)
         return true;
@@ -73,7 +73,7 @@ static bool find_product(const sb_graph *g, const sb_node *node, fusion *f)
            is_one(sb_node_float(node, "alpha", 1)) &&
            is_one(sb_node_float(node, "beta", 1)) &&
            (f->in[2] == SB_NONE ||
-            is_bias(g, f->in[2], w->dims[f->trans_b ? 0 : 1]));
+            is_bias(g, f->in[2], w->shape.dim[f->trans_b ? 0 : 1]));
 }
 
 static bool find_fusion(const sb_graph *g, sb_node_id id, fusion *f)
@@ -94,10 +94,10 @@ static bool find_fusion(const sb_graph *g, sb_node_id id, fusion *f)
         return false;
     sb_value_id y = node->outputs[0];
     sb_value_id other = next->inputs[next->inputs[0] == y ? 1 : 0];
-    const sb_tensor *w = &sb_graph_value(g, f->in[1])->constant;
+    const sb_shape *w = &sb_graph_value(g, f->in[1])->type.shape;
     const sb_shape *ys = &sb_graph_value(g, y)->type.shape;
     if (f->in[2] == SB_NONE && ys->rank >= 2 &&
-        is_bias(g, other, w->dims[f->trans_b ? 0 : 1]) &&
+        is_bias(g, other, w->dim[f->trans_b ? 0 : 1]) &&
         sb_graph_value(g, other)->constant.rank <= ys->rank) {
         f->in[2] = other;
         return true;
