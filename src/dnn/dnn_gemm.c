@@ -17,7 +17,7 @@
 #include "base/threads.h"
 
 enum {
-    TILE_M = 192,
+    TILE_M = 256,
     TILE_N = 256,
     TILE_M_LEAST = 24,
     TILE_N_LEAST = 64,

@@ -1,114 +1,19 @@
-/* The learner: whole steps against PyTorch (tests/fixtures/learner.npz, written
- * by make_learner.py there), and what must hold around them: refusals, values
- * that are not finite, interruptions, saving, any number of threads. */
-#include "sbtest.h"
+/* The learner: whole steps against PyTorch, and what must hold around them:
+ * parameters, memory, saving, any number of threads.  What cannot be learned is
+ * in test_learner_limits.c. */
+#include "learntest.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/str.h"
-#include "tensor/npy.h"
 
 enum { STEPS = 4, BATCH = 6, CLASSES = 5 };
 
-static sb_npz_item *items;
-static size_t n_items;
-
-static const sb_tensor *array_of(const char *fmt, const char *name)
-{
-    char full[64];
-
-    (void)snprintf(full, sizeof full, fmt, name);
-    for (size_t i = 0; i < n_items; i++)
-        if (strcmp(items[i].name, full) == 0)
-            return &items[i].tensor;
-    fail_msg("no array '%s'", full);
-    return NULL;
-}
-
-static const char *const names[] = {
-    "conv1.weight",     "bn1.weight",      "bn1.bias",
-    "bn1.running_mean", "bn1.running_var", "conv2.weight",
-    "conv2.bias",       "bn2.weight",      "bn2.bias",
-    "bn2.running_mean", "bn2.running_var", "fc.weight",
-    "fc.bias"};
-
-#define WEIGHTS                                                        \
-    "conv1.weight: f32[8,3,3,3] = random(1)\n"                         \
-    "bn1.weight: f32[8] = random(2)\nbn1.bias: f32[8] = random(3)\n"   \
-    "bn1.running_mean: f32[8] = random(4)\n"                           \
-    "bn1.running_var: f32[8] = random(5)\n"                            \
-    "conv2.weight: f32[8,8,3,3] = random(6)\n"                         \
-    "conv2.bias: f32[8] = random(7)\nbn2.weight: f32[8] = random(8)\n" \
-    "bn2.bias: f32[8] = random(9)\n"                                   \
-    "bn2.running_mean: f32[8] = random(10)\n"                          \
-    "bn2.running_var: f32[8] = random(11)\n"                           \
-    "fc.weight: f32[5,8] = random(12)\nfc.bias: f32[5] = random(13)\n"
-#define BODY                                                               \
-    "c1 = Conv(x, conv1.weight) {pads=[1,1,1,1]} \"conv1\"\n"              \
-    "n1 = BatchNormalization(c1, bn1.weight, bn1.bias, bn1.running_mean, " \
-    "bn1.running_var) \"bn1\"\n"                                           \
-    "r1 = Relu(n1)\n"                                                      \
-    "p1 = MaxPool(r1) {kernel_shape=[2,2], strides=[2,2]}\n"               \
-    "c2 = Conv(p1, conv2.weight, conv2.bias) {pads=[1,1,1,1]} \"conv2\"\n" \
-    "n2 = BatchNormalization(c2, bn2.weight, bn2.bias, bn2.running_mean, " \
-    "bn2.running_var) \"bn2\"\n"                                           \
-    "a = Add(n2, p1)\nr2 = Relu(a)\ng = GlobalAveragePool(r2)\n"           \
-    "f = Flatten(g)\n"
-
-static const char cnn[] = "graph cnn(x: f32[N,3,8,8]) -> (y) {\n" WEIGHTS BODY
-                          "y = Gemm(f, fc.weight, fc.bias) {transB=1} \"fc\"\n"
-                          "}\n";
-/* The same as other exporters write it: a weight behind a Transpose, a bias in
- * a sum, probabilities at the end. */
-static const char cnn_soft[] =
-    "graph cnn(x: f32[N,3,8,8]) -> (p) {\n" WEIGHTS BODY
-    "t = Transpose(fc.weight) {perm=[1,0]}\nm = MatMul(f, t) \"fc\"\n"
-    "y = Add(m, fc.bias)\np = Softmax(y)\n}\n";
-
-static sb_model *parse(sb_ctx *ctx, const char *text)
-{
-    sb_model *model = NULL;
-
-    test_assert_ok(sb_model_parse(ctx, text, &model), "parse", __FILE__,
-                   __LINE__);
-    return model;
-}
-
-/* The network with the parameters that PyTorch started with. */
-static sb_model *started(sb_ctx *ctx, const char *text)
-{
-    sb_model *model = parse(ctx, text);
-
-    for (size_t i = 0; i < SB_COUNT(names); i++)
-        test_assert_ok(sb_model_set_weight(model, names[i],
-                                           array_of("start.%s", names[i])),
-                       names[i], __FILE__, __LINE__);
-    return model;
-}
-
-/* Step i of an array by step; borrowed. */
-static sb_tensor step_of(const char *name, size_t i)
-{
-    const sb_tensor *all = array_of("%s", name);
-    sb_tensor t = sb_tensor_make(all->dtype, all->rank - 1, all->dims + 1);
-
-    t.data = (char *)all->data + i * sb_tensor_bytes(&t);
-    return t;
-}
-
-static sb_learner *learner(const sb_model *model, const sb_learn_options *opt)
-{
-    sb_learner *l = NULL;
-
-    assert_ok(sb_learner_create(model, opt, &l));
-    return l;
-}
-
 static double step(sb_learner *l, size_t i, const sb_tensor *target)
 {
-    const sb_tensor x = step_of("x", i);
+    const sb_tensor x = test_learn_step_of("x", i);
     const sb_tensor *const in[] = {&x};
     double loss = NAN;
 
@@ -122,11 +27,12 @@ static void assert_end(const char *what, const sb_learner *l,
 {
     const float *w = want->data;
 
-    for (size_t i = 0; i < SB_COUNT(names); i++) {
-        const sb_parameter_info *p = sb_learner_find_parameter(l, names[i]);
+    for (size_t i = 0; i < TEST_LEARN_NAMES; i++) {
+        const sb_parameter_info *p =
+            sb_learner_find_parameter(l, test_learn_names[i]);
         const sb_tensor *t = average && p->average ? p->average : p->value;
         char where[80];
-        (void)snprintf(where, sizeof where, "%s %s", what, names[i]);
+        (void)snprintf(where, sizeof where, "%s %s", what, test_learn_names[i]);
         assert_all_close(where, t->data, w, (size_t)sb_tensor_count(t), tol);
         w += sb_tensor_count(t);
     }
@@ -145,14 +51,15 @@ static sb_learn_options options(void)
 static void run_case(const char *name, const char *text,
                      const sb_learn_options *opt, int ignored)
 {
-    sb_model *model = started(test_ctx(), text);
-    sb_learner *l = learner(model, opt);
+    sb_model *model = test_learn_started(test_ctx(), text);
+    sb_learner *l = test_learn_make(model, opt);
     bool labels = opt->loss == SB_LEARN_LOSS_CROSS_ENTROPY;
-    const float *want = array_of("%s.loss", name)->data;
+    const float *want = test_learn_array("%s.loss", name)->data;
 
     sb_model_free(model);
     for (size_t i = 0; i < STEPS; i++) {
-        sb_tensor target = step_of(labels ? "labels" : "targets", i), copy;
+        sb_tensor target = test_learn_step_of(labels ? "labels" : "targets", i),
+                  copy;
         assert_ok(sb_tensor_clone(test_ctx(), &target, &copy));
         int64_t *v = copy.data;
         for (size_t k = 0; ignored && k < BATCH; k++)
@@ -160,9 +67,9 @@ static void run_case(const char *name, const char *text,
         assert_close(name, step(l, i, &copy), want[i], 2e-5);
         sb_tensor_drop(&copy);
     }
-    assert_end(name, l, array_of("%s.end", name), false, 3e-5);
+    assert_end(name, l, test_learn_array("%s.end", name), false, 3e-5);
     if (opt->ema_decay > 0)
-        assert_end(name, l, array_of("%s.average", name), true, 3e-5);
+        assert_end(name, l, test_learn_array("%s.average", name), true, 3e-5);
     sb_learner_free(l);
 }
 
@@ -172,17 +79,17 @@ static void test_steps_as_pytorch(void **state)
     const char *const bias[] = {"conv2.bias"};
     sb_learn_options o = options();
 
-    run_case("sgd", cnn, &o, 0);
-    run_case("sgd", cnn_soft, &o, 0);
+    run_case("sgd", test_learn_cnn, &o, 0);
+    run_case("sgd", test_learn_cnn_soft, &o, 0);
     o.recompute = 3;
-    run_case("sgd", cnn, &o, 0);
+    run_case("sgd", test_learn_cnn, &o, 0);
 
     o = options();
     o.nesterov = 1;
     o.weight_decay = 0.05;
     o.label_smoothing = 0.1;
     o.clip_norm = 0.5;
-    run_case("nesterov", cnn, &o, 0);
+    run_case("nesterov", test_learn_cnn, &o, 0);
 
     o = options();
     o.optimizer = SB_OPTIMIZER_ADAM;
@@ -190,11 +97,11 @@ static void test_steps_as_pytorch(void **state)
     o.n_freeze = 1;
     o.learning_rate = 0.01;
     o.weight_decay = 0.1;
-    run_case("adam", cnn, &o, 0);
+    run_case("adam", test_learn_cnn, &o, 0);
     o.optimizer = SB_OPTIMIZER_ADAMW;
     o.ignore_index = -1;
     o.ema_decay = 0.8;
-    run_case("adamw", cnn, &o, 2);
+    run_case("adamw", test_learn_cnn, &o, 2);
 }
 
 static void test_variants_as_pytorch(void **state)
@@ -208,33 +115,34 @@ static void test_variants_as_pytorch(void **state)
     o.loss = SB_LEARN_LOSS_MSE;
     o.norm = SB_LEARN_NORM_FROZEN;
     o.momentum = 0;
-    run_case("eval_bn", cnn, &o, 0);
+    run_case("eval_bn", test_learn_cnn, &o, 0);
 
     o = options();
     o.loss = SB_LEARN_LOSS_KL;
     o.temperature = 2;
     o.freeze = front;
     o.n_freeze = SB_COUNT(front);
-    run_case("freeze", cnn, &o, 0);
-    run_case("freeze", cnn_soft, &o, 0);
+    run_case("freeze", test_learn_cnn, &o, 0);
+    run_case("freeze", test_learn_cnn_soft, &o, 0);
 
     o = options();
     o.accumulate = 2;
-    run_case("accumulate", cnn, &o, 0);
+    run_case("accumulate", test_learn_cnn, &o, 0);
 
     o = options();
     group.pattern = "fc.*";
     group.rate = 0.1;
     o.groups = groups;
     o.n_groups = 1;
-    run_case("groups", cnn, &o, 0);
+    run_case("groups", test_learn_cnn, &o, 0);
 }
 
 /* One step whose loss is the caller's: d(loss)/d(output) of the mean square, by
  * hand.  `interrupted` comes between forward and backward. */
 static sb_status custom_step(sb_learner *l, size_t i, bool interrupted)
 {
-    const sb_tensor x = step_of("x", i), target = step_of("targets", i);
+    const sb_tensor x = test_learn_step_of("x", i),
+                    target = test_learn_step_of("targets", i);
     const sb_tensor *const in[] = {&x}, *y = NULL;
 
     assert_ok(sb_learner_forward(l, in, 1, &y, 1));
@@ -258,18 +166,18 @@ static void test_loss_of_the_caller(void **state)
 {
     (void)state;
     sb_learn_options o = options();
-    sb_model *model = started(test_ctx(), cnn);
+    sb_model *model = test_learn_started(test_ctx(), test_learn_cnn);
 
     o.loss = SB_LEARN_LOSS_CUSTOM;
     o.norm = SB_LEARN_NORM_FROZEN;
     o.momentum = 0;
-    sb_learner *l = learner(model, &o);
+    sb_learner *l = test_learn_make(model, &o);
     for (size_t i = 0; i < STEPS; i++) {
         assert_status(custom_step(l, i, true), SB_INTERRUPTED);
         assert_int_equal(sb_learner_updates(l), i);
         assert_ok(custom_step(l, i, false));
     }
-    assert_end("custom", l, array_of("%s.end", "eval_bn"), false, 3e-5);
+    assert_end("custom", l, test_learn_array("%s.end", "eval_bn"), false, 3e-5);
     assert_status(sb_learner_backward(l, NULL, 0), SB_BAD_ARG);
     assert_error_has("no sb_learner_forward() before");
     sb_learner_free(l);
@@ -282,15 +190,16 @@ static void test_trained_model_runs_as_the_learner(void **state)
 {
     (void)state;
     sb_learn_options o = options();
-    sb_model *model = started(test_ctx(), cnn_soft), *trained = NULL;
+    sb_model *model = test_learn_started(test_ctx(), test_learn_cnn_soft),
+             *trained = NULL;
     sb_session *session = NULL;
 
     o.ema_decay = 0.5;
-    sb_learner *l = learner(model, &o);
-    const sb_tensor x = step_of("x", 3);
+    sb_learner *l = test_learn_make(model, &o);
+    const sb_tensor x = test_learn_step_of("x", 3);
     const sb_tensor *const in[] = {&x}, *a = NULL, *b = NULL;
     for (size_t i = 0; i < STEPS; i++) {
-        const sb_tensor t = step_of("labels", i);
+        const sb_tensor t = test_learn_step_of("labels", i);
         (void)step(l, i, &t);
         assert_int_equal(sb_tensor_elements(sb_learner_output(l)), 30);
         for (int v = SB_LEARN_VALUES_LAST; v <= SB_LEARN_VALUES_AVERAGE; v++) {
@@ -311,18 +220,21 @@ static void test_trained_model_runs_as_the_learner(void **state)
 static void test_gradient_changes_nothing(void **state)
 {
     (void)state;
-    sb_model *model = started(test_ctx(), cnn);
-    sb_learner *l = learner(model, NULL);
-    const sb_tensor x = step_of("x", 0), t = step_of("labels", 0);
+    sb_model *model = test_learn_started(test_ctx(), test_learn_cnn);
+    sb_learner *l = test_learn_make(model, NULL);
+    const sb_tensor x = test_learn_step_of("x", 0),
+                    t = test_learn_step_of("labels", 0);
     const sb_tensor *const in[] = {&x};
     double a = 0, b = 0;
 
     assert_ok(sb_learner_gradient(l, in, 1, &t, &a));
     assert_ok(sb_learner_gradient(l, in, 1, &t, &b));
     assert_close("loss", a, b, 0);
-    for (size_t i = 0; i < SB_COUNT(names); i++) {
-        const sb_parameter_info *p = sb_learner_find_parameter(l, names[i]);
-        assert_tensor(names[i], p->value, array_of("start.%s", names[i]), 0);
+    for (size_t i = 0; i < TEST_LEARN_NAMES; i++) {
+        const sb_parameter_info *p =
+            sb_learner_find_parameter(l, test_learn_names[i]);
+        assert_tensor(test_learn_names[i], p->value,
+                      test_learn_array("start.%s", test_learn_names[i]), 0);
         assert_int_equal(p->gradient == NULL,
                          p->role == SB_PARAMETER_ROLE_STATISTIC);
     }
@@ -348,9 +260,9 @@ static void test_parameters_are_found(void **state)
     static const char *const want[] = {"table", "w", "b", "norm.gamma",
                                        "slope"};
     const char *const only[] = {"off*"};
-    sb_model *model = parse(test_ctx(), text);
+    sb_model *model = test_learn_parse(test_ctx(), text);
     sb_learn_options o = options();
-    sb_learner *l = learner(model, &o);
+    sb_learner *l = test_learn_make(model, &o);
 
     assert_int_equal(sb_learner_parameter_count(l), SB_COUNT(want));
     for (size_t i = 0; i < SB_COUNT(want); i++) {
@@ -361,7 +273,7 @@ static void test_parameters_are_found(void **state)
     sb_learner_free(l);
     o.train = only;
     o.n_train = 1;
-    l = learner(model, &o);
+    l = test_learn_make(model, &o);
     assert_int_equal(sb_learner_parameter_count(l), SB_COUNT(want) + 1);
     for (size_t i = 0; i <= SB_COUNT(want); i++)
         assert_int_equal(sb_learner_parameter(l, i)->trained,
@@ -375,14 +287,14 @@ static void test_parameters_are_found(void **state)
 static void test_equal_vectors_are_two_parameters(void **state)
 {
     (void)state;
-    sb_model *model =
-        parse(test_ctx(), "graph g(x: f32[N,2,3,3]) -> (y) {\n"
-                          "w: f32[2,2,1,1] = random(1)\none: f32[2] = [1, 1]\n"
-                          "zero: f32[2] = [0, 0]\nmean = Identity(zero)\n"
-                          "var = Identity(one)\nc = Conv(x, w)\n"
-                          "n = BatchNormalization(c, one, zero, mean, var)\n"
-                          "g = GlobalAveragePool(n)\ny = Flatten(g)\n}\n");
-    sb_learner *l = learner(model, NULL);
+    sb_model *model = test_learn_parse(
+        test_ctx(), "graph g(x: f32[N,2,3,3]) -> (y) {\n"
+                    "w: f32[2,2,1,1] = random(1)\none: f32[2] = [1, 1]\n"
+                    "zero: f32[2] = [0, 0]\nmean = Identity(zero)\n"
+                    "var = Identity(one)\nc = Conv(x, w)\n"
+                    "n = BatchNormalization(c, one, zero, mean, var)\n"
+                    "g = GlobalAveragePool(n)\ny = Flatten(g)\n}\n");
+    sb_learner *l = test_learn_make(model, NULL);
     static const char *const statistics[] = {"mean", "var"};
 
     assert_int_equal(sb_learner_parameter_count(l), 5);
@@ -416,7 +328,7 @@ static sb_model *deep(size_t n)
                 "g = GlobalAveragePool(v%zu)\nf = Flatten(g)\n"
                 "y = Gemm(f, fc.weight) {transB=1}\n}\n",
                 n);
-    sb_model *model = parse(test_ctx(), sb_str_text(&s));
+    sb_model *model = test_learn_parse(test_ctx(), sb_str_text(&s));
     sb_str_free(&s);
     return model;
 }
@@ -425,7 +337,7 @@ static sb_model *deep(size_t n)
 static size_t deep_step(const sb_learn_options *opt, float *out)
 {
     sb_model *model = deep(12);
-    sb_learner *l = learner(model, opt);
+    sb_learner *l = test_learn_make(model, opt);
     const sb_tensor *const in[] = {test_random(SB_DTYPE_F32, "4x8x16x16", 3)};
 
     assert_ok(sb_learner_gradient(l, in, 1, test_i64("4", 0, 1, 2, 3), NULL));
@@ -464,14 +376,15 @@ static void test_memory_of_frozen_and_recomputed(void **state)
 static sb_status train(sb_ctx *ctx, const sb_learn_options *opt, size_t first,
                        const char *load, const char *save, float *out)
 {
-    sb_model *model = started(ctx, cnn);
+    sb_model *model = test_learn_started(ctx, test_learn_cnn);
     sb_learner *l = NULL;
     sb_status s = sb_learner_create(model, opt, &l);
 
     if (s == SB_OK && load)
         s = sb_learner_load(l, load);
     for (size_t i = first; i < STEPS && s == SB_OK; i++) {
-        const sb_tensor x = step_of("x", i), t = step_of("labels", i);
+        const sb_tensor x = test_learn_step_of("x", i),
+                        t = test_learn_step_of("labels", i);
         const sb_tensor *const in[] = {&x};
         if (save && i == 1) {
             s = sb_learner_save(l, save);
@@ -479,8 +392,9 @@ static sb_status train(sb_ctx *ctx, const sb_learn_options *opt, size_t first,
         }
         s = sb_learner_step(l, in, 1, &t, NULL);
     }
-    for (size_t i = 0; out && s == SB_OK && i < SB_COUNT(names); i++) {
-        const sb_tensor *t = sb_learner_find_parameter(l, names[i])->value;
+    for (size_t i = 0; out && s == SB_OK && i < TEST_LEARN_NAMES; i++) {
+        const sb_tensor *t =
+            sb_learner_find_parameter(l, test_learn_names[i])->value;
         memcpy(out, t->data, sb_tensor_bytes(t));
         out += sb_tensor_count(t);
     }
@@ -519,183 +433,6 @@ static void test_threads_and_resuming_change_no_bit(void **state)
     assert_int_equal(remove(path), 0);
 }
 
-/* ---- refusals ----------------------------------------------------------- */
-
-static void refuse(const char *text, const sb_learn_options *opt,
-                   sb_status status, const char *message)
-{
-    sb_model *model = parse(test_ctx(), text);
-    sb_learner *l = NULL;
-
-    assert_status(sb_learner_create(model, opt, &l), status);
-    assert_error_has(message);
-    sb_model_free(model);
-}
-
-static void test_networks_that_cannot_be_trained(void **state)
-{
-    (void)state;
-    const char *const wrong[] = {"nothing.*"}, *const all[] = {"*"};
-    sb_learn_options o = options();
-
-    refuse("graph g(x: f32[N,3], c: bool[]) -> (y: f32[N,3]) {\n"
-           "w: f32[3,3] = random(1)\nm = MatMul(x, w)\n"
-           "y = If(c) {then_branch=graph t() -> (p: f32[N,3]) { p = Neg(m) }, "
-           "else_branch=graph e() -> (q: f32[N,3]) { q = Exp(m) }} \"choice\""
-           "\n}\n",
-           &o, SB_UNSUPPORTED, "cannot learn through 1 node: 'choice' (If)");
-    refuse("graph g(x: f32[N,3]) -> (y: f32[N,3]) {\n"
-           "w: f32[3,3] = random(1)\ns: f32[] = 0.1\nz: i8[] = 0\n"
-           "m = MatMul(x, w)\nq = QuantizeLinear(m, s, z) \"q\"\n"
-           "y = DequantizeLinear(q, s, z) \"dq\"\n}\n",
-           &o, SB_UNSUPPORTED, "'dq' (DequantizeLinear), 'q' (QuantizeLinear)");
-    refuse("graph g(x: f32[N,3]) -> (y) {\ny = Exp(x)\n}\n", &o, SB_BAD_ARG,
-           "none of the 0 parameters is to be trained");
-    refuse("graph g(x: f32[N,3]) -> (y, z) {\nw: f32[3,3] = random(1)\n"
-           "y = MatMul(x, w)\nz = Exp(y)\n}\n",
-           &o, SB_BAD_ARG, "the model has 2 outputs");
-    o.train = wrong;
-    o.n_train = 1;
-    refuse(cnn, &o, SB_BAD_ARG, "train 'nothing.*' matches none");
-    o.n_train = 0;
-    o.freeze = all;
-    o.n_freeze = 1;
-    refuse(cnn, &o, SB_BAD_ARG, "none of the 13 parameters is to be trained");
-    o.n_freeze = 0;
-    o.momentum = 2;
-    refuse(cnn, &o, SB_BAD_ARG, "momentum is 2, want 0 to 1");
-}
-
-static void test_data_that_does_not_fit(void **state)
-{
-    (void)state;
-    sb_model *model = started(test_ctx(), cnn);
-    sb_learner *l = learner(model, NULL);
-    const sb_tensor x = step_of("x", 0);
-    const sb_tensor *const in[] = {&x};
-
-    assert_status(sb_learner_step(l, in, 1, NULL, NULL), SB_BAD_ARG);
-    assert_status(
-        sb_learner_step(l, in, 1, test_f32("6", 0, 1, 2, 3, 4, 0), NULL),
-        SB_BAD_DATA);
-    assert_error_has("the target has type float, want int64");
-    assert_status(
-        sb_learner_step(l, in, 1, test_i64("6", 0, 1, 2, 3, 4, 5), NULL),
-        SB_BAD_DATA);
-    assert_error_has("label 5 of row 5 is outside 5 classes");
-    assert_status(sb_learner_step(l, in, 1, test_i64("5", 0, 1, 2, 3, 4), NULL),
-                  SB_BAD_MODEL);
-    assert_status(sb_learner_step(l, in, 0, test_i64("1", 0), NULL),
-                  SB_BAD_ARG);
-    /* Nothing was changed by any of them. */
-    for (size_t i = 0; i < SB_COUNT(names); i++)
-        assert_tensor(names[i], sb_learner_find_parameter(l, names[i])->value,
-                      array_of("start.%s", names[i]), 0);
-    sb_learner_free(l);
-    sb_model_free(model);
-}
-
-static void test_values_that_are_not_finite(void **state)
-{
-    (void)state;
-    sb_model *model = started(test_ctx(), cnn);
-    sb_learner *l = learner(model, NULL);
-    sb_tensor x = step_of("x", 0), t = step_of("labels", 0), bad, w;
-    const sb_tensor *const in[] = {&x}, *const broken[] = {&bad};
-
-    assert_ok(sb_tensor_clone(test_ctx(), &x, &bad));
-    ((float *)bad.data)[7] = NAN;
-    assert_status(sb_learner_step(l, broken, 1, &t, NULL), SB_BAD_DATA);
-    assert_error_has("step 1: the loss is not a number, since input 'x' is");
-    sb_tensor_drop(&bad);
-    assert_ok(sb_learner_step(l, in, 1, &t, NULL));
-
-    assert_ok(sb_tensor_clone(
-        test_ctx(), sb_learner_find_parameter(l, "conv2.weight")->value, &w));
-    ((float *)w.data)[0] = NAN;
-    assert_ok(sb_learner_set_parameter(l, "conv2.weight", &w));
-    assert_status(sb_learner_step(l, in, 1, &t, NULL), SB_BAD_DATA);
-    assert_error_has("step 2: the loss is not a number; the first node to "
-                     "make such a value is 'conv2'");
-    sb_tensor_drop(&w);
-    sb_learner_free(l);
-    sb_model_free(model);
-}
-
-/* ---- interruptions ------------------------------------------------------ */
-
-static sb_status interrupted_step(sb_learner *l, size_t i)
-{
-    const sb_tensor x = step_of("x", i), t = step_of("labels", i);
-    const sb_tensor *const in[] = {&x};
-
-    return sb_learner_step(l, in, 1, &t, NULL);
-}
-
-static void test_interrupted_step_leaves_parameters(void **state)
-{
-    (void)state;
-    sb_model *model = started(test_ctx(), cnn);
-    sb_learner *l = learner(model, NULL);
-
-    sb_ctx_interrupt(test_ctx());
-    assert_status(interrupted_step(l, 0), SB_INTERRUPTED);
-    sb_ctx_clear_interrupt(test_ctx());
-    for (size_t i = 0; i < SB_COUNT(names); i++)
-        assert_tensor(names[i], sb_learner_find_parameter(l, names[i])->value,
-                      array_of("start.%s", names[i]), 0);
-    assert_int_equal(sb_learner_updates(l), 0);
-    assert_ok(interrupted_step(l, 0));
-    sb_learner_free(l);
-    sb_model_free(model);
-}
-
-/* ---- memory runs out ---------------------------------------------------- */
-
-static sb_status whole_life(sb_ctx *ctx)
-{
-    static const char text[] =
-        "graph g(x: f32[N,2,4,4]) -> (y) {\nw: f32[3,2,3,3] = random(1)\n"
-        "s: f32[3] = [1, 2, 3]\nb: f32[3] = [0, 1, 0]\n"
-        "m: f32[3] = [0, 0, 1]\nv: f32[3] = [1, 2, 1]\n"
-        "fc: f32[4,3] = random(2)\nc = Conv(x, w)\n"
-        "n = BatchNormalization(c, s, b, m, v)\nd = Dropout(n)\n"
-        "r = Relu(d)\ng = GlobalAveragePool(r)\nf = Flatten(g)\n"
-        "y = Gemm(f, fc) {transB=1}\n}\n";
-    static float x[64];
-    static int64_t labels[] = {0, 3};
-    sb_tensor in = sb_tensor_make(SB_DTYPE_F32, 4, (int64_t[]){2, 2, 4, 4});
-    sb_tensor t = sb_tensor_make(SB_DTYPE_I64, 1, (int64_t[]){2});
-    const sb_tensor *const inputs[] = {&in}, *out = NULL;
-    sb_learn_options o = SB_LEARN_OPTIONS_INIT;
-    sb_model *model = NULL, *trained = NULL;
-    sb_learner *l = NULL;
-
-    in.data = x;
-    t.data = labels;
-    o.ema_decay = 0.9;
-    o.recompute = 2;
-    sb_status s = sb_model_parse(ctx, text, &model);
-    if (s == SB_OK)
-        s = sb_learner_create(model, &o, &l);
-    if (s == SB_OK)
-        s = sb_learner_step(l, inputs, 1, &t, NULL);
-    if (s == SB_OK)
-        s = sb_learner_eval(l, SB_LEARN_VALUES_AVERAGE, inputs, 1, &out, 1);
-    if (s == SB_OK)
-        s = sb_learner_model(l, SB_LEARN_VALUES_LAST, &trained);
-    sb_model_free(trained);
-    sb_learner_free(l);
-    sb_model_free(model);
-    return s;
-}
-
-static void test_memory_runs_out(void **state)
-{
-    (void)state;
-    test_every_allocation("learner", whole_life);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -708,16 +445,7 @@ int main(void)
         cmocka_unit_test(test_equal_vectors_are_two_parameters),
         cmocka_unit_test(test_memory_of_frozen_and_recomputed),
         cmocka_unit_test(test_threads_and_resuming_change_no_bit),
-        cmocka_unit_test(test_networks_that_cannot_be_trained),
-        cmocka_unit_test(test_data_that_does_not_fit),
-        cmocka_unit_test(test_values_that_are_not_finite),
-        cmocka_unit_test(test_interrupted_step_leaves_parameters),
-        cmocka_unit_test(test_memory_runs_out),
     };
-
-    assert_ok(sb_npz_load(test_ctx(), "tests/fixtures/learner.npz", &items,
-                          &n_items));
-    int failed = cmocka_run_group_tests_name("learner", tests, NULL, NULL);
-    sb_npz_free(test_ctx(), items, n_items);
-    return failed;
+    return cmocka_run_group_tests_name("learner", tests, test_learn_setup,
+                                       test_learn_teardown);
 }

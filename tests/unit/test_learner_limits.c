@@ -1,6 +1,8 @@
-/* Steps that cannot be made: each says why, and leaves the parameters as they
- * were. */
-#include "sbtest.h"
+/* What cannot be learned, and steps that cannot be made: each says why, and
+ * leaves the parameters as they were. */
+#include "learntest.h"
+
+#include <math.h>
 
 static sb_learner *make(sb_ctx *ctx, const char *text, sb_model **model)
 {
@@ -103,12 +105,200 @@ static void test_a_loop_and_integers_are_named(void **state)
     sb_model_free(model);
 }
 
+/* ---- refusals ----------------------------------------------------------- */
+
+static void refuse(const char *text, const sb_learn_options *opt,
+                   sb_status status, const char *message)
+{
+    sb_model *model = test_learn_parse(test_ctx(), text);
+    sb_learner *l = NULL;
+
+    assert_status(sb_learner_create(model, opt, &l), status);
+    assert_error_has(message);
+    sb_model_free(model);
+}
+
+static void test_networks_that_cannot_be_trained(void **state)
+{
+    (void)state;
+    const char *const wrong[] = {"nothing.*"}, *const all[] = {"*"};
+    sb_learn_options o = SB_LEARN_OPTIONS_INIT;
+
+    refuse("graph g(x: f32[N,3], c: bool[]) -> (y: f32[N,3]) {\n"
+           "w: f32[3,3] = random(1)\nm = MatMul(x, w)\n"
+           "y = If(c) {then_branch=graph t() -> (p: f32[N,3]) { p = Neg(m) }, "
+           "else_branch=graph e() -> (q: f32[N,3]) { q = Exp(m) }} \"choice\""
+           "\n}\n",
+           &o, SB_UNSUPPORTED, "cannot learn through 1 node: 'choice' (If)");
+    refuse("graph g(x: f32[N,3]) -> (y: f32[N,3]) {\n"
+           "w: f32[3,3] = random(1)\ns: f32[] = 0.1\nz: i8[] = 0\n"
+           "m = MatMul(x, w)\nq = QuantizeLinear(m, s, z) \"q\"\n"
+           "y = DequantizeLinear(q, s, z) \"dq\"\n}\n",
+           &o, SB_UNSUPPORTED, "'dq' (DequantizeLinear), 'q' (QuantizeLinear)");
+    refuse("graph g(x: f32[N,3]) -> (y) {\ny = Exp(x)\n}\n", &o, SB_BAD_ARG,
+           "none of the 0 parameters is to be trained");
+    refuse("graph g(x: f32[N,3]) -> (y, z) {\nw: f32[3,3] = random(1)\n"
+           "y = MatMul(x, w)\nz = Exp(y)\n}\n",
+           &o, SB_BAD_ARG, "the model has 2 outputs");
+    o.train = wrong;
+    o.n_train = 1;
+    refuse(test_learn_cnn, &o, SB_BAD_ARG, "train 'nothing.*' matches none");
+    o.n_train = 0;
+    o.freeze = all;
+    o.n_freeze = 1;
+    refuse(test_learn_cnn, &o, SB_BAD_ARG,
+           "none of the 13 parameters is to be trained");
+    o.n_freeze = 0;
+    o.momentum = 2;
+    refuse(test_learn_cnn, &o, SB_BAD_ARG, "momentum is 2, want 0 to 1");
+}
+
+static void test_data_that_does_not_fit(void **state)
+{
+    (void)state;
+    sb_model *model = test_learn_started(test_ctx(), test_learn_cnn);
+    sb_learner *l = test_learn_make(model, NULL);
+    const sb_tensor x = test_learn_step_of("x", 0);
+    const sb_tensor *const in[] = {&x};
+
+    assert_status(sb_learner_step(l, in, 1, NULL, NULL), SB_BAD_ARG);
+    assert_status(
+        sb_learner_step(l, in, 1, test_f32("6", 0, 1, 2, 3, 4, 0), NULL),
+        SB_BAD_DATA);
+    assert_error_has("the target has type float, want int64");
+    assert_status(
+        sb_learner_step(l, in, 1, test_i64("6", 0, 1, 2, 3, 4, 5), NULL),
+        SB_BAD_DATA);
+    assert_error_has("label 5 of row 5 is outside 5 classes");
+    assert_status(sb_learner_step(l, in, 1, test_i64("5", 0, 1, 2, 3, 4), NULL),
+                  SB_BAD_MODEL);
+    assert_status(sb_learner_step(l, in, 0, test_i64("1", 0), NULL),
+                  SB_BAD_ARG);
+    /* Nothing was changed by any of them. */
+    for (size_t i = 0; i < TEST_LEARN_NAMES; i++)
+        assert_tensor(test_learn_names[i],
+                      sb_learner_find_parameter(l, test_learn_names[i])->value,
+                      test_learn_array("start.%s", test_learn_names[i]), 0);
+    sb_learner_free(l);
+    sb_model_free(model);
+}
+
+static void test_values_that_are_not_finite(void **state)
+{
+    (void)state;
+    sb_model *model = test_learn_started(test_ctx(), test_learn_cnn);
+    sb_learner *l = test_learn_make(model, NULL);
+    sb_tensor x = test_learn_step_of("x", 0),
+              t = test_learn_step_of("labels", 0), bad, w;
+    const sb_tensor *const in[] = {&x}, *const broken[] = {&bad};
+
+    assert_ok(sb_tensor_clone(test_ctx(), &x, &bad));
+    ((float *)bad.data)[7] = NAN;
+    assert_status(sb_learner_step(l, broken, 1, &t, NULL), SB_BAD_DATA);
+    assert_error_has("step 1: the loss is not a number, since input 'x' is");
+    sb_tensor_drop(&bad);
+    assert_ok(sb_learner_step(l, in, 1, &t, NULL));
+
+    assert_ok(sb_tensor_clone(
+        test_ctx(), sb_learner_find_parameter(l, "conv2.weight")->value, &w));
+    ((float *)w.data)[0] = NAN;
+    assert_ok(sb_learner_set_parameter(l, "conv2.weight", &w));
+    assert_status(sb_learner_step(l, in, 1, &t, NULL), SB_BAD_DATA);
+    assert_error_has("step 2: the loss is not a number; the first node to "
+                     "make such a value is 'conv2'");
+    sb_tensor_drop(&w);
+    sb_learner_free(l);
+    sb_model_free(model);
+}
+
+/* ---- interruptions ------------------------------------------------------ */
+
+static sb_status interrupted_step(sb_learner *l, size_t i)
+{
+    const sb_tensor x = test_learn_step_of("x", i),
+                    t = test_learn_step_of("labels", i);
+    const sb_tensor *const in[] = {&x};
+
+    return sb_learner_step(l, in, 1, &t, NULL);
+}
+
+static void test_interrupted_step_leaves_parameters(void **state)
+{
+    (void)state;
+    sb_model *model = test_learn_started(test_ctx(), test_learn_cnn);
+    sb_learner *l = test_learn_make(model, NULL);
+
+    sb_ctx_interrupt(test_ctx());
+    assert_status(interrupted_step(l, 0), SB_INTERRUPTED);
+    sb_ctx_clear_interrupt(test_ctx());
+    for (size_t i = 0; i < TEST_LEARN_NAMES; i++)
+        assert_tensor(test_learn_names[i],
+                      sb_learner_find_parameter(l, test_learn_names[i])->value,
+                      test_learn_array("start.%s", test_learn_names[i]), 0);
+    assert_int_equal(sb_learner_updates(l), 0);
+    assert_ok(interrupted_step(l, 0));
+    sb_learner_free(l);
+    sb_model_free(model);
+}
+
+/* ---- memory runs out ---------------------------------------------------- */
+
+static sb_status whole_life(sb_ctx *ctx)
+{
+    static const char text[] =
+        "graph g(x: f32[N,2,4,4]) -> (y) {\nw: f32[3,2,3,3] = random(1)\n"
+        "s: f32[3] = [1, 2, 3]\nb: f32[3] = [0, 1, 0]\n"
+        "m: f32[3] = [0, 0, 1]\nv: f32[3] = [1, 2, 1]\n"
+        "fc: f32[4,3] = random(2)\nc = Conv(x, w)\n"
+        "n = BatchNormalization(c, s, b, m, v)\nd = Dropout(n)\n"
+        "r = Relu(d)\ng = GlobalAveragePool(r)\nf = Flatten(g)\n"
+        "y = Gemm(f, fc) {transB=1}\n}\n";
+    static float x[64];
+    static int64_t labels[] = {0, 3};
+    sb_tensor in = sb_tensor_make(SB_DTYPE_F32, 4, (int64_t[]){2, 2, 4, 4});
+    sb_tensor t = sb_tensor_make(SB_DTYPE_I64, 1, (int64_t[]){2});
+    const sb_tensor *const inputs[] = {&in}, *out = NULL;
+    sb_learn_options o = SB_LEARN_OPTIONS_INIT;
+    sb_model *model = NULL, *trained = NULL;
+    sb_learner *l = NULL;
+
+    in.data = x;
+    t.data = labels;
+    o.ema_decay = 0.9;
+    o.recompute = 2;
+    sb_status s = sb_model_parse(ctx, text, &model);
+    if (s == SB_OK)
+        s = sb_learner_create(model, &o, &l);
+    if (s == SB_OK)
+        s = sb_learner_step(l, inputs, 1, &t, NULL);
+    if (s == SB_OK)
+        s = sb_learner_eval(l, SB_LEARN_VALUES_AVERAGE, inputs, 1, &out, 1);
+    if (s == SB_OK)
+        s = sb_learner_model(l, SB_LEARN_VALUES_LAST, &trained);
+    sb_model_free(trained);
+    sb_learner_free(l);
+    sb_model_free(model);
+    return s;
+}
+
+static void test_memory_runs_out(void **state)
+{
+    (void)state;
+    test_every_allocation("learner", whole_life);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_for_a_larger_batch_is_missing),
         cmocka_unit_test(test_a_gradient_is_not_finite),
         cmocka_unit_test(test_a_loop_and_integers_are_named),
+        cmocka_unit_test(test_networks_that_cannot_be_trained),
+        cmocka_unit_test(test_data_that_does_not_fit),
+        cmocka_unit_test(test_values_that_are_not_finite),
+        cmocka_unit_test(test_interrupted_step_leaves_parameters),
+        cmocka_unit_test(test_memory_runs_out),
     };
-    return cmocka_run_group_tests_name("learner_limits", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("learner_limits", tests,
+                                       test_learn_setup, test_learn_teardown);
 }
