@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "learn_args.h"
 
@@ -223,6 +224,7 @@ typedef struct {
     char **files;
     size_t n, cap;
     FILE *index; /* NULL unless everything is dumped */
+    bool made;   /* by this run */
 } folder;
 
 static bool run_taken(const folder *f, const char *file)
@@ -326,7 +328,8 @@ static int folder_open(folder *f, const run_args *args)
 {
     if (!args->out_dir)
         return CLI_OK;
-    if (mkdir(args->out_dir, 0777) != 0 && errno != EEXIST)
+    f->made = mkdir(args->out_dir, 0777) == 0;
+    if (!f->made && errno != EEXIST)
         return cli_error("%s: %s", args->out_dir, strerror(errno));
     if (args->dump_all) {
         char *path = cli_printf("%s/index.tsv", args->out_dir);
@@ -352,6 +355,8 @@ static int folder_close(folder *f, int rc)
         if ((fclose(f->index) != 0 || bad) && rc == CLI_OK)
             return cli_error("%s/index.tsv: cannot write", f->dir);
     }
+    if (rc != CLI_OK && f->made)
+        (void)rmdir(f->dir); /* if nothing was written */
     return rc;
 }
 

@@ -14,7 +14,8 @@ echo --- errors
 code $sparsebit run cnn.onnx --loss cross-entropy
 code $sparsebit run cnn.onnx --labels y.npy
 code $sparsebit run cnn.onnx --loss hinge --labels y.npy
-code $sparsebit run cnn.onnx --loss mse --labels y.npy
+code $sparsebit run cnn.onnx --loss mse --labels y.npy --out-dir none
+ls none 2>&1 | grep -c 'No such file'
 code $sparsebit run cnn.onnx --loss cross-entropy --labels nothing.npy
 code $sparsebit run cnn.onnx --loss cross-entropy --labels y.npy --loss-output z
 code $sparsebit run $models/two.onnx --loss mse --labels y.npy

@@ -56,7 +56,9 @@ static sb_status dropout_forward(sb_kernel *k)
         sb_tensor_get_i64(training, 0) != 0 &&
         !(ratio && sb_tensor_count(ratio) == 1 &&
           sb_tensor_get_f64(ratio, 0) == 0))
-        return sb_kernel_fail(k, SB_UNSUPPORTED, "training_mode is true");
+        return sb_kernel_fail(k, SB_UNSUPPORTED,
+                              "training_mode is true: train the model, or "
+                              "export it in evaluation form to run it");
     if (mask)
         memset(mask->data, 1, sb_tensor_bytes(mask));
     return identity_forward(k);
