@@ -17,7 +17,8 @@
 #include "base/threads.h"
 
 enum {
-    TILE_M = 256,
+    TILE_M = 192,
+    TILE_M_MANY = 256, /* in a batch: other items are there to share */
     TILE_N = 256,
     TILE_M_LEAST = 24,
     TILE_N_LEAST = 64,
@@ -343,7 +344,8 @@ static bool choose_rows(sb_dnn_gemm *g)
 static void choose_tiles(sb_dnn_gemm *g)
 {
     const sb_dnn_gemm_desc *d = &g->desc;
-    int64_t most_m = TILE_M, most_n = TILE_N;
+    int64_t most_m = d->pack || d->alone ? TILE_M : TILE_M_MANY;
+    int64_t most_n = TILE_N;
 
     if (choose_rows(g))
         return;
