@@ -92,6 +92,8 @@ static sb_status fused_matmul_prepare(sb_kernel *k)
     k->state = s;
     SB_TRY(fused_matmul_check(k));
     SB_TRY(sb_epilogue_make(k, &a->post, sb_kernel_in(k, 3) != NULL, &posts));
+    if (sb_kernel_in(k, 4))
+        k->lasting &= ~(1u << 1); /* integers need b as it is, not packed */
     SB_TRY(sb_matmul_plan_fused(k, a->trans_b, &posts, &s->mm));
     return sb_kernel_in(k, 4) ? fused_matmul_plan_rounded(k, s) : SB_OK;
 }
