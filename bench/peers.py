@@ -28,7 +28,7 @@ def entry_of(path):
     graph = onnx.load(path, load_external_data=False).graph
     known = {i.name for i in graph.initializer}
     value = next(i for i in graph.input if i.name not in known)
-    return value.name, value.type.tensor_type.shape.dim[0].dim_value
+    return value.name, max(0, value.type.tensor_type.shape.dim[0].dim_value)
 
 
 def quantize_static(model, name, feeds, out):

@@ -2,7 +2,8 @@
  * multiplies its weight with, count + the number of terms; g is [groups, K, K].
  * With y, which is like x, the sum of y x^T.
  *
- *     rows 1   x is [..., K]: the rows of a matrix product
+ *     rows 1   x is [..., groups * K]: the rows of a matrix product, of which
+ * only products within K columns that lie together are wanted
  *     rows 0   x is [N, C, D...]: the patches of a convolution with weight w
  * and its attributes; K = C / groups * taps, in the order of w
  *     ones 1   a 1 stands behind the elements of each x and y, so that the last
@@ -118,9 +119,10 @@ static void gram_patches(void *arg, size_t begin, size_t end)
             memset(to, 0, (size_t)width * sizeof *to);
             continue;
         }
-        if (j->rows)
-            memcpy(to, j->x + p * s->filled, (size_t)s->filled * sizeof *to);
-        else
+        for (int64_t g = 0; g < s->groups && j->rows; g++)
+            memcpy(to + g * s->k, j->x + (p * s->groups + g) * s->filled,
+                   (size_t)s->filled * sizeof *to);
+        if (!j->rows)
             gram_patch(j, p, to);
         for (int64_t g = 0; g < s->groups && s->filled < s->k; g++)
             to[g * s->k + s->filled] = 1;
@@ -231,18 +233,20 @@ static sb_status gram_sizes(const sb_kernel *k, gram_state *s)
 
     s->groups = a->group;
     s->images = 1;
+    int64_t channels = a->rows ? (x->rank > 0 ? x->dims[x->rank - 1] : 1)
+                               : (x->rank > 1 ? x->dims[1] : 0);
+    if (a->group < 1 || channels % a->group != 0)
+        return sb_kernel_fail(k, SB_BAD_MODEL, "%lld channels in %lld groups",
+                              (long long)channels, (long long)a->group);
+    s->per = channels / a->group;
     if (a->rows) {
-        s->per = s->filled = x->rank > 0 ? x->dims[x->rank - 1] : 1;
-        s->places = s->filled > 0 ? sb_tensor_count(x) / s->filled : 0;
+        s->filled = s->per;
+        s->places = channels > 0 ? sb_tensor_count(x) / channels : 0;
         s->k = s->filled + (a->ones != 0);
         return SB_OK;
     }
     SB_TRY(sb_window_set(&who, &a->window, &shape, &weight, &s->window));
     SB_TRY(sb_window_count(&who, &s->window));
-    if (a->group < 1 || x->dims[1] % a->group != 0)
-        return sb_kernel_fail(k, SB_BAD_MODEL, "%lld channels in %lld groups",
-                              (long long)x->dims[1], (long long)a->group);
-    s->per = x->dims[1] / a->group;
     s->filled = s->per * s->window.taps;
     s->k = s->filled + (a->ones != 0);
     s->images = x->dims[0];

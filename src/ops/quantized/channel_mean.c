@@ -1,11 +1,16 @@
-/* sparsebit.ChannelMean(x) -> mean [C], and
- * sparsebit.CorrectMean(y, wanted, shift, count) -> y + shift', shift', count'
+/* sparsebit.ChannelMean(x) -> mean [N, C] of each sample, and
+ * sparsebit.CorrectMean(y, wanted, seen, count) -> y + shift, seen', count'
  *
- * for correcting the biases of a quantized network in one pass.  `wanted` is
- * the mean of each channel that the float network has for the same samples;
- * shift' is the mean of what was missing, in this run and in `count` elements
- * of runs before.  What the layers behind see is corrected by all that is known
- * so far.  Channels are those of `axis`, 1 or the last. */
+ * for correcting the biases of a quantized network in one pass.  `wanted` are
+ * the means that the float network has for the same samples; `seen` [2, C] the
+ * sums, over `count` samples of runs before, of what was missing and of its
+ * square.  What the layers behind get is corrected by all that is known so
+ * far.  Channels are those of `axis`, 1 or the last. */
+#include "ops/quantized/channel_mean.h"
+
+#include <math.h>
+#include <string.h>
+
 #include "ops/infer_util.h"
 #include "ops/norm/channel_sums.h"
 #include "ops/norm/norm_util.h"
@@ -41,9 +46,11 @@ static sb_status mean_check_axis(sb_infer *in, sb_dim *channels)
 
 static sb_status channel_mean_infer(sb_infer *in)
 {
-    sb_shape out = {.rank = 1};
+    const sb_shape *x = &in->in[0]->type.shape;
+    sb_shape out = {.rank = 2};
 
-    SB_TRY(mean_check_axis(in, &out.dim[0]));
+    SB_TRY(mean_check_axis(in, &out.dim[1]));
+    out.dim[0] = x->rank > 0 ? x->dim[0] : SB_DIM_UNKNOWN;
     sb_infer_set(in, 0, in->in[0]->type.dtype, &out);
     return SB_OK;
 }
@@ -53,8 +60,6 @@ static sb_status correct_mean_infer(sb_infer *in)
     sb_dim channels;
 
     SB_TRY(mean_check_axis(in, &channels));
-    SB_TRY(sb_infer_per_channel(in, 1, channels));
-    SB_TRY(sb_infer_per_channel(in, 2, channels));
     in->out[0].type = in->in[0]->type;
     in->out[1].type = in->in[2]->type;
     in->out[2].type = in->in[3]->type;
@@ -73,42 +78,60 @@ static void mean_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
         out[0] = SB_LAYOUT_CHANNELS_LAST;
 }
 
+/* One sample, in which a channel has `size` elements. */
 static sb_channel_view mean_view(const sb_kernel *k)
 {
     const channel_mean_attrs *a = k->attrs;
     const sb_tensor *x = k->in[0];
+    sb_channel_view view;
 
-    if (a->axis == 1)
-        return sb_channel_view_of(x);
+    if (a->axis == 1) {
+        view = sb_channel_view_of(x);
+        view.n = 1;
+        return view;
+    }
     return (sb_channel_view){
-        .n = sb_dims_product(x->dims, 0, x->rank - 1),
+        .n = 1,
         .c = x->dims[x->rank - 1],
-        .size = 1,
+        .size = sb_dims_product(x->dims, 1, x->rank - 1),
         .last = true,
     };
 }
 
-/* Scratch: two sums and two factors a channel, then what sums need. */
+/* Scratch: two sums a channel, what sums need, then two factors a channel. */
 static sb_status mean_prepare(sb_kernel *k)
 {
     sb_channel_view view = mean_view(k);
+    size_t c = (size_t)view.c;
 
-    if (k->n_in > 1 && sb_tensor_count(k->in[3]) != 1)
-        return sb_kernel_fail(k, SB_BAD_MODEL, "count has %lld elements, not 1",
-                              (long long)sb_tensor_count(k->in[3]));
+    if (k->n_in > 1 &&
+        (sb_tensor_count(k->in[3]) != 1 ||
+         sb_tensor_count(k->in[2]) != 2 * view.c ||
+         sb_tensor_count(k->in[1]) != k->in[0]->dims[0] * view.c))
+        return sb_kernel_fail(k, SB_BAD_MODEL,
+                              "%lld means, %lld sums and %lld counts of %lld "
+                              "channels of %lld samples",
+                              (long long)sb_tensor_count(k->in[1]),
+                              (long long)sb_tensor_count(k->in[2]),
+                              (long long)sb_tensor_count(k->in[3]),
+                              (long long)view.c,
+                              (long long)k->in[0]->dims[0]);
     k->scratch_size =
-        (2 * (size_t)view.c + sb_channel_sums_scratch(&view)) * sizeof(double) +
-        2 * (size_t)view.c * sizeof(float);
+        (2 * c + sb_channel_sums_scratch(&view)) * sizeof(double) +
+        2 * c * sizeof(float);
     return SB_OK;
 }
 
-/* Sums of all channels, at the start of the scratch memory. */
-static const double *mean_sums(const sb_kernel *k, const sb_channel_view *view)
+/* Sums of all channels of a sample, at the start of the scratch memory. */
+static const double *mean_sums(const sb_kernel *k, const sb_channel_view *view,
+                               int64_t sample)
 {
     double *scratch = k->scratch;
+    const float *x =
+        (const float *)k->in[0]->data + sample * view->c * view->size;
     const sb_channel_sums sums = {.view = *view,
-                                  .u = k->in[0]->data,
-                                  .v = k->in[0]->data,
+                                  .u = x,
+                                  .v = x,
                                   .sum = scratch,
                                   .product = scratch + view->c,
                                   .scratch = scratch + 2 * view->c};
@@ -120,42 +143,70 @@ static const double *mean_sums(const sb_kernel *k, const sb_channel_view *view)
 static sb_status channel_mean_forward(sb_kernel *k)
 {
     sb_channel_view view = mean_view(k);
-    const double *sum = mean_sums(k, &view);
-    double n = (double)sb_channel_count(&view);
     float *mean = k->out[0]->data;
 
-    for (int64_t c = 0; c < view.c; c++)
-        mean[c] = n > 0 ? (float)(sum[c] / n) : 0;
+    for (int64_t n = 0; n < k->in[0]->dims[0]; n++) {
+        const double *sum = mean_sums(k, &view, n);
+
+        for (int64_t c = 0; c < view.c; c++)
+            *mean++ = view.size > 0 ? (float)(sum[c] / (double)view.size) : 0;
+    }
     return SB_OK;
+}
+
+/* Adds what is missing in the samples of this run. */
+static void correct_see(const sb_kernel *k, const sb_channel_view *view,
+                        float *seen)
+{
+    const float *wanted = k->in[1]->data;
+
+    memmove(seen, k->in[2]->data, 2 * (size_t)view->c * sizeof *seen);
+    for (int64_t n = 0; n < k->in[0]->dims[0] && view->size > 0; n++) {
+        const double *sum = mean_sums(k, view, n);
+
+        for (int64_t c = 0; c < view->c; c++) {
+            double missing = (double)wanted[n * view->c + c] -
+                             sum[c] / (double)view->size;
+            seen[c] += (float)missing;
+            seen[view->c + c] += (float)(missing * missing);
+        }
+    }
+}
+
+float sb_correct_mean_shift(const float *seen, int64_t channels, int64_t c,
+                            double count)
+{
+    double mean = count > 0 ? (double)seen[c] / count : 0;
+    double square = count > 0 ? (double)seen[channels + c] / count : 0;
+
+    if (count < 2 || !(mean * mean > 0))
+        return (float)mean;
+    double unsure = fmax(square - mean * mean, 0) / (count - 1);
+    return (float)(mean * fmax(1 - unsure / (mean * mean), 0));
 }
 
 static sb_status correct_mean_forward(sb_kernel *k)
 {
-    sb_channel_view view = mean_view(k);
-    const double *sum = mean_sums(k, &view);
-    double n = (double)sb_channel_count(&view);
-    const float *wanted = k->in[1]->data, *before = k->in[2]->data;
-    double all = n + (double)*(const float *)k->in[3]->data;
+    sb_channel_view view = mean_view(k), all = view;
+    double count = (double)*(const float *)k->in[3]->data +
+                   (double)k->in[0]->dims[0];
     float *one = (float *)((char *)k->scratch + k->scratch_size) - 2 * view.c;
     float *shift = one + view.c;
 
+    correct_see(k, &view, k->out[1]->data);
     for (int64_t c = 0; c < view.c; c++) {
-        double missing = n > 0 ? (double)wanted[c] - sum[c] / n : 0;
-        double share = all > 0 ? n / all : 0;
         one[c] = 1;
-        shift[c] = (float)((double)before[c] * (1 - share) + missing * share);
+        shift[c] =
+            sb_correct_mean_shift(k->out[1]->data, view.c, c, count);
     }
-    const sb_channel_map map = {.view = view,
+    all.n = k->in[0]->dims[0];
+    const sb_channel_map map = {.view = all,
                                 .u = k->in[0]->data,
                                 .fu = one,
                                 .shift = shift,
                                 .y = k->out[0]->data};
     sb_channel_map_run(k->ctx, &map);
-    if (k->out[1])
-        for (int64_t c = 0; c < view.c; c++)
-            ((float *)k->out[1]->data)[c] = shift[c];
-    if (k->out[2])
-        *(float *)k->out[2]->data = (float)all;
+    *(float *)k->out[2]->data = (float)count;
     return SB_OK;
 }
 

@@ -7,6 +7,7 @@
  * does all layers.  Each batch runs in float, which gives the means that are
  * wanted (ChannelMean), then quantized, where CorrectMean behind each layer
  * adds what was missing on average so far. */
+#include "ops/quantized/channel_mean.h"
 #include "quant/calibrate/replay.h"
 #include "quant/correct/correct.h"
 #include "quant/model/instrument.h"
@@ -17,7 +18,7 @@ typedef struct corrector {
     sb_quant_model *qm;
     sb_bias_layer *layers;
     size_t n;
-    sb_state *states; /* shift, count of each layer */
+    sb_state *states; /* what was seen, and of how many samples */
     sb_exec_state *bound;
     sb_value_id *wanted; /* input of the quantized graph, of each layer */
     sb_replay plain, quantized;
@@ -39,12 +40,22 @@ static sb_status correct_find(corrector *c)
 
 /* ---- graphs ------------------------------------------------------------- */
 
-static sb_status correct_add_value(sb_graph *g, int64_t n, sb_value_id *out)
+static sb_status correct_add_value(sb_graph *g, sb_shape shape,
+                                   sb_value_id *out)
 {
     SB_TRY(sb_graph_add_value(g, NULL, out));
     sb_graph_value(g, *out)->type =
-        (sb_type){.dtype = SB_DTYPE_F32, .shape = {.rank = 1, .dim = {n}}};
+        (sb_type){.dtype = SB_DTYPE_F32, .shape = shape};
     return SB_OK;
+}
+
+/* Of means for each sample, of what was seen, of a count. */
+static sb_shape correct_shape(const sb_bias_layer *l, size_t k)
+{
+    if (k == 2)
+        return (sb_shape){.rank = 1, .dim = {1}};
+    return (sb_shape){.rank = 2,
+                      .dim = {k == 0 ? SB_DIM_UNKNOWN : 2, l->channels}};
 }
 
 static sb_status correct_add_node(sb_graph *g, const sb_bias_layer *l,
@@ -73,7 +84,7 @@ static sb_status correct_float_graph(const corrector *c, sb_graph *g)
                              .outputs = &mean,
                              .n_out = 1};
 
-        SB_TRY(correct_add_value(g, l->channels, &mean));
+        SB_TRY(correct_add_value(g, correct_shape(l, 0), &mean));
         SB_TRY(correct_add_node(g, l, &spec));
         SB_TRY(sb_graph_add_output(g, mean));
     }
@@ -88,11 +99,11 @@ static sb_status correct_put(const corrector *c, sb_graph *g, size_t i)
     bool done = false;
 
     for (size_t k = 1; k < 4; k++)
-        SB_TRY(correct_add_value(g, k < 3 ? l->channels : 1, &in[k]));
+        SB_TRY(correct_add_value(g, correct_shape(l, k - 1), &in[k]));
     SB_TRY(sb_graph_add_value(g, NULL, &out[0]));
     sb_graph_value(g, out[0])->type = sb_graph_value(g, l->result)->type;
     for (size_t k = 1; k < 3; k++)
-        SB_TRY(correct_add_value(g, k < 2 ? l->channels : 1, &out[k]));
+        SB_TRY(correct_add_value(g, correct_shape(l, k), &out[k]));
     SB_TRY(sb_graph_replace_value(g, l->result, out[0], &done));
     sb_node_spec spec = {.op = "CorrectMean",
                          .inputs = in,
@@ -132,9 +143,10 @@ static sb_status correct_make_states(corrector *c)
     if (!c->states || !c->bound || !c->wanted)
         return SB_NO_MEMORY;
     for (size_t i = 0; i < 2 * c->n; i++) {
-        int64_t n = i % 2 == 0 ? c->layers[i / 2].channels : 1;
+        const int64_t dims[] = {2, c->layers[i / 2].channels}, one = 1;
 
-        c->states[i].t = sb_tensor_make(SB_DTYPE_F32, 1, &n);
+        c->states[i].t = i % 2 == 0 ? sb_tensor_make(SB_DTYPE_F32, 2, dims)
+                                    : sb_tensor_make(SB_DTYPE_F32, 1, &one);
         SB_TRY(sb_tensor_alloc(c->qm->ctx, &c->states[i].t));
     }
     return SB_OK;
@@ -187,12 +199,15 @@ static sb_status correct_lay_over(const corrector *c)
     for (size_t i = 0; i < c->n; i++) {
         const sb_bias_layer *l = &c->layers[i];
         const sb_tensor *was = sb_overlay_constant(c->qm, l->bias);
-        const float *shift = c->states[2 * i].t.data;
+        const float *seen = c->states[2 * i].t.data;
+        double count = (double)*(const float *)c->states[2 * i + 1].t.data;
         sb_tensor t = sb_tensor_make(SB_DTYPE_F32, was->rank, was->dims);
 
         SB_TRY(sb_tensor_alloc(c->qm->ctx, &t));
         for (int64_t k = 0; k < l->channels; k++)
-            ((float *)t.data)[k] = (float)sb_tensor_get_f64(was, k) + shift[k];
+            ((float *)t.data)[k] =
+                (float)sb_tensor_get_f64(was, k) +
+                sb_correct_mean_shift(seen, l->channels, k, count);
         sb_overlay_set(c->qm, l->bias, &t);
         sb_tensor_drop(&t);
     }

@@ -133,6 +133,7 @@ sb_status sb_grams_add(sb_grams *list, sb_round_layer *layer)
     sb_gram gram = {
         .x = sb_graph_node(list->qm->graph, layer->node)->inputs[0],
         .conv = layer->conv,
+        .parts = layer->parts,
         .biased = grams_biased(list, layer),
         .groups = layer->groups,
         .cols = layer->cols,
@@ -205,6 +206,8 @@ static sb_status grams_put(sb_graph *g, const sb_gram *gram, sb_value_id y,
     };
     SB_TRY(sb_graph_add_node(g, &spec, &made));
     SB_TRY(sb_graph_set_attr_int(g, made, "ones", gram->cross != NULL));
+    if (gram->parts)
+        SB_TRY(sb_graph_set_attr_int(g, made, "group", gram->groups));
     return gram->conv
                ? sb_graph_set_attr_int(g, made, "places", grams_places(gram))
                : sb_graph_set_attr_int(g, made, "rows", 1);

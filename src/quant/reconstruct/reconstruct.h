@@ -13,7 +13,9 @@ SB_MUST_USE sb_status sb_round_weights(sb_quant_model *qm, size_t *layers);
 
 /* ---- what a layer multiplies its weight with (grams.c) ------------------ */
 
-/* A layer and the matrices of its weight: `groups` of [rows, cols]. */
+/* A layer and the matrices of its weight: `groups` of [rows, cols].  With
+ * `parts` they are pieces of the columns of one matrix, which are rounded each
+ * by itself. */
 typedef struct sb_round_layer {
     const sb_quantizer *q; /* or NULL */
     sb_node_id node;
@@ -21,6 +23,7 @@ typedef struct sb_round_layer {
     bool conv;
     bool transposed; /* the weight is [cols, rows] */
     int64_t groups, rows, cols;
+    bool parts;
     uint32_t gram; /* of the list */
     int32_t level; /* how many layers before it are rounded */
 } sb_round_layer;
@@ -33,6 +36,7 @@ typedef struct sb_round_layer {
 typedef struct sb_gram {
     sb_value_id x; /* of the float graph */
     bool conv;
+    bool parts;  /* groups are pieces of the columns of one matrix */
     bool biased; /* the layer has a bias that takes up what means differ by */
     int64_t groups, cols;
     sb_node_id node;

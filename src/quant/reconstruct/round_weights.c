@@ -44,7 +44,7 @@ static int64_t round_scale_at(const sb_round_layer *l, int64_t row, int64_t col)
     if (q->axis < 0)
         return 0;
     if (q->block == 0)
-        return row;
+        return l->parts ? row % l->rows : row;
     return l->transposed ? col / q->block * l->rows + row
                          : row * n_block + col / q->block;
 }
@@ -117,13 +117,41 @@ typedef struct round_work {
     float *scales; /* the quantizer's, before rounding */
 } round_work;
 
+/* Where a row of the matrices is in the weight; its elements are `step`
+ * apart. */
+static int64_t round_row_at(const sb_round_layer *l, int64_t row, int64_t *step)
+{
+    int64_t part = l->parts ? row / l->rows : 0;
+    int64_t from = l->parts ? row % l->rows : row;
+    int64_t width = l->parts ? l->groups * l->cols : l->cols;
+
+    *step = l->transposed ? l->rows : 1;
+    return l->transposed ? part * l->cols * l->rows + from
+                         : from * width + part * l->cols;
+}
+
 /* The matrices as a weight of the network. */
 static void round_put(const sb_round_layer *l, const float *w, sb_tensor *t)
 {
-    if (l->transposed)
-        sb_round_transpose(w, l->rows, l->cols, t->data);
-    else
-        memcpy(t->data, w, (size_t)sb_tensor_count(t) * sizeof *w);
+    int64_t step = 1;
+
+    for (int64_t row = 0; row < l->groups * l->rows; row++) {
+        float *to = (float *)t->data + round_row_at(l, row, &step);
+        for (int64_t c = 0; c < l->cols; c++)
+            to[c * step] = w[row * l->cols + c];
+    }
+}
+
+static void round_take(const sb_round_layer *l, const sb_tensor *t, float *w)
+{
+    int64_t step = 1;
+
+    for (int64_t row = 0; row < l->groups * l->rows; row++) {
+        const float *from =
+            (const float *)t->data + round_row_at(l, row, &step);
+        for (int64_t c = 0; c < l->cols; c++)
+            w[row * l->cols + c] = from[c * step];
+    }
 }
 
 /* The weight as matrices, and what it should be before it is rounded, with
@@ -136,10 +164,7 @@ static sb_status round_start(sb_quant_model *qm, const sb_round_layer *l,
     size_t n = (size_t)sb_tensor_count(t);
 
     sb_convert(own->dtype, own->data, SB_DTYPE_F32, t->data, n);
-    if (l->transposed)
-        sb_round_transpose(t->data, l->cols, l->rows, work->was);
-    else
-        memcpy(work->was, t->data, n * sizeof *work->was);
+    round_take(l, t, work->was);
     memcpy(work->wanted, work->was, n * sizeof *work->was);
     if (!gram->cross)
         return SB_OK;
@@ -236,6 +261,28 @@ static void round_warn_all(const sb_quant_model *qm, const char **why)
     }
 }
 
+/* Of a large matrix only columns that are near to each other make up for each
+ * other's errors: those of one channel and its neighbors are most alike, and
+ * all of them take a time that grows with the third power.  A configuration of
+ * the user gets all. */
+static void round_split(const sb_quant_model *qm, sb_round_layer *l)
+{
+    enum { ROUND_MOST = 320, ROUND_LEAST = 64 };
+    const sb_tensor *w = &sb_graph_value(qm->graph, l->weight)->constant;
+    int64_t channels = l->conv ? w->dims[1] : l->cols, parts = 1;
+
+    if (qm->asked || l->groups != 1 || l->q->block > 0)
+        return;
+    while (parts < channels &&
+           (channels % parts != 0 || l->cols / parts > ROUND_MOST))
+        parts++;
+    if (parts == 1 || l->cols / parts < ROUND_LEAST)
+        return;
+    l->parts = true;
+    l->groups = parts;
+    l->cols /= parts;
+}
+
 static sb_status round_list(const sb_quant_model *qm, sb_round_layer **out,
                             size_t *n)
 {
@@ -255,6 +302,8 @@ static sb_status round_list(const sb_quant_model *qm, sb_round_layer **out,
             continue;
         if (sb_round_layer_find(qm, q, &(*out)[*n], &why[i])) {
             why[i] = NULL;
+            if (!sb_quant_config_schedule(qm->config).layerwise)
+                round_split(qm, &(*out)[*n]);
             ++*n;
         }
     }
