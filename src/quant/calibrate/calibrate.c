@@ -328,7 +328,7 @@ static sb_status set_qparams(sb_quant_model *qm, uint32_t root,
         return SB_NO_MEMORY;
     if (point->natural)
         ranges[0] = point->range;
-    else if (qm->state.whole_ranges && !point_is_constant(qm, root))
+    else if (qm->state.points[root].whole && !point_is_constant(qm, root))
         status =
             sb_observer_whole_ranges(qm->state.points[root].observer, ranges);
     else
@@ -450,7 +450,8 @@ sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,
     qm->state.shared = false;
     qm->state.loaded = false;
     /* Until clipping is seen to help, which not every calibration can. */
-    qm->state.whole_ranges = qm->choose_ranges;
+    for (uint32_t i = 0; i < qm->place.n_points; i++)
+        qm->state.points[i].whole = qm->choose_ranges;
     qm->state.anew = qm->equalized;
     qm->state.calibrating = true;
     if (qm->state.calibration.asym_weights)

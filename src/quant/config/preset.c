@@ -10,9 +10,9 @@ static const sb_quant_preset presets[] = {
     {"fast", "scales from ranges, weights rounded to nearest", "false",
      "uniform", "false", 0, "minmax"},
     {"balanced",
-     "channels equalized, weights rounded by GPTQ and biases corrected, on 24 "
-     "of the samples",
-     "true", "gptq", "false", 24, "minmax"},
+     "ranges averaged over samples where that helps, channels equalized, "
+     "weights rounded by GPTQ and biases corrected, on 16 of the samples",
+     "true", "gptq", "false", 16, "moving_average"},
     {"best",
      "ranges clipped, channels equalized, weights fitted to the float network "
      "layer by layer and rounded by GPTQ, on all samples",

@@ -23,7 +23,7 @@ typedef struct sb_snapshot {
     sb_tensor *constants, *overlay; /* by value */
     sb_qparams *qparams;            /* by quantizer */
     sb_point_state *points;
-    bool equalized, whole_ranges;
+    bool equalized;
     bool whole; /* it can be gone back to */
 } sb_snapshot;
 
@@ -52,18 +52,18 @@ void sb_reference_close(sb_reference *r);
 SB_MUST_USE sb_status sb_reference_errors(const sb_reference *r,
                                           double *errors);
 double sb_errors_mean(const double *errors, size_t n);
-/* Are they clearly less: the mean, and sample by sample on average by more than
- * the uncertainty of that average, so that others will gain, too? */
-bool sb_errors_fell(const double *before, const double *after, size_t n);
+/* Are they less: the mean, and sample by sample on average?  `clearly`: by more
+ * than the uncertainty of that average, so that others will gain, too. */
+bool sb_errors_fell(const double *before, const double *after, size_t n,
+                    bool clearly);
 
 /* ---- ranges (ranges.c) -------------------------------------------------- */
 
 /* Are ranges to be chosen: without a configuration of the user, where observers
  * clip? */
 bool sb_ranges_wanted(const sb_quant_model *qm);
-/* First they hold all that was seen. */
-SB_MUST_USE sb_status sb_ranges_start(sb_quant_model *qm);
-/* Then what the observers say; *layers is how many values. */
+/* At first they hold all that was seen; then, those of the points in question
+ * (state.h), what the observers say; *layers is how many values. */
 SB_MUST_USE sb_status sb_clip_ranges(sb_quant_model *qm, size_t *layers);
 
 /* ---- channels (equalize.c) ---------------------------------------------- */

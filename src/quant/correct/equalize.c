@@ -264,7 +264,8 @@ static sb_status equalize_observe(equalizer *e)
     for (uint32_t i = 0; i < qm->place.n_points; i++)
         if (equalize_observes(e, i))
             qm->state.points[i] =
-                (sb_point_state){.channels = qm->state.points[i].channels};
+                (sb_point_state){.channels = qm->state.points[i].channels,
+                                 .whole = qm->state.points[i].whole};
     SB_TRY(equalize_observe_part(e, SB_REPLAY_SEEN));
     for (uint32_t i = 0; i < qm->place.n_points; i++) {
         const sb_quantizer *q = sb_point_quantizer(&qm->place, i);

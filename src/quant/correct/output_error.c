@@ -151,7 +151,8 @@ double sb_errors_mean(const double *errors, size_t n)
     return n > 0 ? sum / (double)n : 0;
 }
 
-bool sb_errors_fell(const double *before, const double *after, size_t n)
+bool sb_errors_fell(const double *before, const double *after, size_t n,
+                    bool clearly)
 {
     const double least = 0.02;
     double sum = 0, squares = 0, count = 0;
@@ -170,5 +171,5 @@ bool sb_errors_fell(const double *before, const double *after, size_t n)
         return true;
     double mean = sum / count;
     double spread = fmax(squares / count - mean * mean, 0) / (count - 1);
-    return mean < -fmax(sqrt(spread), least);
+    return mean < (clearly ? -fmax(sqrt(spread), least) : 0);
 }

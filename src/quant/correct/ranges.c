@@ -1,9 +1,10 @@
 /* Ranges of activations: all that was seen, or what the observer makes of it.
  *
- * Where a few values are far from all others, clipping them (`mse`) makes the
- * steps for the others smaller; where they matter, as in some detectors, it
- * ruins the network.  Which it is shows at the outputs.  Observers keep the
- * least and the greatest value in any case, so that both cost one pass. */
+ * Where a few values, or a few samples, are far from all others, clipping them
+ * makes the steps for the others smaller; where they matter, as in some
+ * detectors, it ruins the network.  Which it is shows at the outputs.
+ * Observers keep the least and the greatest value in any case, so that both
+ * cost one pass. */
 #include "quant/calibrate/calibrate.h"
 #include "quant/correct/correct.h"
 #include "quant/observe/observer_def.h"
@@ -14,7 +15,8 @@ static bool ranges_clips(const sb_quant_model *qm, uint32_t point)
     const sb_quantizer *q = sb_point_quantizer(&qm->place, point);
 
     return sb_calibrate_observes(qm, point) &&
-           (q->spec.observer->flags & SB_OBS_HISTOGRAM);
+           ((q->spec.observer->flags & SB_OBS_HISTOGRAM) ||
+            q->spec.observer->state_size > 0);
 }
 
 bool sb_ranges_wanted(const sb_quant_model *qm)
@@ -28,26 +30,47 @@ bool sb_ranges_wanted(const sb_quant_model *qm)
     return false;
 }
 
-static sb_status ranges_set(sb_quant_model *qm, bool whole, size_t *n)
+/* Would it become narrower by what is worth a try? */
+static sb_status ranges_narrows(const sb_quant_model *qm, uint32_t point,
+                                bool *out)
 {
-    *n = 0;
-    qm->state.whole_ranges = whole;
-    for (uint32_t i = 0; i < qm->place.n_points; i++)
-        if (ranges_clips(qm, i) && qm->state.points[i].observer) {
-            SB_TRY(sb_calibrate_calc(qm, i));
-            ++*n;
-        }
-    return SB_OK;
-}
+    const double worth = 0.05;
+    const sb_point_state *p = &qm->state.points[point];
+    size_t n = (size_t)p->channels;
+    sb_range *whole = sb_alloc(qm->ctx, 2 * n, sizeof *whole), *said;
+    double most = 0, left = 0;
 
-sb_status sb_ranges_start(sb_quant_model *qm)
-{
-    size_t n = 0;
-
-    return sb_ranges_wanted(qm) ? ranges_set(qm, true, &n) : SB_OK;
+    *out = false;
+    if (!whole)
+        return SB_NO_MEMORY;
+    said = whole + n;
+    sb_status status = sb_observer_whole_ranges(p->observer, whole);
+    if (status == SB_OK)
+        status = sb_observer_ranges(p->observer, said);
+    for (size_t c = 0; c < n && status == SB_OK; c++) {
+        most += (double)whole[c].hi - (double)whole[c].lo;
+        left += (double)said[c].hi - (double)said[c].lo;
+    }
+    *out = left < (1 - worth) * most;
+    sb_free(qm->ctx, whole);
+    return status;
 }
 
 sb_status sb_clip_ranges(sb_quant_model *qm, size_t *layers)
 {
-    return ranges_set(qm, false, layers);
+    *layers = 0;
+    for (uint32_t i = qm->state.clip_first; i < qm->state.clip_end; i++) {
+        sb_point_state *p = &qm->state.points[i];
+        bool narrows = false;
+
+        if (!p->whole || !p->observer || !ranges_clips(qm, i))
+            continue;
+        SB_TRY(ranges_narrows(qm, i, &narrows));
+        if (!narrows)
+            continue;
+        p->whole = false;
+        SB_TRY(sb_calibrate_calc(qm, i));
+        ++*layers;
+    }
+    return SB_OK;
 }

@@ -1,8 +1,11 @@
 /* The methods that run after scales are known, in their order.
  *
  * Each is measured on some calibration samples; without a configuration of the
- * user these are such that no method saw, and what does not clearly bring the
- * outputs nearer to those of the float network is taken back. */
+ * user these are such that no method saw, and what does not bring the outputs
+ * nearer to those of the float network is taken back.  Rounding and biases
+ * lower the error of every layer, and only must not raise that of the outputs;
+ * what clips values, or makes all channels fill their ranges, may lose those of
+ * other samples, and must clearly help. */
 #include "quant/calibrate/batch_store.h"
 #include "quant/calibrate/calibrate.h"
 #include "quant/correct/correct.h"
@@ -16,6 +19,7 @@ typedef struct refine_method {
     /* Changes overlays and scales; *layers is of how many. */
     sb_status (*run)(sb_quant_model *qm, size_t *layers);
     sb_status (*settle)(sb_quant_model *qm); /* when it is kept; or NULL */
+    bool clearly;                            /* it must help to be kept */
 } refine_method;
 
 typedef struct refiner {
@@ -50,12 +54,15 @@ static bool refine_wants_norms(const sb_quant_model *qm)
 }
 
 static const refine_method methods[] = {
-    {"batch norm statistics", refine_wants_norms, sb_tune_norms, NULL},
-    {"clipping of ranges", sb_ranges_wanted, sb_clip_ranges, NULL},
-    {"equalization", refine_wants_channels, sb_equalize, sb_equalize_settle},
-    {"rounding of weights", sb_rounds_weights, sb_round_weights, NULL},
-    {"bias correction", refine_wants_biases, sb_correct_biases, NULL},
+    {"batch norm statistics", refine_wants_norms, sb_tune_norms, NULL, true},
+    {"equalization", refine_wants_channels, sb_equalize, sb_equalize_settle,
+     true},
+    {"rounding of weights", sb_rounds_weights, sb_round_weights, NULL, false},
+    {"bias correction", refine_wants_biases, sb_correct_biases, NULL, false},
 };
+
+static const refine_method clipping = {"clipping of ranges", sb_ranges_wanted,
+                                       sb_clip_ranges, NULL, true};
 
 bool sb_refine_wanted(const sb_quant_model *qm)
 {
@@ -87,11 +94,13 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
         return SB_OK;
     SB_TRY(sb_reference_errors(&r->reference, r->tried));
     step->after = sb_errors_mean(r->tried, n);
-    step->kept = r->qm->asked || sb_errors_fell(r->now, r->tried, n);
+    step->kept = r->qm->asked || sb_errors_fell(r->now, r->tried, n,
+                                                 method->clearly);
     return SB_OK;
 }
 
-static sb_status refine_run(refiner *r, const refine_method *method)
+static sb_status refine_run(refiner *r, const refine_method *method,
+                            bool *kept)
 {
     sb_quant_step step = {.name = method->name};
     sb_snapshot before;
@@ -101,6 +110,8 @@ static sb_status refine_run(refiner *r, const refine_method *method)
     if (status == SB_OK)
         status = refine_measure(r, method, &step);
     bool keep = status == SB_OK && step.kept;
+
+    *kept = keep;
     sb_snapshot_settle(r->qm, &before, keep);
     if (keep) {
         double *now = r->tried;
@@ -117,20 +128,44 @@ static sb_status refine_run(refiner *r, const refine_method *method)
     return status;
 }
 
+/* Ranges of all values; if that does not help, of the first and of the second
+ * half of the network. */
+static sb_status refine_ranges(refiner *r)
+{
+    sb_quant_state *s = &r->qm->state;
+    uint32_t n = (uint32_t)r->qm->place.n_points;
+    bool kept = false;
+
+    if (!clipping.wanted(r->qm))
+        return SB_OK;
+    s->clip_first = 0;
+    s->clip_end = n;
+    SB_TRY(refine_run(r, &clipping, &kept));
+    for (uint32_t half = 0; half < 2 && !kept; half++) {
+        bool one = false;
+
+        s->clip_first = half * (n / 2);
+        s->clip_end = half == 0 ? n / 2 : n;
+        SB_TRY(refine_run(r, &clipping, &one));
+    }
+    return SB_OK;
+}
+
 static sb_status refine_all(refiner *r)
 {
     sb_quant_model *qm = r->qm;
+    bool kept = false;
 
-    SB_TRY(sb_ranges_start(qm));
     SB_TRY(sb_reference_open(qm, &r->reference));
     r->now = sb_alloc(qm->ctx, r->reference.n_samples + 1, sizeof *r->now);
     r->tried = sb_alloc(qm->ctx, r->reference.n_samples + 1, sizeof *r->tried);
     if (!r->now || !r->tried)
         return SB_NO_MEMORY;
     SB_TRY(sb_reference_errors(&r->reference, r->now));
+    SB_TRY(refine_ranges(r));
     for (size_t i = 0; i < SB_COUNT(methods); i++)
         if (methods[i].wanted(qm))
-            SB_TRY(refine_run(r, &methods[i]));
+            SB_TRY(refine_run(r, &methods[i], &kept));
     if (qm->target->bias == SB_BIAS_INT32)
         sb_calibrate_fit_biases(qm);
     return SB_OK;

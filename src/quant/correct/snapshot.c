@@ -34,7 +34,6 @@ sb_status sb_snapshot_take(const sb_quant_model *qm, sb_snapshot *s)
         .qparams = sb_alloc(qm->ctx, quantizers + 1, sizeof *s->qparams),
         .points = sb_alloc(qm->ctx, qm->place.n_points + 1, sizeof *s->points),
         .equalized = qm->equalized,
-        .whole_ranges = qm->state.whole_ranges,
     };
     if (!s->constants || !s->overlay || !s->qparams || !s->points)
         return SB_NO_MEMORY;
@@ -67,7 +66,8 @@ static void snapshot_put_constant(sb_quant_model *qm, sb_value_id v,
 static void snapshot_go_back(sb_quant_model *qm, sb_snapshot *s)
 {
     qm->equalized = s->equalized;
-    qm->state.whole_ranges = s->whole_ranges;
+    for (size_t i = 0; i < qm->place.n_points; i++)
+        qm->state.points[i].whole = s->points[i].whole;
     for (sb_value_id v = 0; v < qm->graph->n_values; v++) {
         sb_overlay_drop(qm, v);
         if (s->overlay[v].buf)

@@ -23,6 +23,7 @@ typedef struct sb_point_state {
     sb_observer *given;    /* of the value before it was equalized, or NULL */
     int64_t channels;      /* of the observer */
     int64_t samples;       /* seen so far */
+    bool whole;            /* of an activation: nothing is clipped */
 } sb_point_state;
 
 typedef struct sb_blocks sb_blocks; /* calibrate_blocks.c */
@@ -37,7 +38,8 @@ typedef struct sb_quant_state {
     sb_calibration_options calibration;
     bool shared;             /* by the ranks of the context */
     bool loaded;             /* some of what was seen is from files */
-    bool whole_ranges;       /* of activations: nothing is clipped */
+    /* Points that sb_clip_ranges() is about. */
+    uint32_t clip_first, clip_end;
     bool anew;               /* a network was observed that was equalized */
     sb_blocks *blocks;       /* while calibrating block by block, else NULL */
     sb_batch_store *batches; /* kept for sb_refine(), else NULL */
