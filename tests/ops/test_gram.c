@@ -130,11 +130,35 @@ static void test_two_inputs_and_ones(void **state)
     assert_close("count", sb_tensor_get_f64(out[1], 0), 12, 0);
 }
 
-/* Channels 0 and 1 of two samples have means 2 and 10; 6 elements were seen
- * before, of which 1 and -1 were missing. */
-static void test_means(void **state)
+/* Columns 0, 1 and 2, 3 by themselves. */
+static void test_parts_of_rows(void **state)
 {
+    sb_tensor *x = test_random(SB_DTYPE_F32, "5x4", 10), *out[2];
+    const test_node node = {.op = "Gram",
+                            .domain = "sparsebit",
+                            .attrs = "rows=1, group=2",
+                            .in = {test_f32("2x2x2", 0, 0, 0, 0, 0, 0, 0, 0),
+                                   test_f32("1", 0.0), x,
+                                   test_random(SB_DTYPE_F32, "4x3", 11)},
+                            .n_in = 4,
+                            .n_out = 2};
+
     (void)state;
+    test_node_threads(&node, out);
+    for (int i = 0; i < 8; i++) {
+        double want = 0;
+        for (int r = 0; r < 5; r++)
+            want += sb_tensor_get_f64(x, r * 4 + i / 4 * 2 + i / 2 % 2) *
+                    sb_tensor_get_f64(x, r * 4 + i / 4 * 2 + i % 2);
+        assert_close("sum", sb_tensor_get_f64(out[0], i), want, 1e-5);
+    }
+}
+
+/* Channels 0 and 1 of two samples are 1, 3 and 8, 12.  In two samples before,
+ * 2 and -2 were missing, with squares 4 and 4; in these it is 6, 4 and 2, -2,
+ * so that means of all four are 3 and -0.5. */
+static void correct_means(const char *attrs, const double *shift)
+{
     sb_tensor *x = test_f32("2x2x1x1", 1, 8, 3, 12), *mean[1], *out[3];
     const test_node means = {.op = "ChannelMean",
                              .domain = "sparsebit",
@@ -143,22 +167,38 @@ static void test_means(void **state)
                              .n_out = 1};
     const test_node correct = {.op = "CorrectMean",
                                .domain = "sparsebit",
-                               .in = {x, test_f32("2", 7, 10),
-                                      test_f32("2", 1, -1), test_f32("1", 6.0)},
+                               .attrs = attrs,
+                               .in = {x, test_f32("2x2", 7, 10, 7, 10),
+                                      test_f32("2x2", 2, -2, 4, 4),
+                                      test_f32("1", 2.0)},
                                .n_in = 4,
                                .n_out = 3};
-    /* (6 * 1 + 2 * 5) / 8 = 2, (6 * -1 + 2 * 0) / 8 = -0.75 */
-    const double want[] = {3, 7.25, 5, 11.25};
+    const double seen[] = {12, -2, 56, 12};
 
     test_node_threads(&means, mean);
-    assert_close("mean 0", sb_tensor_get_f64(mean[0], 0), 2, 1e-6);
-    assert_close("mean 1", sb_tensor_get_f64(mean[0], 1), 10, 1e-6);
     test_node_threads(&correct, out);
-    for (int i = 0; i < 4; i++)
-        assert_close("y", sb_tensor_get_f64(out[0], i), want[i], 1e-6);
-    assert_close("shift 0", sb_tensor_get_f64(out[1], 0), 2, 1e-6);
-    assert_close("shift 1", sb_tensor_get_f64(out[1], 1), -0.75, 1e-6);
-    assert_close("count", sb_tensor_get_f64(out[2], 0), 8, 0);
+    for (int i = 0; i < 4; i++) {
+        double v = sb_tensor_get_f64(x, i);
+
+        assert_close("mean", sb_tensor_get_f64(mean[0], i), v, 1e-6);
+        assert_close("y", sb_tensor_get_f64(out[0], i), v + shift[i % 2], 1e-6);
+        assert_close("seen", sb_tensor_get_f64(out[1], i), seen[i], 1e-6);
+    }
+    assert_close("count", sb_tensor_get_f64(out[2], 0), 4, 0);
+}
+
+static void test_means(void **state)
+{
+    (void)state;
+    correct_means("axis=1", (double[]){3, -0.5});
+}
+
+/* The variance of the first mean is (56 / 4 - 9) / 3 = 5 / 3, of 9 a share of
+ * 5 / 27; of the second (3 - 0.25) / 3, which is more than its square. */
+static void test_sure_means(void **state)
+{
+    (void)state;
+    correct_means("axis=1, sure=1", (double[]){3 * (1 - 5.0 / 27), 0});
 }
 
 int main(void)
@@ -167,7 +207,9 @@ int main(void)
         cmocka_unit_test(test_patches_of_convolutions),
         cmocka_unit_test(test_rows_of_products),
         cmocka_unit_test(test_two_inputs_and_ones),
+        cmocka_unit_test(test_parts_of_rows),
         cmocka_unit_test(test_means),
+        cmocka_unit_test(test_sure_means),
     };
 
     return cmocka_run_group_tests_name("gram", tests, NULL, NULL);

@@ -75,14 +75,18 @@ static void test_fell(void **state)
 
     (void)state;
     assert_close("mean", sb_errors_mean(before, 4), 2.5, 1e-12);
-    assert_true(sb_errors_fell(before, half, 4));
-    assert_false(sb_errors_fell(before, same, 4));
-    assert_false(sb_errors_fell(half, before, 4));
-    assert_false(sb_errors_fell(before, little, 4));
+    assert_true(sb_errors_fell(before, half, 4, true));
+    assert_false(sb_errors_fell(before, same, 4, true));
+    assert_false(sb_errors_fell(half, before, 4, true));
+    assert_false(sb_errors_fell(before, little, 4, true));
     assert_true(sb_errors_mean(lucky, 4) < sb_errors_mean(before, 4));
-    assert_false(sb_errors_fell(before, lucky, 4));
+    assert_false(sb_errors_fell(before, lucky, 4, true));
+    /* What only must not hurt. */
+    assert_true(sb_errors_fell(before, little, 4, false));
+    assert_false(sb_errors_fell(before, same, 4, false));
+    assert_true(sb_errors_fell(before, lucky, 4, false));
     /* One sample cannot tell more than that. */
-    assert_true(sb_errors_fell(before, half, 1));
+    assert_true(sb_errors_fell(before, half, 1, true));
 }
 
 /* ---- batches ------------------------------------------------------------ */

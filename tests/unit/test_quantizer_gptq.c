@@ -209,6 +209,42 @@ static void test_model(void **state)
     sb_quant_model_free(qm);
 }
 
+/* Without a configuration of the user 640 columns are rounded in two parts:
+ * with inputs that are all the same, the sum of each part is kept within a
+ * step, 2 / 7.  To nearest each of 0.36 would lose 0.26 steps. */
+static void test_large_in_parts(void **state)
+{
+    enum { COLS = 640 };
+    char text[COLS * 8], *at = text;
+    sb_tensor *x = test_random(SB_DTYPE_F32, "4x640", 1);
+    sb_tensor *half = test_random(SB_DTYPE_F32, "2x640", 1);
+    const sb_tensor *data[] = {x, NULL};
+
+    (void)state;
+    at += sprintf(at, "graph main(x: f32[N,640]) -> (y) {\n"
+                      "w: f32[640,1] = [1");
+    for (int i = 1; i < COLS; i++)
+        at += sprintf(at, ", 0.36");
+    (void)sprintf(at, "]\ny = MatMul(x, w) \"fc\"\n}");
+    for (int i = 0; i < 4 * COLS; i++)
+        ((float *)x->data)[i] = (float)(1 + i / COLS);
+    for (int i = 0; i < 2 * COLS; i++)
+        ((float *)half->data)[i] = i / (COLS / 2) % 3 == 0;
+    sb_quant_model *qm = test_quant(
+        text,
+        "SCHEDULE: {LAYERWISE: false}\n"
+        "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {TYPE: gptq, BIT: 3}}\n"
+        "A: none\n",
+        NULL);
+    test_calibrate(qm, NULL, data);
+    assert_true(sb_quant_model_step(qm, 0)->kept);
+    sb_quant_model_set_quant(qm, 1, 1);
+    const sb_tensor *y = test_quant_forward(qm, half);
+    assert_close("first", sb_tensor_get_f64(y, 0), 1 + 319 * 0.36, 2 / 7.0);
+    assert_close("second", sb_tensor_get_f64(y, 1), 320 * 0.36, 2 / 7.0);
+    sb_quant_model_free(qm);
+}
+
 static void keep_line(void *user, sb_log_level level, const char *line)
 {
     char *lines = user;
@@ -249,6 +285,7 @@ int main(void)
         cmocka_unit_test(test_dead_columns_and_fallback),
         cmocka_unit_test(test_cholesky),
         cmocka_unit_test(test_model),
+        cmocka_unit_test(test_large_in_parts),
         cmocka_unit_test(test_one_line_for_a_reason),
     };
 

@@ -83,6 +83,38 @@ static void test_whole(void **state)
     sb_quant_model_free(qm);
 }
 
+/* Of eight samples of 100 ones the last has a 50 in it, whose weight is 0: the
+ * ends averaged over samples, 0.9 * 1 + 0.1 * 50 = 5.9, serve the others
+ * better. */
+static void test_averaged(void **state)
+{
+    char text[1024], *at = text;
+    sb_tensor *batches[9] = {NULL};
+
+    (void)state;
+    at += sprintf(at, "graph main(x: f32[N,100]) -> (y) {\n"
+                      "w: f32[100,1] = [0");
+    for (int i = 1; i < 100; i++)
+        at += sprintf(at, ",1");
+    (void)sprintf(at, "]\ny = MatMul(x, w) \"m\"\n}");
+    sb_quant_model *qm =
+        test_quant(text,
+                   TEST_W8 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: "
+                           "4}, OBSERVER: {TYPE: moving_average}}\n",
+                   NULL);
+    qm->choose_ranges = true;
+    for (int b = 0; b < 8; b++) {
+        batches[b] = test_random(SB_DTYPE_F32, "1x100", 3);
+        for (int i = 0; i < 100; i++)
+            ((float *)batches[b]->data)[i] = b == 7 && i == 0 ? 50 : 1;
+    }
+    test_calibrate(qm, NULL, (const sb_tensor *const *)batches);
+    assert_string_equal(sb_quant_model_step(qm, 0)->name, "clipping of ranges");
+    assert_true(sb_quant_model_step(qm, 0)->kept);
+    assert_close("scale", scale(qm), 5.9 / 15, 1e-5);
+    sb_quant_model_free(qm);
+}
+
 /* A configuration of the user is done as it stands. */
 static void test_asked(void **state)
 {
@@ -134,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clipped),
         cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_averaged),
         cmocka_unit_test(test_asked),
         cmocka_unit_test(test_not_judged),
     };

@@ -5,7 +5,8 @@
  * the means that the float network has for the same samples; `seen` [2, C] the
  * sums, over `count` samples of runs before, of what was missing and of its
  * square.  What the layers behind get is corrected by all that is known so
- * far.  Channels are those of `axis`, 1 or the last. */
+ * far, with `sure` 1 only as far as it is no chance (channel_mean.h).  Channels
+ * are those of `axis`, 1 or the last. */
 #include "ops/quantized/channel_mean.h"
 
 #include <math.h>
@@ -16,11 +17,13 @@
 #include "ops/norm/norm_util.h"
 
 typedef struct channel_mean_attrs {
-    int64_t axis;
+    int64_t axis, sure;
 } channel_mean_attrs;
 
 static const sb_attr_def attrs[] = {
     {"axis", SB_ATTR_INT, offsetof(channel_mean_attrs, axis), .i = 1},
+    {"sure", SB_ATTR_INT, offsetof(channel_mean_attrs, sure), .i = 0,
+     .flag = true},
     {0},
 };
 
@@ -114,8 +117,7 @@ static sb_status mean_prepare(sb_kernel *k)
                               (long long)sb_tensor_count(k->in[1]),
                               (long long)sb_tensor_count(k->in[2]),
                               (long long)sb_tensor_count(k->in[3]),
-                              (long long)view.c,
-                              (long long)k->in[0]->dims[0]);
+                              (long long)view.c, (long long)k->in[0]->dims[0]);
     k->scratch_size =
         (2 * c + sb_channel_sums_scratch(&view)) * sizeof(double) +
         2 * c * sizeof(float);
@@ -165,8 +167,8 @@ static void correct_see(const sb_kernel *k, const sb_channel_view *view,
         const double *sum = mean_sums(k, view, n);
 
         for (int64_t c = 0; c < view->c; c++) {
-            double missing = (double)wanted[n * view->c + c] -
-                             sum[c] / (double)view->size;
+            double missing =
+                (double)wanted[n * view->c + c] - sum[c] / (double)view->size;
             seen[c] += (float)missing;
             seen[view->c + c] += (float)(missing * missing);
         }
@@ -174,12 +176,12 @@ static void correct_see(const sb_kernel *k, const sb_channel_view *view,
 }
 
 float sb_correct_mean_shift(const float *seen, int64_t channels, int64_t c,
-                            double count)
+                            double count, bool sure)
 {
     double mean = count > 0 ? (double)seen[c] / count : 0;
     double square = count > 0 ? (double)seen[channels + c] / count : 0;
 
-    if (count < 2 || !(mean * mean > 0))
+    if (!sure || count < 2 || !(mean * mean > 0))
         return (float)mean;
     double unsure = fmax(square - mean * mean, 0) / (count - 1);
     return (float)(mean * fmax(1 - unsure / (mean * mean), 0));
@@ -187,9 +189,10 @@ float sb_correct_mean_shift(const float *seen, int64_t channels, int64_t c,
 
 static sb_status correct_mean_forward(sb_kernel *k)
 {
+    const channel_mean_attrs *a = k->attrs;
     sb_channel_view view = mean_view(k), all = view;
-    double count = (double)*(const float *)k->in[3]->data +
-                   (double)k->in[0]->dims[0];
+    double count =
+        (double)*(const float *)k->in[3]->data + (double)k->in[0]->dims[0];
     float *one = (float *)((char *)k->scratch + k->scratch_size) - 2 * view.c;
     float *shift = one + view.c;
 
@@ -197,7 +200,7 @@ static sb_status correct_mean_forward(sb_kernel *k)
     for (int64_t c = 0; c < view.c; c++) {
         one[c] = 1;
         shift[c] =
-            sb_correct_mean_shift(k->out[1]->data, view.c, c, count);
+            sb_correct_mean_shift(k->out[1]->data, view.c, c, count, a->sure);
     }
     all.n = k->in[0]->dims[0];
     const sb_channel_map map = {.view = all,

@@ -6,7 +6,8 @@
  * network: what a layer reads was already corrected.  One pass over the batches
  * does all layers.  Each batch runs in float, which gives the means that are
  * wanted (ChannelMean), then quantized, where CorrectMean behind each layer
- * adds what was missing on average so far. */
+ * adds what was missing on average so far; without a configuration of the user
+ * as far as samples agree on it. */
 #include "ops/quantized/channel_mean.h"
 #include "quant/calibrate/replay.h"
 #include "quant/correct/correct.h"
@@ -58,15 +59,18 @@ static sb_shape correct_shape(const sb_bias_layer *l, size_t k)
                       .dim = {k == 0 ? SB_DIM_UNKNOWN : 2, l->channels}};
 }
 
+/* `sure`: what may be chance is not corrected. */
 static sb_status correct_add_node(sb_graph *g, const sb_bias_layer *l,
-                                  sb_node_spec *spec)
+                                  bool sure, sb_node_spec *spec)
 {
-    const sb_attr axis = {.name = "axis", .type = SB_ATTR_INT, .i = l->axis};
+    const sb_attr attrs[] = {
+        {.name = "axis", .type = SB_ATTR_INT, .i = l->axis},
+        {.name = "sure", .type = SB_ATTR_INT, .i = sure}};
     sb_node_id made = SB_NONE;
 
     spec->domain = SB_FUSED_DOMAIN;
-    spec->attrs = &axis;
-    spec->n_attrs = 1;
+    spec->attrs = attrs;
+    spec->n_attrs = SB_COUNT(attrs);
     spec->position =
         sb_graph_node(g, sb_graph_value(g, l->result)->producer)->position;
     return sb_graph_add_node(g, spec, &made);
@@ -85,7 +89,7 @@ static sb_status correct_float_graph(const corrector *c, sb_graph *g)
                              .n_out = 1};
 
         SB_TRY(correct_add_value(g, correct_shape(l, 0), &mean));
-        SB_TRY(correct_add_node(g, l, &spec));
+        SB_TRY(correct_add_node(g, l, false, &spec));
         SB_TRY(sb_graph_add_output(g, mean));
     }
     return SB_OK;
@@ -110,7 +114,7 @@ static sb_status correct_put(const corrector *c, sb_graph *g, size_t i)
                          .n_in = SB_COUNT(in),
                          .outputs = out,
                          .n_out = SB_COUNT(out)};
-    SB_TRY(correct_add_node(g, l, &spec));
+    SB_TRY(correct_add_node(g, l, !c->qm->asked, &spec));
     c->wanted[i] = in[1];
     for (size_t k = 0; k < 2; k++)
         c->bound[2 * i + k] = (sb_exec_state){
@@ -205,9 +209,9 @@ static sb_status correct_lay_over(const corrector *c)
 
         SB_TRY(sb_tensor_alloc(c->qm->ctx, &t));
         for (int64_t k = 0; k < l->channels; k++)
-            ((float *)t.data)[k] =
-                (float)sb_tensor_get_f64(was, k) +
-                sb_correct_mean_shift(seen, l->channels, k, count);
+            ((float *)t.data)[k] = (float)sb_tensor_get_f64(was, k) +
+                                   sb_correct_mean_shift(seen, l->channels, k,
+                                                         count, !c->qm->asked);
         sb_overlay_set(c->qm, l->bias, &t);
         sb_tensor_drop(&t);
     }

@@ -69,7 +69,7 @@ bool sb_refine_wanted(const sb_quant_model *qm)
     for (size_t i = 0; i < SB_COUNT(methods); i++)
         if (methods[i].wanted(qm))
             return true;
-    return false;
+    return clipping.wanted(qm);
 }
 
 /* ---- the walk ----------------------------------------------------------- */
