@@ -93,15 +93,16 @@ static void gptq_tiles(void *arg, size_t begin, size_t end)
     }
 }
 
-static void gptq_drop_dead(sb_rounding *r)
+/* Columns whose inputs were zero in all samples.  Nothing is known of them, so
+ * that they are rounded to nearest, as their part of the factor has it: other
+ * samples may show them, and without their weights a network can be ruined. */
+static int64_t gptq_count_dead(const sb_rounding *r)
 {
-    for (int64_t c = 0; c < r->cols; c++) {
-        if (r->gram[c * (r->cols + 1)] > 0)
-            continue;
-        r->dead++;
-        for (int64_t row = 0; row < r->rows; row++)
-            r->w[row * r->cols + c] = 0;
-    }
+    int64_t n = 0;
+
+    for (int64_t c = 0; c < r->cols; c++)
+        n += !(r->gram[c * (r->cols + 1)] > 0);
+    return n;
 }
 
 static sb_status gptq_run(sb_rounding *r, int64_t *order, float *h, float *sums)
@@ -121,7 +122,7 @@ static sb_status gptq_run(sb_rounding *r, int64_t *order, float *h, float *sums)
         sb_rounding_all_nearest(r);
         return SB_OK;
     }
-    gptq_drop_dead(r);
+    r->dead += gptq_count_dead(r);
     sb_parallel_for(r->ctx, (size_t)((r->rows + GPTQ_TILE - 1) / GPTQ_TILE), 1,
                     gptq_tiles, (void *)(uintptr_t)&job);
     return sb_ctx_poll(r->ctx);
