@@ -62,7 +62,7 @@ bool sb_errors_fell(const double *before, const double *after, size_t n,
 /* Are ranges to be chosen: without a configuration of the user, where observers
  * clip? */
 bool sb_ranges_wanted(const sb_quant_model *qm);
-/* At first they hold all that was seen; then, those of the points in question
+/* At first they hold all that was seen; then, those in question
  * (state.h), what the observers say; *layers is how many values. */
 SB_MUST_USE sb_status sb_clip_ranges(sb_quant_model *qm, size_t *layers);
 

@@ -58,15 +58,16 @@ static sb_status ranges_narrows(const sb_quant_model *qm, uint32_t point,
 
 sb_status sb_clip_ranges(sb_quant_model *qm, size_t *layers)
 {
+    size_t at = 0;
+
     *layers = 0;
-    for (uint32_t i = qm->state.clip_first; i < qm->state.clip_end; i++) {
+    for (uint32_t i = 0; i < qm->place.n_points; i++) {
         sb_point_state *p = &qm->state.points[i];
         bool narrows = false;
 
-        if (!p->whole || !p->observer || !ranges_clips(qm, i))
-            continue;
-        SB_TRY(ranges_narrows(qm, i, &narrows));
-        if (!narrows)
+        if (p->observer && ranges_clips(qm, i))
+            SB_TRY(ranges_narrows(qm, i, &narrows));
+        if (!narrows || at++ < qm->state.clip_first || at > qm->state.clip_end)
             continue;
         p->whole = false;
         SB_TRY(sb_calibrate_calc(qm, i));

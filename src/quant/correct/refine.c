@@ -94,13 +94,12 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
         return SB_OK;
     SB_TRY(sb_reference_errors(&r->reference, r->tried));
     step->after = sb_errors_mean(r->tried, n);
-    step->kept = r->qm->asked || sb_errors_fell(r->now, r->tried, n,
-                                                 method->clearly);
+    step->kept =
+        r->qm->asked || sb_errors_fell(r->now, r->tried, n, method->clearly);
     return SB_OK;
 }
 
-static sb_status refine_run(refiner *r, const refine_method *method,
-                            bool *kept)
+static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
 {
     sb_quant_step step = {.name = method->name};
     sb_snapshot before;
@@ -129,19 +128,19 @@ static sb_status refine_run(refiner *r, const refine_method *method,
 }
 
 /* Ranges of all values; if that does not help, of the first and of the second
- * half of the network. */
+ * half of them. */
 static sb_status refine_ranges(refiner *r)
 {
     sb_quant_state *s = &r->qm->state;
-    uint32_t n = (uint32_t)r->qm->place.n_points;
     bool kept = false;
 
     if (!clipping.wanted(r->qm))
         return SB_OK;
     s->clip_first = 0;
-    s->clip_end = n;
+    s->clip_end = SIZE_MAX;
     SB_TRY(refine_run(r, &clipping, &kept));
-    for (uint32_t half = 0; half < 2 && !kept; half++) {
+    size_t n = s->n_steps > 0 ? s->steps[s->n_steps - 1].layers : 0;
+    for (size_t half = 0; half < 2 && !kept && n > 1; half++) {
         bool one = false;
 
         s->clip_first = half * (n / 2);

@@ -36,10 +36,10 @@ typedef struct sb_quant_state {
     size_t weight_size;      /* bytes */
     bool calibrating;
     sb_calibration_options calibration;
-    bool shared;             /* by the ranks of the context */
-    bool loaded;             /* some of what was seen is from files */
-    /* Points that sb_clip_ranges() is about. */
-    uint32_t clip_first, clip_end;
+    bool shared; /* by the ranks of the context */
+    bool loaded; /* some of what was seen is from files */
+    /* Which of the ranges that would be narrower sb_clip_ranges() is about. */
+    size_t clip_first, clip_end;
     bool anew;               /* a network was observed that was equalized */
     sb_blocks *blocks;       /* while calibrating block by block, else NULL */
     sb_batch_store *batches; /* kept for sb_refine(), else NULL */
