@@ -164,10 +164,8 @@ static void test_not_judged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clipped),
-        cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_averaged),
-        cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_clipped),    cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_averaged),   cmocka_unit_test(test_asked),
         cmocka_unit_test(test_not_judged),
     };
 
