@@ -13,13 +13,15 @@ static const cli_opt opts[] = {
     {CLI_FILE,   'c', "config",  ARG(config),  "FILE",  "qconfig.yaml (default: what `sparsebit config default` prints)", false},
     {CLI_STRING, 0,   "preset",  ARG(preset),  "NAME",  "without a config, what is done for accuracy: `fast`, `balanced` (default) or `best`; see `sparsebit list presets`", false},
     CLI_DATA_OPTS(quantize_args, data, false, "use at most N samples"),
+    {CLI_STRING, 0,   "calibrate", ARG(calibrate), "WHAT", "`self`: without --data, calibrate a language model on texts that it writes itself, --samples windows (64) of 256 tokens", false},
     {CLI_LIST,   0,   "value",   ARG(values),  CLI_VALUE_ARG, CLI_VALUE_HELP, false},
     {CLI_WORDS,  0,   "asym",    ARG(asym),    "w,a",   "calibrate each layer on the outputs of quantized weights (w), activations (a) or both; with a the network runs block by block", false},
     {CLI_UINT,   0,   "asym-memory", ARG(memory), "MB", "memory for activations kept by --asym; the rest goes to a file in TMPDIR (default: 512)", false},
+    {CLI_SIZE,   0,   "memory-limit", ARG(limit), "SIZE", "quantize in so much memory, such as `2G`: weights are taken from their files layer by layer, and what must be kept lies in temporary files in TMPDIR; the result is the same", false},
     {CLI_OUT,    'o', "output",  ARG(output),  "FILE",  "quantized ONNX file to write", false},
     {CLI_TARGET, 't', "target",  ARG(target),  "NAME",  "runtime to write for; see `sparsebit list targets` (default: BACKEND of the config, or `virtual`: for simulation, slower than float in runtimes)", false},
     {CLI_STRING, 0,   "format",  ARG(format),  "FORM",  "`qdq` (default); `qoperator`: QOperator nodes such as QLinearConv; `matmulnbits`: MatMulNBits, for `A: none`; of language models also `gguf` (for llama.cpp) and `gptq` (a Hugging Face folder)", false},
-    {CLI_FILE,   0,   "tokenizer", ARG(tokenizer), "FILE", "of `--format gguf` and `gptq`: the tokenizer (default: the model's own, or what is beside it)", false},
+    {CLI_FILE,   0,   "tokenizer", ARG(tokenizer), "FILE", "of `--format gguf` and `gptq`, and of `--calibrate`: the tokenizer (default: the model's own, or what is beside it)", false},
     {CLI_STRING, 0,   "float-as", ARG(float_as), "TYPE", "of `--format gguf` and `gptq`: what matrices that stay in float become: `f32`, `f16`, `bf16`, in GGUF files also `q8_0` (default there)", false},
     {CLI_UINT,   0,   "opset",   ARG(opset),   "N",     "opset of the file (default: that of the model, or the lowest above it that holds all nodes)", false},
     {CLI_UINT,   0,   "accuracy-level", ARG(level), "N", "of `--format matmulnbits`: 4 (default) rounds activations to 8 bits, fast for one token at a time; 1 computes in float, fast for many at once", false},
@@ -46,6 +48,7 @@ static const cli_example examples[] = {
     {"sparsebit quantize model.onnx -c w4.yaml -o model.w4.onnx", "Weight-only quantization (`A: none` in w4.yaml) needs no data"},
     {"sparsebit quantize model.onnx -d photos.yaml -t tensorrt --exclude 'layer3.*' -o out.onnx", "Keeps the layers of a module in float"},
     {"sparsebit quantize model.onnx -d photos.yaml -t onnxruntime-x86 --accuracy-drop 0.5 -o out.onnx", "Layers stay in float until top-1 is at most half a point lower"},
+    {"sparsebit quantize llama/ -c gptq.yaml --calibrate self --memory-limit 2G --format gptq -o llama-4bit", "A language model that does not fit into memory, without text to calibrate on"},
     {"sparsebit quantize model.onnx -t tensorrt --dry-run -v", "What would be quantized, before data is at hand"},
     {"sparsebit quantize model.onnx -d photos.yaml --asym -o out.onnx", "Calibrates each layer on the outputs of the quantized layers before it"},
     {"sparsebit quantize model.onnx --load-calibration seen.json -o out.onnx", "Without data, from the statistics that --save-calibration wrote"},
@@ -98,7 +101,7 @@ static int quantize_create(quantize_job *j, const char *const *floats, size_t n)
     opt.dump_after = dump_after;
     opt.exclude = exclude;
     opt.n_exclude = a->exclude.n + n;
-    opt.calibrate = a->data.path || a->load.n > 0;
+    opt.calibrate = a->data.path || a->load.n > 0 || a->calibrate;
     opt.half_scales = is_language(a);
     if (a->reduce)
         opt.reduce_range = (sb_reduce_range)word_in(a->reduce, reductions);
@@ -115,6 +118,9 @@ static int quantize_create(quantize_job *j, const char *const *floats, size_t n)
 static int quantize_load(quantize_job *j)
 {
     const quantize_args *a = j->args;
+
+    if (a->limit > 0)
+        sb_ctx_set_max_memory(j->env->ctx, a->limit);
     int rc =
         cli_model_open(j->env, &cmd_quantize, a->model, &a->values, &j->model);
 
@@ -136,7 +142,7 @@ static sb_status share_calibration(quantize_job *j)
     double samples = (double)j->samples;
     sb_status status = sb_comm_sum_f64(j->env->ctx, &samples, 1);
 
-    if (status == SB_OK)
+    if (status == SB_OK && j->data)
         status = share_data(j, 0, 1);
     if (status == SB_OK)
         status = sb_quant_model_share_calibration(j->qm);
@@ -201,7 +207,9 @@ static sb_status quantize_observe(quantize_job *j)
         status = share_data(j, sb_ctx_rank(ctx), sb_ctx_ranks(ctx));
     if (status == SB_OK && j->data)
         status = quantize_feed(j, opt.asym_activations);
-    if (status == SB_OK && j->data)
+    if (status == SB_OK && a->calibrate)
+        status = quantize_feed_self(j);
+    if (status == SB_OK && (j->data || a->calibrate))
         status = share_calibration(j);
     for (size_t i = 0; status == SB_OK && i < a->load.n; i++) {
         j->subject = a->load.v[i];
@@ -220,7 +228,7 @@ static int quantize_calibrate(quantize_job *j)
          needs = sb_quant_model_needs_calibration(j->qm);
     cli_progress progress;
 
-    if (needs && !a->data.path && a->load.n == 0)
+    if (needs && !a->data.path && a->load.n == 0 && !a->calibrate)
         return cli_usage(&cmd_quantize, "quantization needs samples to be "
                                         "calibrated on: give --data or "
                                         "--load-calibration");
@@ -385,7 +393,13 @@ static int check_options(const cli_env *env, const quantize_args *args)
                          "--format: found '%s', allowed are qdq, qoperator, "
                          "matmulnbits, gguf, gptq",
                          args->format);
-    if ((args->tokenizer || args->float_as) && !is_language(args))
+    if (args->calibrate &&
+        (strcmp(args->calibrate, "self") != 0 || args->data.path))
+        return cli_usage(&cmd_quantize,
+                         "--calibrate: found '%s', want `self`, without --data",
+                         args->calibrate);
+    if (((args->tokenizer && !args->calibrate) || args->float_as) &&
+        !is_language(args))
         return cli_usage(&cmd_quantize, "--%s is for --format gguf and gptq",
                          args->tokenizer ? "tokenizer" : "float-as");
     if (args->level &&

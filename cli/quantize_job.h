@@ -10,10 +10,11 @@
 typedef struct quantize_args {
     const char *model, *config, *output, *target, *weights;
     const char *save, *format, *asym, *reduce, *report, *preset;
-    const char *tokenizer, *float_as, *drop;
+    const char *tokenizer, *float_as, *drop, *calibrate;
     cli_data_spec data;
     cli_list load, dump_after, exclude, values;
     unsigned memory, opset, level;
+    size_t limit; /* bytes of memory; 0: none */
     bool exact, extra_info, dry_run, force;
 } quantize_args;
 
@@ -46,6 +47,10 @@ static inline bool quantize_asym_has(const quantize_job *j, char what)
 {
     return j->args->asym && strchr(j->args->asym, what);
 }
+
+/* Feeds what the language model writes by itself: --calibrate self
+ * (quantize_self.c). */
+sb_status quantize_feed_self(quantize_job *j);
 
 /* Quantizes anew with further nodes in float. */
 typedef int (*quantize_redo_fn)(quantize_job *j, const char *const *floats,

@@ -1,5 +1,7 @@
 /* What `sparsebit quantize` prints: tables, JSON, and what the runtime will
  * make of the file. */
+#include <math.h>
+
 #include "feed_data.h"
 #include "json_model.h"
 #include "quantize_job.h"
@@ -181,9 +183,13 @@ static void print_steps(const quantize_job *j)
     const sb_quant_step *s;
 
     for (size_t i = 0; (s = sb_quant_model_step(j->qm, i)) != NULL; i++)
-        cli_put("%s: %zu layer%s, error of the outputs %.3g -> %.3g%s\n",
-                s->name, s->layers, s->layers == 1 ? "" : "s", s->before,
-                s->after, s->kept ? "" : ": taken back");
+        if (isnan(s->after))
+            cli_put("%s: %zu layer%s\n", s->name, s->layers,
+                    s->layers == 1 ? "" : "s");
+        else
+            cli_put("%s: %zu layer%s, error of the outputs %.3g -> %.3g%s\n",
+                    s->name, s->layers, s->layers == 1 ? "" : "s", s->before,
+                    s->after, s->kept ? "" : ": taken back");
 }
 
 static void print_drop(const quantize_drop *d)

@@ -103,8 +103,9 @@ SB_API SB_MUST_USE sb_status sb_quant_model_end_journal(sb_quant_model *qm);
 /** Runs once: observing while calibrating, else with the quantizers that are
  *  on.  As sb_session_run().
  *
- *  Calibrating with asym_activations it only keeps a copy of the inputs, and
- *  `outputs` are all NULL: calc_qparams() runs the network, block by block. */
+ *  Calibrating with asym_activations, or where no activation is observed, it
+ *  only keeps a copy of the inputs, and `outputs` are all NULL: calc_qparams()
+ *  runs the network, block by block. */
 SB_API SB_MUST_USE sb_status sb_quant_model_forward(
     sb_quant_model *qm, const sb_tensor *const *inputs, size_t n_inputs,
     const sb_tensor **outputs, size_t n_outputs);
@@ -134,7 +135,8 @@ typedef struct sb_quant_step {
     /** Error of the network's outputs on some of the calibration samples,
      *  before and after it: noise / signal, where outputs are probabilities of
      *  the logarithms of by how much the largest leads; the mean over
-     *  outputs. */
+     *  outputs.  NAN if it was not measured: the whole of a large language
+     *  model would have had to be in memory. */
     double before, after;
     int kept; /**< 0: it did not help and was taken back */
 } sb_quant_step;

@@ -215,6 +215,13 @@ void sb_ctx_set_max_memory(sb_ctx *ctx, size_t bytes)
     atomic_store(&ctx->budget->most, bytes);
 }
 
+size_t sb_memory_share(const sb_ctx *ctx, size_t part, size_t none)
+{
+    size_t most = atomic_load(&ctx->budget->most);
+
+    return ctx->budget->chosen && most != SIZE_MAX ? most / part : none;
+}
+
 size_t sb_ctx_memory(const sb_ctx *ctx)
 {
     return atomic_load(&ctx->budget->used);

@@ -29,6 +29,10 @@ void *sb_alloc_pages(sb_ctx *ctx, size_t bytes);
 /* Frees them, all `bytes`; NULL is allowed. */
 void sb_free_pages(sb_ctx *ctx, void *ptr, size_t bytes);
 
+/* The `part`-th part of the memory that the program chose for the context, or
+ * `none` if it chose nothing. */
+size_t sb_memory_share(const sb_ctx *ctx, size_t part, size_t none);
+
 /* Is there room for `bytes` more?  For calls of libraries that do not survive a
  * failure of their own allocations.  A look, nothing is kept. */
 SB_MUST_USE sb_status sb_expect_memory(sb_ctx *ctx, size_t bytes);

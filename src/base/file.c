@@ -510,3 +510,45 @@ void sb_writer_abort(sb_writer *w)
     sb_free(w->ctx, w->path);
     sb_free(w->ctx, w);
 }
+
+/* ---- without a name ----------------------------------------------------- */
+
+sb_status sb_temp_fail(sb_ctx *ctx, const char *folder, const char *verb,
+                       int error)
+{
+    return sb_fail(ctx, SB_IO,
+                   "cannot %s a temporary file in %s: %s (set TMPDIR to "
+                   "another folder)",
+                   verb, folder, strerror(error));
+}
+
+static int temp_open_in(const char *folder)
+{
+    static const char name[] = "/sparsebit-XXXXXX";
+    char path[1024];
+
+    if (strlen(folder) + sizeof name > sizeof path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    (void)snprintf(path, sizeof path, "%s%s", folder, name);
+    int fd = mkstemp(path);
+    if (fd >= 0) {
+        (void)unlink(path);
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+    return fd;
+}
+
+sb_status sb_temp_open(sb_ctx *ctx, int *fd, const char **folder)
+{
+    const char *chosen = getenv("TMPDIR");
+
+    *folder = chosen && *chosen ? chosen : "/var/tmp";
+    *fd = temp_open_in(*folder);
+    if (*fd < 0 && !(chosen && *chosen)) {
+        *folder = "/tmp";
+        *fd = temp_open_in(*folder);
+    }
+    return *fd >= 0 ? SB_OK : sb_temp_fail(ctx, *folder, "create", errno);
+}

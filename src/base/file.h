@@ -46,6 +46,13 @@ SB_MUST_USE sb_status sb_writer_commit(sb_writer *w);
 /* Removes the temporary file and frees `w`; NULL is allowed. */
 void sb_writer_abort(sb_writer *w);
 
+/* A file without a name, in $TMPDIR, else in /var/tmp or /tmp, so that nothing
+ * is left behind however the program ends.  *folder is where, for messages. */
+SB_MUST_USE sb_status sb_temp_open(sb_ctx *ctx, int *fd, const char **folder);
+/* Says that `verb` failed there; returns SB_IO. */
+sb_status sb_temp_fail(sb_ctx *ctx, const char *folder, const char *verb,
+                       int error);
+
 /* Folder part of `path` ("." if none) joined with `name`; sb_free() it. */
 char *sb_path_beside(sb_ctx *ctx, const char *path, const char *name);
 /* `folder/name`; sb_free() it. */

@@ -27,7 +27,7 @@ sb_status sb_generator_make(const sb_graph *graph,
     g->tokenizer = tokenizer;
     g->context = context;
     sb_str_init(&g->text, g->ctx);
-    sb_status status = sb_kv_cache_create(graph, context, &g->cache);
+    sb_status status = sb_kv_cache_create(graph, context, 1, &g->cache);
     if (status == SB_OK)
         *out = g;
     else

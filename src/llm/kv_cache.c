@@ -48,17 +48,34 @@ static sb_status add_input(sb_graph *g, const char *name, sb_type type,
     return sb_graph_add_input(g, *out);
 }
 
+/* The past, [1], which ends at the same place in all texts. */
+static sb_status past_of_first(rewriter *r, sb_value_id *out)
+{
+    const int64_t one = 1, zero = 0;
+    sb_value_id index = SB_NONE;
+
+    *out = r->past;
+    if (r->c->batch == 1)
+        return SB_OK;
+    SB_TRY(sb_graph_add_constant(r->g, "first", SB_DTYPE_I64, 1, &one, &zero,
+                                 &index));
+    return add_node(r->g, "Gather", (sb_value_id[]){r->past, index}, 2, NULL,
+                    out);
+}
+
 /* Positions go on where the past ends. */
 static sb_status shift_positions(rewriter *r)
 {
     sb_graph *g = r->g;
-    sb_value_id pos = sb_graph_find_value(g, "position_ids"), moved = SB_NONE;
+    sb_value_id pos = sb_graph_find_value(g, "position_ids");
+    sb_value_id moved = SB_NONE, past = SB_NONE;
 
     if (pos == SB_NONE)
         return sb_fail(g->ctx, SB_UNSUPPORTED,
                        "the model has no value 'position_ids': it cannot "
                        "generate text");
-    SB_TRY(add_node(g, "Add", (sb_value_id[]){pos, r->past}, 2, NULL, &moved));
+    SB_TRY(past_of_first(r, &past));
+    SB_TRY(add_node(g, "Add", (sb_value_id[]){pos, past}, 2, NULL, &moved));
     for (sb_node_id id = 0; id < g->n_nodes; id++) {
         const sb_node *node = sb_graph_node(g, id);
 
@@ -71,7 +88,7 @@ static sb_status shift_positions(rewriter *r)
     return SB_OK;
 }
 
-/* Writes `x` [1, n, width] into a cache, a state; *out is the cache. */
+/* Writes `x` [batch, n, width] into a cache, a state; *out is the cache. */
 static sb_status cache_value(rewriter *r, const char *what, sb_value_id x,
                              sb_value_id *out)
 {
@@ -85,7 +102,8 @@ static sb_status cache_value(rewriter *r, const char *what, sb_value_id x,
         return sb_fail(g->ctx, SB_UNSUPPORTED,
                        "'%s' is no [batch, sequence, heads] of known size",
                        sb_graph_value(g, x)->name);
-    const sb_type type = {SB_DTYPE_F32, {3, {1, r->c->capacity, s->dim[2]}}};
+    const sb_type type = {SB_DTYPE_F32,
+                          {3, {r->c->batch, r->c->capacity, s->dim[2]}}};
     (void)snprintf(name, sizeof name, "past_%s.%zu", what, r->n);
     SB_TRY(add_input(g, name, type, &cache));
     SB_TRY(add_node(g, "TensorScatter", (sb_value_id[]){cache, x, r->past}, 3,
@@ -145,7 +163,8 @@ static sb_status pick_last(rewriter *r)
     sb_node_id head = sb_graph_value(g, flat)->producer;
     if (head == SB_NONE)
         return sb_fail(g->ctx, SB_UNSUPPORTED, "'logits' are not computed");
-    SB_TRY(add_input(g, "last", (sb_type){SB_DTYPE_I64, {1, {1}}}, &last));
+    SB_TRY(add_input(g, "last", (sb_type){SB_DTYPE_I64, {1, {r->c->batch}}},
+                     &last));
     sb_value_id x = sb_graph_node(g, head)->inputs[0];
     SB_TRY(add_node(g, "Gather", (sb_value_id[]){x, last}, 2, NULL, &row));
     SB_TRY(sb_graph_set_input(g, head, 0, row));
@@ -189,7 +208,8 @@ static sb_status cache_rewrite(sb_kv_cache *c)
         return sb_fail(g->ctx, SB_UNSUPPORTED,
                        "want a model with one input 'input_ids' and one output "
                        "'logits' to generate text");
-    SB_TRY(add_input(g, "past", (sb_type){SB_DTYPE_I64, {1, {1}}}, &r.past));
+    SB_TRY(add_input(g, "past", (sb_type){SB_DTYPE_I64, {1, {c->batch}}},
+                     &r.past));
     SB_TRY(shift_positions(&r));
     SB_TRY(count_total(&r));
     SB_TRY(pick_last(&r));
@@ -261,9 +281,9 @@ static sb_status cache_setup(sb_kv_cache *c, const sb_graph *graph)
 }
 
 sb_status sb_kv_cache_create(const sb_graph *graph, int64_t capacity,
-                             sb_kv_cache *out)
+                             int64_t batch, sb_kv_cache *out)
 {
-    *out = (sb_kv_cache){.ctx = graph->ctx};
+    *out = (sb_kv_cache){.ctx = graph->ctx, .batch = batch};
     if (capacity < 1 || capacity > CAPACITY_MOST)
         return sb_fail(graph->ctx, SB_BAD_ARG,
                        "a context of %lld tokens, want 1 to %d",
@@ -331,6 +351,36 @@ sb_status sb_kv_cache_take(sb_kv_cache *c, const uint32_t *ids, size_t n,
     }
     *logits = c->outputs[0];
     return SB_OK;
+}
+
+sb_status sb_kv_cache_step(sb_kv_cache *c, const int64_t *ids,
+                           const sb_tensor **logits)
+{
+    sb_tensor t_ids = sb_tensor_make(SB_DTYPE_I64, 2, (int64_t[]){c->batch, 1});
+    sb_tensor t_past = sb_tensor_make(SB_DTYPE_I64, 1, &c->batch);
+    sb_tensor t_last = t_past;
+    int64_t *rows = sb_alloc(c->ctx, (size_t)c->batch, 3 * sizeof *rows);
+
+    if (!rows)
+        return SB_NO_MEMORY;
+    for (int64_t i = 0; i < c->batch; i++) {
+        rows[i] = ids[i];
+        rows[c->batch + i] = c->past;
+        rows[2 * c->batch + i] = i;
+    }
+    t_ids.data = rows;
+    t_past.data = rows + c->batch;
+    t_last.data = rows + 2 * c->batch;
+    c->inputs[c->at_ids] = &t_ids;
+    c->inputs[c->at_past] = &t_past;
+    c->inputs[c->at_last] = &t_last;
+    sb_status status = sb_ctx_poll(c->ctx);
+    if (status == SB_OK)
+        status = sb_exec_run(c->exec, c->inputs, NULL, c->outputs);
+    sb_free(c->ctx, rows);
+    c->past += status == SB_OK;
+    *logits = c->outputs[0];
+    return status;
 }
 
 void sb_kv_cache_rewind(sb_kv_cache *c, int64_t n)

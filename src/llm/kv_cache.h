@@ -12,13 +12,14 @@
 
 typedef struct sb_kv_cache {
     sb_ctx *ctx;
-    sb_graph *graph; /* inputs: input_ids [1, n], past [1], last [1], and the
-                        states; outputs: logits [1, tokens] of token `last` of
-                        the piece, and the states */
+    sb_graph *graph; /* inputs: input_ids [batch, n], past [batch], last
+                        [batch], and the states; outputs: logits [batch,
+                        tokens] of rows `last` of the piece, and the states */
     sb_exec *exec;
     sb_exec_state *binds;
     sb_state *states;
     size_t n_states;
+    int64_t batch;                       /* texts that go on together */
     int64_t capacity;                    /* positions */
     int64_t past;                        /* filled */
     const sb_tensor **inputs, **outputs; /* of a run */
@@ -29,13 +30,17 @@ typedef struct sb_kv_cache {
  * language model of the form that this library builds.  Free it in any case.
  */
 SB_MUST_USE sb_status sb_kv_cache_create(const sb_graph *graph,
-                                         int64_t capacity, sb_kv_cache *out);
+                                         int64_t capacity, int64_t batch,
+                                         sb_kv_cache *out);
 void sb_kv_cache_free(sb_kv_cache *c);
 
-/* Takes `n` more tokens; *logits, borrowed, has one number for each token of
+/* Of one text takes `n` more tokens; *logits, borrowed, has one number for each token of
  * the vocabulary that may follow. */
 SB_MUST_USE sb_status sb_kv_cache_take(sb_kv_cache *c, const uint32_t *ids,
                                        size_t n, const sb_tensor **logits);
+/* Of all texts takes one more token each; *logits is [batch, tokens]. */
+SB_MUST_USE sb_status sb_kv_cache_step(sb_kv_cache *c, const int64_t *ids,
+                                       const sb_tensor **logits);
 /* Forgets all but the first `n` positions. */
 void sb_kv_cache_rewind(sb_kv_cache *c, int64_t n);
 

@@ -2,6 +2,8 @@
 #define _DEFAULT_SOURCE
 #include "tensor/mapped.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -41,6 +43,71 @@ void sb_tensor_release_pages(const sb_tensor *t)
     (void)madvise((unsigned char *)t->data + skip, len - len % (size_t)page,
                   MADV_DONTNEED);
 }
+
+/* ---- copies ------------------------------------------------------------- */
+
+enum { MAPPED_LEAST = 256 << 10 }; /* below it, memory */
+
+typedef struct mapped_pages {
+    sb_ctx *ctx;
+    void *data;
+    size_t size;
+} mapped_pages;
+
+static void mapped_free_pages(void *user)
+{
+    mapped_pages *p = user;
+
+    (void)munmap(p->data, p->size);
+    sb_free(p->ctx, p);
+}
+
+static sb_status mapped_create(sb_ctx *ctx, size_t bytes, void **data)
+{
+    const char *folder = NULL;
+    int fd = -1;
+
+    SB_TRY(sb_temp_open(ctx, &fd, &folder));
+    /* All of it: what is missing when a page is written would end us. */
+    int error = posix_fallocate(fd, 0, (off_t)bytes);
+    *data = error ? MAP_FAILED
+                  : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                         0);
+    sb_status status = SB_OK;
+    if (error)
+        status = sb_temp_fail(ctx, folder, "write to", error);
+    else if (*data == MAP_FAILED)
+        status = sb_temp_fail(ctx, folder, "map", errno);
+    (void)close(fd);
+    return status;
+}
+
+sb_status sb_tensor_alloc_weight(sb_ctx *ctx, sb_tensor *t)
+{
+    size_t bytes = sb_tensor_size_ok(t) ? sb_tensor_bytes(t) : 0;
+
+    if (bytes < MAPPED_LEAST || sb_memory_share(ctx, 1, SIZE_MAX) == SIZE_MAX)
+        return sb_tensor_alloc(ctx, t);
+    mapped_pages *p = sb_alloc(ctx, 1, sizeof *p);
+    if (!p)
+        return SB_NO_MEMORY;
+    *p = (mapped_pages){.ctx = ctx, .size = bytes};
+    sb_status status = mapped_create(ctx, bytes, &p->data);
+    if (status != SB_OK) {
+        sb_free(ctx, p);
+        return status;
+    }
+    status = sb_buf_wrap(ctx, p->data, bytes, mapped_free_pages, p, &t->buf);
+    if (status != SB_OK) {
+        mapped_free_pages(p);
+        return status;
+    }
+    sb_buf_set_mapped(t->buf);
+    t->data = p->data;
+    return SB_OK;
+}
+
+/* ---- files -------------------------------------------------------------- */
 
 static void mapped_release(void *user)
 {

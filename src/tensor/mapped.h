@@ -15,6 +15,11 @@ bool sb_tensor_is_aligned(const sb_tensor *t);
  * nothing to tensors in other memory. */
 void sb_tensor_release_pages(const sb_tensor *t);
 
+/* Memory for a copy of a weight, zeroed: as sb_tensor_alloc(), but in a
+ * temporary file if the program chose how much memory there may be, so that
+ * sb_tensor_release_pages() gives it back. */
+SB_MUST_USE sb_status sb_tensor_alloc_weight(sb_ctx *ctx, sb_tensor *t);
+
 /* A file as a buffer, mapped or read as base/file.h says; `pipes`: also pipes,
  * for what the caller of the library named. */
 SB_MUST_USE sb_status sb_buf_map_file(sb_ctx *ctx, const char *path, bool pipes,

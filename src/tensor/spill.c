@@ -7,11 +7,12 @@
 #include "tensor/spill.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/file.h"
+
+static const size_t SPILL_LIMIT = (size_t)512 << 20;
 
 typedef struct extent {
     uint64_t offset, size;
@@ -34,7 +35,7 @@ sb_status sb_spill_create(sb_ctx *ctx, size_t limit, sb_spill **out)
     if (!s)
         return SB_NO_MEMORY;
     s->ctx = ctx;
-    s->limit = limit;
+    s->limit = limit ? limit : sb_memory_share(ctx, 8, SPILL_LIMIT);
     s->fd = -1;
     *out = s;
     return SB_OK;
@@ -54,46 +55,7 @@ void sb_spill_free(sb_spill *s)
 
 static sb_status io_error(const sb_spill *s, const char *verb, int error)
 {
-    return sb_fail(s->ctx, SB_IO,
-                   "cannot %s a temporary file in %s: %s (set TMPDIR to "
-                   "another folder)",
-                   verb, s->folder, strerror(error));
-}
-
-static int open_in(const char *folder)
-{
-    static const char name[] = "/sparsebit-XXXXXX";
-    char path[1024];
-
-    if (strlen(folder) + sizeof name > sizeof path) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    (void)snprintf(path, sizeof path, "%s%s", folder, name);
-    int fd = mkstemp(path);
-    if (fd >= 0) {
-        (void)unlink(path);
-        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    }
-    return fd;
-}
-
-static sb_status open_file(sb_spill *s)
-{
-    const char *chosen = getenv("TMPDIR");
-
-    if (chosen && *chosen) {
-        s->folder = chosen;
-        s->fd = open_in(chosen);
-    } else {
-        s->folder = "/var/tmp";
-        s->fd = open_in(s->folder);
-        if (s->fd < 0) {
-            s->folder = "/tmp";
-            s->fd = open_in(s->folder);
-        }
-    }
-    return s->fd >= 0 ? SB_OK : io_error(s, "create", errno);
+    return sb_temp_fail(s->ctx, s->folder, verb, error);
 }
 
 static void remove_hole(sb_spill *s, size_t i)
@@ -188,7 +150,7 @@ static sb_status put_in_file(sb_spill *s, const sb_tensor *t,
     size_t size = sb_tensor_bytes(t);
 
     if (s->fd < 0)
-        SB_TRY(open_file(s));
+        SB_TRY(sb_temp_open(s->ctx, &s->fd, &s->folder));
     uint64_t offset = take_extent(s, size);
     sb_status status = write_at(s, offset, t->data, size);
     if (status != SB_OK) {

@@ -47,8 +47,8 @@ static void test_normal_equations(void **state)
     const float *noise = test_random(SB_DTYPE_F32, "200x5", 2)->data;
     const float *own = test_random(SB_DTYPE_F32, "3x5", 3)->data;
     float x[TERMS * COLS], sums[SIZE * SIZE], cross[SIZE * SIZE];
-    float means[2 * COLS], w[ROWS * COLS];
-    sb_quant_model qm = {.ctx = test_ctx()};
+    float means[2 * COLS], w[ROWS * COLS], factor[COLS * COLS];
+    bool done = false;
     sb_gram gram = {.groups = 1,
                     .cols = COLS,
                     .biased = true,
@@ -56,7 +56,6 @@ static void test_normal_equations(void **state)
                     .cross = cross,
                     .means = means,
                     .count = TERMS};
-    const sb_round_layer layer = {.groups = 1, .rows = ROWS, .cols = COLS};
 
     (void)state;
     for (int i = 0; i < TERMS * COLS; i++)
@@ -70,7 +69,11 @@ static void test_normal_equations(void **state)
         assert_close("mean x", (double)means[c], mean_of(x, c), 1e-5);
         assert_close("mean y", (double)means[COLS + c], mean_of(y, c), 1e-5);
     }
-    assert_int_equal(sb_refit_weight(&qm, &layer, &gram, w), SB_OK);
+    assert_int_equal(sb_refit_factor(test_ctx(), &gram, 0, factor, &done),
+                     SB_OK);
+    assert_true(done);
+    assert_int_equal(sb_refit_rows(test_ctx(), &gram, 0, factor, w, ROWS),
+                     SB_OK);
     double damping = NAN;
     for (int r = 0; r < ROWS; r++)
         for (int c = 0; c < COLS; c++) {

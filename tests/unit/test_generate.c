@@ -30,7 +30,7 @@ static void assert_pieces(const char *name, const char *logits, double tol,
     assert_ok(sb_model_load(test_ctx(), name, &model));
     assert_ok(sb_tensor_load(test_ctx(), FIXTURES "ids.npy", &ids));
     assert_ok(sb_tensor_load(test_ctx(), logits, &want));
-    assert_ok(sb_kv_cache_create(model->graph, 40, &cache));
+    assert_ok(sb_kv_cache_create(model->graph, 40, 1, &cache));
     for (size_t i = 0; i < n; i++) {
         const sb_tensor *got = NULL;
         uint32_t tokens[16];
@@ -74,6 +74,80 @@ static void test_pieces_give_what_the_whole_text_gives(void **state)
     }
 }
 
+/* All texts of ids.npy together, token by token. */
+static void test_texts_go_on_together(void **state)
+{
+    static const char *const names[] = {"llama", "mistral", "gemma3", "gpt2"};
+    sb_tensor *ids = NULL;
+
+    (void)state;
+    assert_ok(sb_tensor_load(test_ctx(), FIXTURES "ids.npy", &ids));
+    for (size_t i = 0; i < SB_COUNT(names); i++) {
+        sb_model *model = NULL;
+        sb_tensor *want = NULL;
+        sb_kv_cache cache = {0};
+        char path[128];
+        int64_t n = ids->dims[0], len = ids->dims[1], next[8];
+
+        (void)snprintf(path, sizeof path, FIXTURES "%s", names[i]);
+        assert_ok(sb_model_load(test_ctx(), path, &model));
+        (void)snprintf(path, sizeof path, FIXTURES "%s/logits.npy", names[i]);
+        assert_ok(sb_tensor_load(test_ctx(), path, &want));
+        assert_true(n > 1 && n <= 8);
+        assert_ok(sb_kv_cache_create(model->graph, 40, n, &cache));
+        for (int64_t at = 0; at < len; at++) {
+            const sb_tensor *got = NULL;
+            int64_t width = want->dims[2];
+
+            for (int64_t r = 0; r < n; r++)
+                next[r] = sb_tensor_get_i64(ids, r * len + at);
+            assert_ok(sb_kv_cache_step(&cache, next, &got));
+            for (int64_t r = 0; r < n; r++)
+                assert_all_close(
+                    names[i], (const float *)got->data + r * width,
+                    (const float *)want->data + (r * len + at) * width,
+                    (size_t)width, 2e-5);
+        }
+        sb_kv_cache_free(&cache);
+        sb_model_free(model);
+        sb_tensor_free(want);
+    }
+    sb_tensor_free(ids);
+}
+
+/* Tokens that a model writes by itself, for any number of threads. */
+static void test_texts_of_its_own(void **state)
+{
+    enum { N = 40, WINDOW = 12 };
+    static int64_t first[N * WINDOW], again[N * WINDOW];
+    sb_model *model = NULL;
+    sb_tokenizer *t = NULL;
+    size_t same = 0;
+
+    (void)state;
+    assert_ok(sb_model_load(test_ctx(), FIXTURES "tiny.gguf", &model));
+    assert_ok(sb_tokenizer_open(test_ctx(), FIXTURES "tiny.gguf", &t));
+    sb_ctx_set_threads(test_ctx(), 1);
+    assert_ok(sb_model_sample_tokens(model, t, N, WINDOW, 5, first));
+    sb_ctx_set_threads(test_ctx(), 3);
+    assert_ok(sb_model_sample_tokens(model, t, N, WINDOW, 5, again));
+    sb_ctx_set_threads(test_ctx(), 0);
+    assert_memory_equal(first, again, sizeof first);
+    for (size_t r = 0; r < N; r++) {
+        for (size_t i = 0; i < WINDOW; i++)
+            assert_true(first[r * WINDOW + i] >= 0 &&
+                        first[r * WINDOW + i] < (int64_t)sb_tokenizer_size(t));
+        same += r > 0 && memcmp(first, first + r * WINDOW,
+                                WINDOW * sizeof *first) == 0;
+    }
+    assert_int_equal(same, 0);
+    assert_ok(sb_model_sample_tokens(model, t, N, WINDOW, 6, again));
+    assert_true(memcmp(first, again, sizeof first) != 0);
+    assert_status(sb_model_sample_tokens(model, t, 1, 0, 0, again), SB_BAD_ARG);
+    sb_tokenizer_free(t);
+    sb_model_free(model);
+}
+
 /* More plans would mean one for each token. */
 static void test_tokens_share_their_plans_and_their_memory(void **state)
 {
@@ -84,7 +158,7 @@ static void test_tokens_share_their_plans_and_their_memory(void **state)
 
     (void)state;
     assert_ok(sb_model_load(test_ctx(), FIXTURES "llama", &model));
-    assert_ok(sb_kv_cache_create(model->graph, 30, &cache));
+    assert_ok(sb_kv_cache_create(model->graph, 30, 1, &cache));
     assert_ok(sb_kv_cache_take(&cache, &id, 1, &got));
     size_t workspace = sb_exec_workspace(cache.exec);
     /* Less than one of the four caches: they are written in place. */
@@ -110,7 +184,7 @@ static void test_other_models_cannot_generate(void **state)
                              "graph g(x: f32[2]) -> (y: f32[2]) {\n"
                              "  y = Relu(x)\n}\n",
                              &model));
-    assert_status(sb_kv_cache_create(model->graph, 8, &cache), SB_UNSUPPORTED);
+    assert_status(sb_kv_cache_create(model->graph, 8, 1, &cache), SB_UNSUPPORTED);
     assert_error_has("one input 'input_ids' and one output 'logits'");
     sb_kv_cache_free(&cache);
     sb_model_free(model);
@@ -235,6 +309,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pieces_give_what_the_whole_text_gives),
+        cmocka_unit_test(test_texts_go_on_together),
+        cmocka_unit_test(test_texts_of_its_own),
         cmocka_unit_test(test_tokens_share_their_plans_and_their_memory),
         cmocka_unit_test(test_other_models_cannot_generate),
         cmocka_unit_test(test_tokens_are_picked_as_often_as_they_are_likely),

@@ -3,6 +3,7 @@
 
 #include "api/model.h"
 #include "base/options.h"
+#include "llm/generate/self_text.h"
 #include "llm/generator.h"
 #include "llm/write/llm_write.h"
 
@@ -78,6 +79,20 @@ sb_status sb_generator_create(const sb_model *model,
                        "a context of %zu tokens, the model has %lld positions",
                        context, (long long)most);
     return sb_generator_make(model->graph, tokenizer, (int64_t)context, out);
+}
+
+sb_status sb_model_sample_tokens(const sb_model *model,
+                                 const sb_tokenizer *tokenizer, size_t n,
+                                 size_t window, uint64_t seed, int64_t *ids)
+{
+    int64_t most = model_positions(model->graph);
+
+    SB_TRY(sb_ctx_check(model->ctx, tokenizer->ctx, "the tokenizer"));
+    if (window == 0 || (most > 0 && window > (size_t)most))
+        return sb_fail(model->ctx, SB_BAD_ARG,
+                       "texts of %zu tokens, want 1 to %lld", window,
+                       (long long)most);
+    return sb_self_text(model->graph, tokenizer, n, window, seed, ids);
 }
 
 sb_status sb_model_save_language(const sb_model *model, const char *path,

@@ -12,6 +12,7 @@
 
 #include "passes/pass.h"
 #include "passes/rewrite.h"
+#include "tensor/mapped.h"
 
 static bool widen_is_half(int64_t dtype)
 {
@@ -25,9 +26,11 @@ static sb_status widen_constant(sb_graph *g, sb_value_id id)
     const sb_tensor *from = &sb_graph_value(g, id)->constant;
     sb_tensor t = sb_tensor_make(SB_DTYPE_F32, from->rank, from->dims);
 
-    SB_TRY(sb_tensor_alloc(g->ctx, &t));
+    SB_TRY(sb_tensor_alloc_weight(g->ctx, &t));
     sb_convert(from->dtype, from->data, SB_DTYPE_F32, t.data,
                (size_t)sb_tensor_count(from));
+    sb_tensor_release_pages(from);
+    sb_tensor_release_pages(&t);
     sb_status status = sb_graph_set_constant(g, id, &t);
     sb_tensor_drop(&t);
     return status;

@@ -3,8 +3,6 @@
 
 #include "tensor/spill.h"
 
-static const size_t BATCH_STORE_LIMIT = (size_t)512 << 20;
-
 struct sb_batch_store {
     sb_ctx *ctx;
     sb_spill *spill;
@@ -28,8 +26,7 @@ sb_status sb_batch_store_create(sb_ctx *ctx, size_t n, size_t limit,
     s->given = sb_alloc(ctx, n + 1, sizeof *s->given);
     sb_status status = s->loaded && s->given ? SB_OK : SB_NO_MEMORY;
     if (status == SB_OK)
-        status =
-            sb_spill_create(ctx, limit ? limit : BATCH_STORE_LIMIT, &s->spill);
+        status = sb_spill_create(ctx, limit, &s->spill);
     if (status == SB_OK)
         *out = s;
     else

@@ -8,7 +8,7 @@
 
 typedef struct sb_batch_store sb_batch_store;
 
-/* For `n` inputs; `limit` bytes in memory at most, 0: 512 MB. */
+/* For `n` inputs; `limit` as in sb_spill_create(). */
 SB_MUST_USE sb_status sb_batch_store_create(sb_ctx *ctx, size_t n, size_t limit,
                                             sb_batch_store **out);
 void sb_batch_store_free(sb_batch_store *s); /* NULL is allowed */

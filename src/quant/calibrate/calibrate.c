@@ -20,6 +20,8 @@
 #include "quant/model/instrument.h"
 #include "quant/model/simulate.h"
 #include "quant/model/weight.h"
+#include "quant/reconstruct/reconstruct.h"
+#include "tensor/mapped.h"
 
 /* ---- what observers see ------------------------------------------------- */
 
@@ -234,15 +236,17 @@ static sb_status observe_groups(sb_quant_model *qm, uint32_t point,
     const sb_quantizer *q = sb_point_quantizer(&qm->place, point);
     int64_t n_block = (w->dims[q->axis] + q->block - 1) / q->block;
     int64_t n = n_block * w->dims[1 - q->axis];
-    float *groups =
-        sb_alloc(qm->ctx, (size_t)n, (size_t)q->block * sizeof(float));
+    const int64_t dims[] = {n, q->block};
+    sb_tensor groups = sb_tensor_make(SB_DTYPE_F32, 2, dims);
+    sb_obs_view view = {w->data, 1, 1, n, q->block};
 
-    if (!groups)
-        return SB_NO_MEMORY;
-    gather_groups(qm->ctx, w, q->axis, q->block, groups);
-    sb_obs_view view = {groups, 1, 1, n, q->block};
+    if (q->axis == 1 && w->dims[1] % q->block == 0) /* as they lie */
+        return calibrate_observe(qm, point, &view);
+    SB_TRY(sb_tensor_alloc_weight(qm->ctx, &groups));
+    gather_groups(qm->ctx, w, q->axis, q->block, groups.data);
+    view.data = groups.data;
     sb_status status = calibrate_observe(qm, point, &view);
-    sb_free(qm->ctx, groups);
+    sb_tensor_drop(&groups);
     return status;
 }
 
@@ -252,10 +256,13 @@ static sb_status observe_weight(sb_quant_model *qm, uint32_t point,
     const sb_quantizer *q = sb_point_quantizer(&qm->place, point);
     sb_tensor w;
 
-    if (own->dtype == SB_DTYPE_F32 && !q->def->map_weight && q->block == 0 &&
+    if (own->dtype == SB_DTYPE_F32 && !q->def->map_weight &&
         (uintptr_t)own->data % sizeof(float) == 0) {
         sb_obs_view as_is = view_of(own, q->axis, false);
-        return calibrate_observe(qm, point, &as_is);
+        sb_status status = q->block > 0 ? observe_groups(qm, point, own)
+                                        : calibrate_observe(qm, point, &as_is);
+        sb_tensor_release_pages(own);
+        return status;
     }
     /* Memory of its own for each weight would be fresh pages each time. */
     size_t bytes = (size_t)sb_tensor_count(own) * sizeof(float);
@@ -445,6 +452,8 @@ sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,
 
     SB_TRY(sb_options_read(qm->ctx, "sb_calibration_options", opt, &none,
                            sizeof given, &given));
+    if (given.journal) /* language models */
+        SB_TRY(sb_round_check_memory(qm));
     calibrate_forget(qm);
     qm->state.calibration = given;
     qm->state.shared = false;

@@ -5,8 +5,6 @@
 
 #include "passes/pass.h"
 
-static const size_t STAGED_LIMIT = (size_t)512 << 20;
-
 /* ---- life --------------------------------------------------------------- */
 
 sb_status sb_staged_init(sb_ctx *ctx, const sb_graph *g, size_t limit,
@@ -20,7 +18,7 @@ sb_status sb_staged_init(sb_ctx *ctx, const sb_graph *g, size_t limit,
         return SB_NO_MEMORY;
     for (size_t i = 0; i < g->n_values; i++)
         s->kept_until[i] = SB_NO_LEVEL;
-    SB_TRY(sb_spill_create(ctx, limit ? limit : STAGED_LIMIT, &s->spill));
+    SB_TRY(sb_spill_create(ctx, limit, &s->spill));
     return sb_graph_order(g, &s->order, &s->n_order);
 }
 

@@ -25,7 +25,7 @@ typedef struct sb_staged {
     size_t n_batches, cap_batches;
 } sb_staged;
 
-/* `limit` 0: 512 MB.  sb_staged_clear() in any case. */
+/* `limit` as in sb_spill_create().  sb_staged_clear() in any case. */
 SB_MUST_USE sb_status sb_staged_init(sb_ctx *ctx, const sb_graph *g,
                                      size_t limit, sb_staged *s);
 void sb_staged_clear(sb_staged *s);

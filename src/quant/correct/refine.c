@@ -5,13 +5,19 @@
  * nearer to those of the float network is taken back.  Rounding and biases
  * lower the error of every layer, and only must not raise that of the outputs;
  * what clips values, or makes all channels fill their ranges, may lose those of
- * other samples, and must clearly help. */
+ * other samples, and must clearly help.  What stays in any case is not
+ * measured if the whole network would have to be in memory for it, and is too
+ * large for that. */
+#include <math.h>
+
 #include "quant/calibrate/batch_store.h"
 #include "quant/calibrate/calibrate.h"
 #include "quant/correct/correct.h"
 #include "quant/model/overlay.h"
 #include "quant/reconstruct/reconstruct.h"
 #include "quant/train/qat.h"
+
+static const size_t REFINE_LIMIT = (size_t)256 << 20; /* language models */
 
 typedef struct refine_method {
     const char *name;
@@ -24,6 +30,7 @@ typedef struct refine_method {
 
 typedef struct refiner {
     sb_quant_model *qm;
+    bool measures;
     sb_reference reference;
     double *now, *tried; /* errors of the samples that judge */
 } refiner;
@@ -72,6 +79,17 @@ bool sb_refine_wanted(const sb_quant_model *qm)
     return clipping.wanted(qm);
 }
 
+static bool refine_measures(const sb_quant_model *qm)
+{
+    size_t none = qm->state.calibration.journal ? REFINE_LIMIT : SIZE_MAX;
+    size_t limit = sb_memory_share(qm->ctx, 16, none), bytes = 0;
+
+    for (size_t i = 0; i < qm->graph->n_values; i++)
+        if (qm->graph->values[i].is_constant)
+            bytes += sb_tensor_bytes(&qm->graph->values[i].constant);
+    return !qm->asked || bytes <= limit;
+}
+
 /* ---- the walk ----------------------------------------------------------- */
 
 static sb_status refine_note(sb_quant_model *qm, const sb_quant_step *step)
@@ -92,6 +110,10 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
     SB_TRY(method->run(r->qm, &step->layers));
     if (step->layers == 0)
         return SB_OK;
+    step->kept = true;
+    step->after = (double)NAN;
+    if (!r->measures)
+        return SB_OK;
     SB_TRY(sb_reference_errors(&r->reference, r->tried));
     step->after = sb_errors_mean(r->tried, n);
     step->kept =
@@ -105,7 +127,8 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
     sb_snapshot before;
     sb_status status = sb_snapshot_take(r->qm, &before);
 
-    step.before = sb_errors_mean(r->now, r->reference.n_samples);
+    step.before = r->measures ? sb_errors_mean(r->now, r->reference.n_samples)
+                              : (double)NAN;
     if (status == SB_OK)
         status = refine_measure(r, method, &step);
     bool keep = status == SB_OK && step.kept;
@@ -119,7 +142,7 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
         r->now = now;
         if (method->settle)
             status = method->settle(r->qm);
-        if (method->settle && status == SB_OK)
+        if (method->settle && status == SB_OK && r->measures)
             status = sb_reference_errors(&r->reference, r->now);
     }
     if (status == SB_OK && step.layers > 0)
@@ -155,13 +178,17 @@ static sb_status refine_all(refiner *r)
     sb_quant_model *qm = r->qm;
     bool kept = false;
 
-    SB_TRY(sb_reference_open(qm, &r->reference));
+    r->measures = refine_measures(qm);
+    if (r->measures)
+        SB_TRY(sb_reference_open(qm, &r->reference));
     r->now = sb_alloc(qm->ctx, r->reference.n_samples + 1, sizeof *r->now);
     r->tried = sb_alloc(qm->ctx, r->reference.n_samples + 1, sizeof *r->tried);
     if (!r->now || !r->tried)
         return SB_NO_MEMORY;
-    SB_TRY(sb_reference_errors(&r->reference, r->now));
-    SB_TRY(refine_ranges(r));
+    if (r->measures) {
+        SB_TRY(sb_reference_errors(&r->reference, r->now));
+        SB_TRY(refine_ranges(r));
+    }
     for (size_t i = 0; i < SB_COUNT(methods); i++)
         if (methods[i].wanted(qm))
             SB_TRY(refine_run(r, &methods[i], &kept));

@@ -17,6 +17,7 @@
 #include "quant/export/export.h"
 #include "quant/model/instrument.h"
 #include "quant/model/weight.h"
+#include "tensor/mapped.h"
 
 typedef struct product {
     const sb_quant_model *qm;
@@ -136,9 +137,11 @@ static sb_status add_weight(const product *p, sb_value_id *out)
     sb_tensor t = sb_tensor_make(SB_DTYPE_U8, 3, dims), w;
 
     SB_TRY(sb_quantizer_weight(p->qm, p->q, &w));
-    sb_status status = sb_tensor_alloc(p->g->ctx, &t); /* zeroed */
+    sb_status status = sb_tensor_alloc_weight(p->g->ctx, &t); /* zeroed */
     if (status == SB_OK) {
         pack_weight(p, w.data, t.data);
+        sb_tensor_release_pages(&w);
+        sb_tensor_release_pages(&t);
         status = add_constant(p, "_packed", &t, out);
         sb_tensor_drop(&t);
     }

@@ -5,15 +5,24 @@
  * groups of rows of K are groups along axis 0 everywhere after. */
 #include "passes/rewrite.h"
 #include "quant/model/quant_model.h"
+#include "tensor/mapped.h"
 
-/* to [K, N] = factor * from [N, K] or [K, N] */
+/* to [K, N] = factor * from [N, K] or [K, N]; some of N at a time, so that what
+ * is written together lies together. */
 static void canonicalize_gemm_turn(const float *from, bool transposed,
                                    float factor, int64_t k, int64_t n,
                                    float *to)
 {
-    for (int64_t i = 0; i < k; i++)
-        for (int64_t j = 0; j < n; j++)
-            to[i * n + j] = factor * from[transposed ? j * k + i : i * n + j];
+    enum { TILE = 16 };
+
+    for (int64_t first = 0; first < n; first += TILE) {
+        int64_t end = first + TILE < n ? first + TILE : n;
+
+        for (int64_t i = 0; i < k; i++)
+            for (int64_t j = first; j < end; j++)
+                to[i * n + j] =
+                    factor * from[transposed ? j * k + i : i * n + j];
+    }
 }
 
 static sb_status set_input(sb_graph *g, sb_node_id id, uint32_t input,
@@ -62,8 +71,10 @@ static sb_status turn_weight(sb_quant_model *qm, sb_graph *g, sb_node_id id)
 
     if (!transposed && alpha == 1)
         return SB_OK;
-    SB_TRY(sb_tensor_alloc(g->ctx, &t));
+    SB_TRY(sb_tensor_alloc_weight(g->ctx, &t));
     canonicalize_gemm_turn(w->data, transposed, alpha, k, n, t.data);
+    sb_tensor_release_pages(w);
+    sb_tensor_release_pages(&t);
     sb_value_id old = node->inputs[1];
     sb_status status = set_input(g, id, 1, &t);
     sb_tensor_drop(&t);

@@ -38,11 +38,24 @@ static sb_status make_exec(sb_quant_model *qm)
     return sb_exec_create(qm->ctx, qm->run.graph, &opt, &qm->run.exec);
 }
 
+/* While calibrating: are inputs only kept, to be run later? */
+static bool run_only_keeps(const sb_quant_model *qm)
+{
+    if (qm->state.blocks)
+        return true;
+    if (!qm->state.calibrating || !qm->state.batches || qm->train)
+        return false;
+    for (uint32_t i = 0; i < qm->place.n_points; i++)
+        if (sb_calibrate_observes(qm, i))
+            return false;
+    return true;
+}
+
 static sb_status make_run(sb_quant_model *qm)
 {
     const sb_graph *g = qm->graph;
 
-    if (!qm->state.blocks) {
+    if (!run_only_keeps(qm)) {
         SB_TRY(make_exec(qm));
         g = qm->run.graph;
     }
@@ -88,11 +101,15 @@ sb_status sb_quant_model_forward(sb_quant_model *qm,
             return status;
         }
     }
+    for (size_t i = 0; i < n_inputs && run_only_keeps(qm); i++)
+        SB_TRY(sb_exec_check_input(
+            qm->ctx, sb_graph_value(qm->graph, qm->graph->inputs[i]),
+            inputs[i]));
     if (qm->state.calibrating && qm->state.batches)
         SB_TRY(sb_batch_store_take(qm->state.batches, inputs));
     if (qm->state.blocks)
         SB_TRY(sb_blocks_take(qm->state.blocks, inputs));
-    else
+    else if (!run_only_keeps(qm))
         SB_TRY(sb_exec_run(qm->run.exec, inputs, NULL, qm->run.outputs));
     if (n_outputs)
         memcpy(outputs, qm->run.outputs, n_outputs * sizeof *outputs);

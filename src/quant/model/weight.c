@@ -7,6 +7,7 @@
 #include "base/threads.h"
 #include "graph/op.h"
 #include "quant/model/overlay.h"
+#include "tensor/mapped.h"
 
 /* ---- floats ------------------------------------------------------------- */
 
@@ -31,7 +32,7 @@ sb_status sb_quantizer_weight(const sb_quant_model *qm, const sb_quantizer *q,
         *out = sb_tensor_share(w);
         return SB_OK;
     }
-    SB_TRY(sb_tensor_alloc_raw(qm->ctx, &t));
+    SB_TRY(sb_tensor_alloc_weight(qm->ctx, &t));
     sb_quantizer_map_weight(q, w, t.data);
     *out = t;
     return SB_OK;
@@ -215,7 +216,7 @@ sb_status sb_quantizer_integers(const sb_quant_model *qm, const sb_quantizer *q,
                        .n = sb_tensor_count(&w),
                        .one = q->axis < 0,
                        .block = q->block};
-    sb_status status = sb_tensor_alloc(qm->ctx, &t);
+    sb_status status = sb_tensor_alloc_weight(qm->ctx, &t);
     if (status == SB_OK && job.n > 0) {
         job.to = t.data;
         if (!job.one) {
@@ -226,6 +227,8 @@ sb_status sb_quantizer_integers(const sb_quant_model *qm, const sb_quantizer *q,
         }
         sb_parallel_for(qm->ctx, (size_t)((job.n - 1) / WEIGHT_CHUNK + 1), 4,
                         integer_chunks, &job);
+        sb_tensor_release_pages(&w);
+        sb_tensor_release_pages(&t);
     }
     sb_tensor_drop(&w);
     if (status == SB_OK)

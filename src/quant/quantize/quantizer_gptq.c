@@ -105,42 +105,68 @@ static int64_t gptq_count_dead(const sb_rounding *r)
     return n;
 }
 
-static sb_status gptq_run(sb_rounding *r, int64_t *order, float *h, float *sums)
+/* What is made of the sums, for all rows. */
+typedef struct gptq_plan {
+    bool done; /* there is a factor */
+    int64_t *order;
+    float *h;
+} gptq_plan;
+
+static sb_status gptq_plan_make(const sb_rounding *r, gptq_plan **out)
 {
     const gptq_params *p = r->params;
-    const gptq_job job = {r, h, order, sums};
-    bool done = false;
+    size_t n = (size_t)r->cols;
+    gptq_plan *plan = sb_alloc_raw(
+        r->ctx, sizeof *plan + 2 * n * sizeof *plan->order + n * n * 4, 1);
 
-    for (int64_t i = 0; i < r->cols; i++)
-        order[i] = i;
+    if (!plan)
+        return SB_NO_MEMORY;
+    plan->order = (int64_t *)(plan + 1);
+    plan->h = (float *)(plan->order + 2 * n);
+    for (size_t i = 0; i < n; i++)
+        plan->order[i] = (int64_t)i;
     if (p->act_order)
-        gptq_sort(r, order, order + r->cols);
-    SB_TRY(
-        sb_gram_factor(r->ctx, r->gram, r->cols, order, p->damping, h, &done));
-    if (!done) {
+        gptq_sort(r, plan->order, plan->order + n);
+    sb_status status = sb_gram_factor(r->ctx, r->gram, r->cols, plan->order,
+                                      p->damping, plan->h, &plan->done);
+    if (status == SB_OK)
+        *out = plan;
+    else
+        sb_free(r->ctx, plan);
+    return status;
+}
+
+static sb_status gptq_run(sb_rounding *r, const gptq_plan *plan)
+{
+    const size_t size = (size_t)(r->rows * r->cols) * sizeof(float);
+
+    if (!plan->done) {
         r->why_not = "the products of its inputs have no Cholesky factor";
         sb_rounding_all_nearest(r);
         return SB_OK;
     }
+    float *sums = sb_alloc(r->ctx, size, 1);
+    if (!sums)
+        return SB_NO_MEMORY;
+    gptq_job job = {r, plan->h, plan->order, sums};
     r->dead += gptq_count_dead(r);
     sb_parallel_for(r->ctx, (size_t)((r->rows + GPTQ_TILE - 1) / GPTQ_TILE), 1,
-                    gptq_tiles, (void *)(uintptr_t)&job);
+                    gptq_tiles, &job);
+    sb_free(r->ctx, sums);
     return sb_ctx_poll(r->ctx);
 }
 
 static sb_status gptq_round(sb_rounding *r)
 {
-    size_t n = (size_t)r->cols;
-    int64_t *order = sb_alloc(r->ctx, 2 * n, sizeof *order);
-    float *h = sb_alloc(r->ctx, n, n * sizeof *h);
-    float *sums = sb_alloc(r->ctx, (size_t)r->rows, n * sizeof *sums);
-    sb_status status = SB_NO_MEMORY;
+    gptq_plan *plan = r->kept ? *r->kept : NULL;
 
-    if (order && h && sums)
-        status = gptq_run(r, order, h, sums);
-    sb_free(r->ctx, order);
-    sb_free(r->ctx, h);
-    sb_free(r->ctx, sums);
+    if (!plan)
+        SB_TRY(gptq_plan_make(r, &plan));
+    if (r->kept)
+        *r->kept = plan;
+    sb_status status = gptq_run(r, plan);
+    if (!r->kept)
+        sb_free(r->ctx, plan);
     return status;
 }
 

@@ -18,6 +18,9 @@ typedef struct sb_rounding {
     int64_t group;     /* columns that share a scale */
     const float *scale, *zero_point;
     int32_t qmin, qmax;
+    /* NULL, or where the method keeps what it made of `gram`, for other rows:
+     * NULL at first, sb_free() it at the end. */
+    void **kept;
     /* Out: columns whose input is always zero, and NULL or why all was rounded
      * to nearest instead. */
     int64_t dead;

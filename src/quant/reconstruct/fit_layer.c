@@ -101,9 +101,8 @@ static double refit_damping(const sb_gram *gram)
     return share > least ? share : least;
 }
 
-/* The damped matrix's factor; false if it has none. */
-static sb_status refit_factor(sb_ctx *ctx, const sb_gram *gram, int64_t group,
-                              float *h, bool *done)
+sb_status sb_refit_factor(sb_ctx *ctx, const sb_gram *gram, int64_t group,
+                          float *h, bool *done)
 {
     int64_t n = gram->cols;
     const float *c = gram->sums + group * n * n;
@@ -120,30 +119,20 @@ static sb_status refit_factor(sb_ctx *ctx, const sb_gram *gram, int64_t group,
     return sb_cholesky_upper(ctx, h, n, done);
 }
 
-sb_status sb_refit_weight(sb_quant_model *qm, const sb_round_layer *l,
-                          const sb_gram *gram, float *w)
+sb_status sb_refit_rows(sb_ctx *ctx, const sb_gram *gram, int64_t group,
+                        const float *h, float *w, int64_t rows)
 {
-    size_t n = (size_t)l->cols, rows = (size_t)l->rows;
-    float *h = sb_alloc(qm->ctx, n, n * sizeof *h);
-    float *x = sb_alloc(qm->ctx, rows, n * sizeof *x);
-    sb_status status = h && x ? SB_OK : SB_NO_MEMORY;
+    int64_t n = gram->cols;
+    float *x = sb_alloc_raw(ctx, (size_t)rows, (size_t)n * sizeof *x);
+    refit_job job = {w, gram->cross + group * n * n, x, n};
 
-    for (int64_t g = 0; g < l->groups && status == SB_OK; g++) {
-        float *of_group = w + g * l->rows * l->cols;
-        refit_job job = {of_group, gram->cross + g * l->cols * l->cols, x,
-                         l->cols};
-        bool done = false;
-
-        status = refit_factor(qm->ctx, gram, g, h, &done);
-        if (status != SB_OK || !done)
-            continue;
-        sb_parallel_for(qm->ctx, rows, 4, refit_multiply, &job);
-        sb_cholesky_solve_rows(qm->ctx, h, l->cols, x, l->rows);
-        refit_add(x, 1, l->rows * l->cols, of_group);
-    }
-    sb_free(qm->ctx, h);
-    sb_free(qm->ctx, x);
-    return status;
+    if (!x)
+        return SB_NO_MEMORY;
+    sb_parallel_for(ctx, (size_t)rows, 4, refit_multiply, &job);
+    sb_cholesky_solve_rows(ctx, h, n, x, rows);
+    refit_add(x, 1, rows * n, w);
+    sb_free(ctx, x);
+    return SB_OK;
 }
 
 /* ---- biases ------------------------------------------------------------- */
@@ -157,27 +146,35 @@ static double refit_dot(const float *a, const float *b, int64_t n)
     return sum;
 }
 
-sb_status sb_refit_bias(sb_quant_model *qm, const sb_round_layer *l,
-                        const sb_gram *gram, const float *was, const float *now)
+sb_status sb_refit_bias_open(sb_quant_model *qm, const sb_round_layer *l,
+                             const sb_gram *gram, sb_tensor *bias,
+                             sb_value_id *value)
 {
     sb_bias_layer found;
 
-    if (!gram->biased || !sb_bias_layer_find(qm->graph, l->node, &found) ||
+    *bias = (sb_tensor){0};
+    if (!gram->cross || !gram->biased ||
+        !sb_bias_layer_find(qm->graph, l->node, &found) ||
         found.channels != l->groups * l->rows)
         return SB_OK;
     const sb_tensor *own = &sb_graph_value(qm->graph, found.bias)->constant;
-    sb_tensor t = sb_tensor_make(SB_DTYPE_F32, own->rank, own->dims);
-    SB_TRY(sb_tensor_alloc(qm->ctx, &t));
-    for (int64_t c = 0; c < found.channels; c++) {
-        const float *means = gram->means + c / l->rows * 2 * l->cols;
-        int64_t at = c * l->cols;
-
-        ((float *)t.data)[c] =
-            (float)(sb_tensor_get_f64(own, c) +
-                    refit_dot(was + at, means + l->cols, l->cols) -
-                    refit_dot(now + at, means, l->cols));
-    }
-    sb_overlay_set(qm, found.bias, &t);
-    sb_tensor_drop(&t);
+    *bias = sb_tensor_make(SB_DTYPE_F32, own->rank, own->dims);
+    SB_TRY(sb_tensor_alloc(qm->ctx, bias));
+    sb_convert(own->dtype, own->data, SB_DTYPE_F32, bias->data,
+               (size_t)found.channels);
+    *value = found.bias;
     return SB_OK;
+}
+
+void sb_refit_bias_rows(const sb_gram *gram, int64_t group, int64_t first,
+                        int64_t rows, const float *was, const float *now,
+                        sb_tensor *bias)
+{
+    int64_t n = gram->cols;
+    const float *means = gram->means + 2 * group * n;
+    float *b = (float *)bias->data + first;
+
+    for (int64_t r = 0; r < rows; r++)
+        b[r] = (float)((double)b[r] + refit_dot(was + r * n, means + n, n) -
+                       refit_dot(now + r * n, means, n));
 }

@@ -80,6 +80,20 @@ static sb_status stages_levels(sb_staged *s, sb_round_layer *layers, size_t n)
     return all ? SB_OK : SB_NO_MEMORY;
 }
 
+sb_status sb_gram_stages_order(const sb_quant_model *qm, sb_round_layer *layers,
+                               size_t n)
+{
+    sb_staged s = {0};
+    sb_status status = sb_staged_init(qm->ctx, qm->graph, 0, &s);
+
+    if (status == SB_OK)
+        status = stages_levels(&s, layers, n);
+    sb_staged_clear(&s);
+    if (status == SB_OK && n > 0)
+        qsort(layers, n, sizeof *layers, stages_order);
+    return status;
+}
+
 /* The batches that methods run over. */
 static sb_status stages_take(sb_quant_model *qm, sb_staged *s)
 {

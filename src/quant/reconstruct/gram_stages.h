@@ -13,7 +13,10 @@ typedef struct sb_gram_stages {
     sb_staged quantized, plain; /* plain: the float network, to fit layers */
 } sb_gram_stages;
 
-/* Sets the levels of the layers and puts them in their order.
+/* Sets the levels of the layers and puts them in their order. */
+SB_MUST_USE sb_status sb_gram_stages_order(const sb_quant_model *qm,
+                                           sb_round_layer *layers, size_t n);
+/* The same, and takes the batches.
  * sb_gram_stages_clear() in any case. */
 SB_MUST_USE sb_status sb_gram_stages_init(sb_grams *grams,
                                           sb_round_layer *layers, size_t n,

@@ -10,6 +10,9 @@ bool sb_rounds_weights(const sb_quant_model *qm);
  * were kept; *layers is how many.  Layers for which there is no such method are
  * named in the log and rounded to nearest. */
 SB_MUST_USE sb_status sb_round_weights(sb_quant_model *qm, size_t *layers);
+/* SB_NO_MEMORY if that would need more than the memory that was chosen for the
+ * context; says how much it needs. */
+SB_MUST_USE sb_status sb_round_check_memory(sb_quant_model *qm);
 
 /* ---- what a layer multiplies its weight with (grams.c) ------------------ */
 
@@ -87,15 +90,42 @@ void sb_grams_clear(sb_grams *list);
 /* Of sums that are complete makes means and covariances: sums becomes [groups,
  * cols, cols], and cross the same of y - x with x. */
 void sb_refit_center(sb_gram *gram);
-/* Changes a weight [groups * rows, cols] so that the layer computes from x what
- * comes nearest to what the float network computes from y. */
-SB_MUST_USE sb_status sb_refit_weight(sb_quant_model *qm,
-                                      const sb_round_layer *l,
-                                      const sb_gram *gram, float *w);
-/* Lays the bias over that belongs to the weight `now`, rounded, in the place of
- * `was`. */
-SB_MUST_USE sb_status sb_refit_bias(sb_quant_model *qm, const sb_round_layer *l,
-                                    const sb_gram *gram, const float *was,
-                                    const float *now);
+/* The factor of a group's damped sums, in h [cols, cols]; *done false: it has
+ * none, and the weight stays as it is. */
+SB_MUST_USE sb_status sb_refit_factor(sb_ctx *ctx, const sb_gram *gram,
+                                      int64_t group, float *h, bool *done);
+/* Changes rows of a group's weight, [rows, cols], so that the layer computes
+ * from x what comes nearest to what the float network computes from y. */
+SB_MUST_USE sb_status sb_refit_rows(sb_ctx *ctx, const sb_gram *gram,
+                                    int64_t group, const float *h, float *w,
+                                    int64_t rows);
+/* A bias to be laid over *value when it is filled; without memory if the layer
+ * has none that may be changed. */
+SB_MUST_USE sb_status sb_refit_bias_open(sb_quant_model *qm,
+                                         const sb_round_layer *l,
+                                         const sb_gram *gram, sb_tensor *bias,
+                                         sb_value_id *value);
+/* Changes it for the rows from `first` on, of a group, that were `was` and are
+ * `now`, rounded. */
+void sb_refit_bias_rows(const sb_gram *gram, int64_t group, int64_t first,
+                        int64_t rows, const float *was, const float *now,
+                        sb_tensor *bias);
+
+/* ---- one layer (round_layer.c) ------------------------------------------ */
+
+/* All layers that are rounded so; sb_free() the list in any case.  `warn`: names
+ * weights for which there is no such method. */
+SB_MUST_USE sb_status sb_round_list(const sb_quant_model *qm, bool warn,
+                                    sb_round_layer **out, size_t *n);
+/* Rows that are fitted and rounded at a time. */
+int64_t sb_round_part(const sb_round_layer *l);
+/* Lays the rounded weight, and the bias that belongs to it, over those of the
+ * network. */
+SB_MUST_USE sb_status sb_round_layer_run(sb_quant_model *qm,
+                                         const sb_round_layer *l,
+                                         const sb_gram *gram);
+/* Says that a weight is rounded to nearest. */
+void sb_round_warn(const sb_quant_model *qm, const sb_quantizer *q,
+                   const char *why);
 
 #endif
