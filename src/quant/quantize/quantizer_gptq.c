@@ -15,7 +15,11 @@
 #include "quant/quantize/quantizer.h"
 #include "quant/quantize/rounding.h"
 
-enum { GPTQ_TILE = 16 }; /* rows that a row of R serves while it is near */
+enum {
+    GPTQ_TILE = 16,  /* rows that a row of R serves while it is near */
+    GPTQ_BLOCK = 64, /* columns whose errors go on together, */
+    GPTQ_COLS = 512, /* to so many at a time, which stay in the cache */
+};
 
 typedef struct gptq_params {
     double damping;
@@ -71,25 +75,52 @@ static void gptq_sort(const sb_rounding *r, int64_t *order, int64_t *other)
 
 /* ---- rows --------------------------------------------------------------- */
 
-/* Items are tiles of rows. */
+/* Columns [begin, end) of some rows; what is left over goes to the columns of
+ * the same block. */
+static void gptq_block(const gptq_job *j, int64_t begin, int64_t end,
+                       int64_t first, int64_t last,
+                       float error[GPTQ_BLOCK][GPTQ_TILE])
+{
+    const sb_rounding *r = j->r;
+    int64_t n = r->cols;
+
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t row = first; row < last; row++) {
+            float *w = &r->w[row * n + j->order[i]];
+            float was = *w, *sums = j->sums + row * n;
+
+            *w = sb_rounding_nearest(r, row, j->order[i], was + sums[i]);
+            error[i - begin][row - first] = was - *w;
+            sb_gram_pass_on(j->factor + i * n + i + 1, was - *w, end - i - 1,
+                            sums + i + 1);
+        }
+}
+
+/* Items are tiles of rows.  What columns behind a block get from it is added at
+ * its end, some of them at a time, in the same order. */
 static void gptq_tiles(void *arg, size_t begin, size_t end)
 {
     const gptq_job *j = arg;
     const sb_rounding *r = j->r;
     int64_t n = r->cols;
+    float error[GPTQ_BLOCK][GPTQ_TILE];
 
     for (size_t t = begin; t < end; t++) {
         int64_t first = (int64_t)t * GPTQ_TILE, last = first + GPTQ_TILE;
         last = last < r->rows ? last : r->rows;
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t row = first; row < last; row++) {
-                float *w = &r->w[row * n + j->order[i]];
-                float was = *w, *sums = j->sums + row * n;
+        for (int64_t b = 0, e; b < n; b = e) {
+            e = b + GPTQ_BLOCK < n ? b + GPTQ_BLOCK : n;
+            gptq_block(j, b, e, first, last, error);
+            for (int64_t c = e; c < n; c += GPTQ_COLS) {
+                int64_t width = n - c < GPTQ_COLS ? n - c : GPTQ_COLS;
 
-                *w = sb_rounding_nearest(r, row, j->order[i], was + sums[i]);
-                sb_gram_pass_on(j->factor + i * n + i + 1, was - *w, n - i - 1,
-                                sums + i + 1);
+                for (int64_t i = b; i < e; i++)
+                    for (int64_t row = first; row < last; row++)
+                        sb_gram_pass_on(j->factor + i * n + c,
+                                        error[i - b][row - first], width,
+                                        j->sums + row * n + c);
             }
+        }
     }
 }
 

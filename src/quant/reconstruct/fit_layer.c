@@ -64,10 +64,12 @@ void sb_refit_center(sb_gram *gram)
 
 /* ---- weights ------------------------------------------------------------ */
 
+enum { REFIT_TILE = 16, REFIT_COLS = 512 };
+
 typedef struct refit_job {
     const float *w, *d; /* [rows, cols], [cols, cols] */
     float *x;           /* their product */
-    int64_t cols;
+    int64_t rows, cols;
 } refit_job;
 
 SB_HOT static void refit_add(const float *row, float factor, int64_t n,
@@ -78,16 +80,26 @@ SB_HOT static void refit_add(const float *row, float factor, int64_t n,
         to[i] += factor * row[i];
 }
 
+/* Items are tiles of rows: what they have in common is read once, and of their
+ * results as many columns at a time as stay in the cache. */
 static void refit_multiply(void *arg, size_t begin, size_t end)
 {
     const refit_job *j = arg;
+    int64_t n = j->cols;
 
-    for (int64_t r = (int64_t)begin; r < (int64_t)end; r++) {
-        float *x = j->x + r * j->cols;
+    for (int64_t t = (int64_t)begin; t < (int64_t)end; t++) {
+        int64_t first = t * REFIT_TILE, last = first + REFIT_TILE;
 
-        memset(x, 0, (size_t)j->cols * sizeof *x);
-        for (int64_t i = 0; i < j->cols; i++)
-            refit_add(j->d + i * j->cols, j->w[r * j->cols + i], j->cols, x);
+        last = last < j->rows ? last : j->rows;
+        memset(j->x + first * n, 0, (size_t)((last - first) * n) * 4);
+        for (int64_t c = 0; c < n; c += REFIT_COLS) {
+            int64_t width = n - c < REFIT_COLS ? n - c : REFIT_COLS;
+
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t r = first; r < last; r++)
+                    refit_add(j->d + i * n + c, j->w[r * n + i], width,
+                              j->x + r * n + c);
+        }
     }
 }
 
@@ -124,11 +136,12 @@ sb_status sb_refit_rows(sb_ctx *ctx, const sb_gram *gram, int64_t group,
 {
     int64_t n = gram->cols;
     float *x = sb_alloc_raw(ctx, (size_t)rows, (size_t)n * sizeof *x);
-    refit_job job = {w, gram->cross + group * n * n, x, n};
+    refit_job job = {w, gram->cross + group * n * n, x, rows, n};
 
     if (!x)
         return SB_NO_MEMORY;
-    sb_parallel_for(ctx, (size_t)rows, 4, refit_multiply, &job);
+    sb_parallel_for(ctx, (size_t)((rows + REFIT_TILE - 1) / REFIT_TILE), 1,
+                    refit_multiply, &job);
     sb_cholesky_solve_rows(ctx, h, n, x, rows);
     refit_add(x, 1, rows * n, w);
     sb_free(ctx, x);
