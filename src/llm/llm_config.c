@@ -231,6 +231,9 @@ static void hf_layer_types(hf_reader *r, sb_llm_config *c)
                         "every n-th layer",
                         r->doc->file, (long long)i - 1, name ? name : "");
     }
+    /* Windows alone have frequencies of their own, too. */
+    if (c->window_pattern == 0 && (c->arch->flags & SB_LLM_GEMMA))
+        c->window_pattern = i + 1;
 }
 
 static void hf_window(hf_reader *r, sb_llm_config *c)

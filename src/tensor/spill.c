@@ -35,7 +35,7 @@ sb_status sb_spill_create(sb_ctx *ctx, size_t limit, sb_spill **out)
     if (!s)
         return SB_NO_MEMORY;
     s->ctx = ctx;
-    s->limit = limit ? limit : sb_memory_share(ctx, 8, SPILL_LIMIT);
+    s->limit = limit ? limit : sb_memory_share(ctx, 16, SPILL_LIMIT);
     s->fd = -1;
     *out = s;
     return SB_OK;

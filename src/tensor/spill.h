@@ -26,8 +26,8 @@ typedef struct sb_spilled_tensor {
     bool in_file, there;
 } sb_spilled_tensor;
 
-/* `limit`: bytes to hold in memory at most; 0: 512 MB, or an eighth of what the
- * context may have. */
+/* `limit`: bytes to hold in memory at most; 0: 512 MB, or a sixteenth of what
+ * the context may have. */
 SB_MUST_USE sb_status sb_spill_create(sb_ctx *ctx, size_t limit,
                                       sb_spill **out);
 /* Frees the memory of the pile itself; what was put must have been dropped. */

@@ -139,7 +139,7 @@ static sb_status adapt_step(sb_ctx *ctx)
     double loss = 0;
     sb_status s = sb_model_load(ctx, FIXTURES "tiny.gguf", &model);
 
-    opt.layers = "v_proj";
+    opt.layers = "*.layers.1.self_attn.v_proj"; /* the last: little goes back */
     opt.rank = 1;
     learn.class_axis = -1;
     learn.train = train;

@@ -84,8 +84,8 @@ sb_status sb_round_check_memory(sb_quant_model *qm)
         status = sb_gram_stages_order(qm, layers, n);
     if (status == SB_OK && n > 0) {
         size_t most = memory_most(&grams, layers, n, &which);
-        /* Three eighths are for what is kept between layers (spill.h). */
-        size_t least = (most + memory_of_scales(qm) + MEMORY_BASE) / 5 * 8;
+        /* Three sixteenths are for what is kept between layers (spill.h). */
+        size_t least = (most + memory_of_scales(qm) + MEMORY_BASE) / 13 * 16;
 
         if (limit < least)
             status = sb_fail(
