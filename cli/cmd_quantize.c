@@ -13,7 +13,7 @@ static const cli_opt opts[] = {
     {CLI_FILE,   'c', "config",  ARG(config),  "FILE",  "qconfig.yaml (default: what `sparsebit config default` prints)", false},
     {CLI_STRING, 0,   "preset",  ARG(preset),  "NAME",  "without a config, what is done for accuracy: `fast`, `balanced` (default) or `best`; see `sparsebit list presets`", false},
     CLI_DATA_OPTS(quantize_args, data, false, "use at most N samples"),
-    {CLI_STRING, 0,   "calibrate", ARG(calibrate), "WHAT", "`self`: without --data, calibrate a language model on texts that it writes itself, --samples windows (64) of 256 tokens", false},
+    {CLI_STRING, 0,   "calibrate", ARG(calibrate), "WHAT", "`self`: without --data, calibrate a language model on texts that it writes itself, --samples windows (64) of 256 tokens, or of as many as it takes", false},
     {CLI_LIST,   0,   "value",   ARG(values),  CLI_VALUE_ARG, CLI_VALUE_HELP, false},
     {CLI_WORDS,  0,   "asym",    ARG(asym),    "w,a",   "calibrate each layer on the outputs of quantized weights (w), activations (a) or both; with a the network runs block by block", false},
     {CLI_UINT,   0,   "asym-memory", ARG(memory), "MB", "memory for activations kept by --asym; the rest goes to a file in TMPDIR (default: 512)", false},
@@ -393,11 +393,12 @@ static int check_options(const cli_env *env, const quantize_args *args)
                          "--format: found '%s', allowed are qdq, qoperator, "
                          "matmulnbits, gguf, gptq",
                          args->format);
-    if (args->calibrate &&
-        (strcmp(args->calibrate, "self") != 0 || args->data.path))
-        return cli_usage(&cmd_quantize,
-                         "--calibrate: found '%s', want `self`, without --data",
+    if (args->calibrate && strcmp(args->calibrate, "self") != 0)
+        return cli_usage(&cmd_quantize, "--calibrate: found '%s', want `self`",
                          args->calibrate);
+    if (args->calibrate && args->data.path)
+        return cli_usage(&cmd_quantize, "--calibrate self stands for --data: "
+                                        "give one of the two");
     if (((args->tokenizer && !args->calibrate) || args->float_as) &&
         !is_language(args))
         return cli_usage(&cmd_quantize, "--%s is for --format gguf and gptq",

@@ -252,7 +252,7 @@ void quantize_print_text(const quantize_job *j)
     (void)printf("%zu weight%s and %zu activation%s quantized", n.weights,
                  n.weights == 1 ? "" : "s", n.activations,
                  n.activations == 1 ? "" : "s");
-    if (j->data)
+    if (j->data || j->args->calibrate)
         (void)printf(", calibrated on %zu sample%s in %.1f s", j->samples,
                      j->samples == 1 ? "" : "s", j->calibrate);
     else if (!sb_quant_model_needs_calibration(j->qm))

@@ -94,14 +94,17 @@ SB_API SB_MUST_USE sb_status
 sb_generator_run(sb_generator *generator, const char *prompt,
                  const sb_generate_options *options, const sb_generation **out);
 
+/** Tokens of the longest text that a language model was made for; 0: unknown.
+ */
+SB_API size_t sb_model_positions(const sb_model *model);
 /** Texts as the model itself would write them: each token by its probability,
  *  from the beginning of a text, and where one ends the next begins.  For
  *  calibration where there is no text.
  *  @param ids receives n rows of `window` tokens, the same for any number of
  *             threads */
-SB_API SB_MUST_USE sb_status sb_model_sample_tokens(
-    const sb_model *model, const sb_tokenizer *tokenizer, size_t n,
-    size_t window, uint64_t seed, int64_t *ids);
+SB_API SB_MUST_USE sb_status
+sb_model_sample_tokens(const sb_model *model, const sb_tokenizer *tokenizer,
+                       size_t n, size_t window, uint64_t seed, int64_t *ids);
 
 /* ---- files of other programs -------------------------------------------- */
 

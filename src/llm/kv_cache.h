@@ -34,8 +34,8 @@ SB_MUST_USE sb_status sb_kv_cache_create(const sb_graph *graph,
                                          sb_kv_cache *out);
 void sb_kv_cache_free(sb_kv_cache *c);
 
-/* Of one text takes `n` more tokens; *logits, borrowed, has one number for each token of
- * the vocabulary that may follow. */
+/* Of one text takes `n` more tokens; *logits, borrowed, has one number for each
+ * token of the vocabulary that may follow. */
 SB_MUST_USE sb_status sb_kv_cache_take(sb_kv_cache *c, const uint32_t *ids,
                                        size_t n, const sb_tensor **logits);
 /* Of all texts takes one more token each; *logits is [batch, tokens]. */

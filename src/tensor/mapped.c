@@ -70,9 +70,9 @@ static sb_status mapped_create(sb_ctx *ctx, size_t bytes, void **data)
     SB_TRY(sb_temp_open(ctx, &fd, &folder));
     /* All of it: what is missing when a page is written would end us. */
     int error = posix_fallocate(fd, 0, (off_t)bytes);
-    *data = error ? MAP_FAILED
-                  : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                         0);
+    *data = error
+                ? MAP_FAILED
+                : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     sb_status status = SB_OK;
     if (error)
         status = sb_temp_fail(ctx, folder, "write to", error);

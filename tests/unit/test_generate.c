@@ -103,10 +103,10 @@ static void test_texts_go_on_together(void **state)
                 next[r] = sb_tensor_get_i64(ids, r * len + at);
             assert_ok(sb_kv_cache_step(&cache, next, &got));
             for (int64_t r = 0; r < n; r++)
-                assert_all_close(
-                    names[i], (const float *)got->data + r * width,
-                    (const float *)want->data + (r * len + at) * width,
-                    (size_t)width, 2e-5);
+                assert_all_close(names[i], (const float *)got->data + r * width,
+                                 (const float *)want->data +
+                                     (r * len + at) * width,
+                                 (size_t)width, 2e-5);
         }
         sb_kv_cache_free(&cache);
         sb_model_free(model);
@@ -137,8 +137,8 @@ static void test_texts_of_its_own(void **state)
         for (size_t i = 0; i < WINDOW; i++)
             assert_true(first[r * WINDOW + i] >= 0 &&
                         first[r * WINDOW + i] < (int64_t)sb_tokenizer_size(t));
-        same += r > 0 && memcmp(first, first + r * WINDOW,
-                                WINDOW * sizeof *first) == 0;
+        same += r > 0 &&
+                memcmp(first, first + r * WINDOW, WINDOW * sizeof *first) == 0;
     }
     assert_int_equal(same, 0);
     assert_ok(sb_model_sample_tokens(model, t, N, WINDOW, 6, again));
@@ -184,7 +184,8 @@ static void test_other_models_cannot_generate(void **state)
                              "graph g(x: f32[2]) -> (y: f32[2]) {\n"
                              "  y = Relu(x)\n}\n",
                              &model));
-    assert_status(sb_kv_cache_create(model->graph, 8, 1, &cache), SB_UNSUPPORTED);
+    assert_status(sb_kv_cache_create(model->graph, 8, 1, &cache),
+                  SB_UNSUPPORTED);
     assert_error_has("one input 'input_ids' and one output 'logits'");
     sb_kv_cache_free(&cache);
     sb_model_free(model);

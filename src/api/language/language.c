@@ -53,14 +53,13 @@ sb_status sb_tokenizer_decode(const sb_tokenizer *t, const int64_t *ids,
     return status;
 }
 
-/* Positions that the model was made for: rows of its tables; 0: unknown. */
-static int64_t model_positions(const sb_graph *g)
+size_t sb_model_positions(const sb_model *model)
 {
-    const char *text = sb_graph_prop(g, "sparsebit.positions");
-    int64_t n = 0;
+    const char *text = sb_graph_prop(model->graph, "sparsebit.positions");
+    size_t n = 0;
 
     for (; text && *text >= '0' && *text <= '9' && n < 1 << 28; text++)
-        n = 10 * n + (*text - '0');
+        n = 10 * n + (size_t)(*text - '0');
     return n;
 }
 
@@ -68,16 +67,15 @@ sb_status sb_generator_create(const sb_model *model,
                               const sb_tokenizer *tokenizer, size_t context,
                               sb_generator **out)
 {
-    int64_t most = model_positions(model->graph);
+    size_t most = sb_model_positions(model);
 
     SB_TRY(sb_ctx_check(model->ctx, tokenizer->ctx, "the tokenizer"));
     if (context == 0)
-        context =
-            most > 0 && most < CONTEXT_DEFAULT ? (size_t)most : CONTEXT_DEFAULT;
-    if (most > 0 && context > (size_t)most)
+        context = most > 0 && most < CONTEXT_DEFAULT ? most : CONTEXT_DEFAULT;
+    if (most > 0 && context > most)
         return sb_fail(model->ctx, SB_BAD_ARG,
-                       "a context of %zu tokens, the model has %lld positions",
-                       context, (long long)most);
+                       "a context of %zu tokens, the model has %zu positions",
+                       context, most);
     return sb_generator_make(model->graph, tokenizer, (int64_t)context, out);
 }
 
@@ -85,13 +83,12 @@ sb_status sb_model_sample_tokens(const sb_model *model,
                                  const sb_tokenizer *tokenizer, size_t n,
                                  size_t window, uint64_t seed, int64_t *ids)
 {
-    int64_t most = model_positions(model->graph);
+    size_t most = sb_model_positions(model);
 
     SB_TRY(sb_ctx_check(model->ctx, tokenizer->ctx, "the tokenizer"));
-    if (window == 0 || (most > 0 && window > (size_t)most))
+    if (window == 0 || (most > 0 && window > most))
         return sb_fail(model->ctx, SB_BAD_ARG,
-                       "texts of %zu tokens, want 1 to %lld", window,
-                       (long long)most);
+                       "texts of %zu tokens, want 1 to %zu", window, most);
     return sb_self_text(model->graph, tokenizer, n, window, seed, ids);
 }
 

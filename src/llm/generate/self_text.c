@@ -22,9 +22,8 @@ typedef struct self_text {
 /* The first token of a row. */
 static int64_t self_first(self_text *s, size_t row, size_t tokens)
 {
-    return s->begin.n > 0
-               ? s->begin.v[0]
-               : (int64_t)sb_rng_below(&s->rng[row], tokens);
+    return s->begin.n > 0 ? s->begin.v[0]
+                          : (int64_t)sb_rng_below(&s->rng[row], tokens);
 }
 
 /* What follows in a row: a text that has ended is followed by another. */
@@ -81,13 +80,13 @@ sb_status sb_self_text(const sb_graph *graph, const sb_tokenizer *tokenizer,
     sb_status status = sb_tokenize(tokenizer, "", 0, true, &s.begin);
 
     if (status == SB_OK)
-        status = sb_kv_cache_create(graph, (int64_t)window, SELF_BATCH,
-                                    &s.cache);
+        status =
+            sb_kv_cache_create(graph, (int64_t)window, SELF_BATCH, &s.cache);
     for (size_t i = 0; i < n && status == SB_OK; i += SELF_BATCH) {
         status = sb_progress(s.ctx, "writing", i, n);
         if (status == SB_OK)
-            status = self_rows(&s, i, n - i < SELF_BATCH ? n - i : SELF_BATCH,
-                               seed);
+            status =
+                self_rows(&s, i, n - i < SELF_BATCH ? n - i : SELF_BATCH, seed);
     }
     sb_kv_cache_free(&s.cache);
     sb_sampler_free(s.ctx, &s.sampler);

@@ -113,8 +113,8 @@ void sb_refit_bias_rows(const sb_gram *gram, int64_t group, int64_t first,
 
 /* ---- one layer (round_layer.c) ------------------------------------------ */
 
-/* All layers that are rounded so; sb_free() the list in any case.  `warn`: names
- * weights for which there is no such method. */
+/* All layers that are rounded so; sb_free() the list in any case.  `warn`:
+ * names weights for which there is no such method. */
 SB_MUST_USE sb_status sb_round_list(const sb_quant_model *qm, bool warn,
                                     sb_round_layer **out, size_t *n);
 /* Rows that are fitted and rounded at a time. */

@@ -1,0 +1,45 @@
+# quantize --memory-limit: the same file in less memory than the weights take as
+# floats; a limit that cannot be kept is said, with one that can; and a language
+# model is calibrated on its own text.
+llm=$models/../../fixtures/llm
+# A layer with weights of 16 bits whose bits are those of digits: 0.13 to 0.67.
+mkdir net
+printf '{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 1, "num_attention_heads": 8, "vocab_size": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": true}' >net/config.json
+at=0 header='{'
+add() { # NAME SHAPE ELEMENTS
+    header+="$comma\"model.$1.weight\": {\"dtype\": \"F16\", \"shape\": [$2], \"data_offsets\": [$at, $((at + 2 * $3))]}"
+    at=$((at + 2 * $3)) comma=', '
+}
+comma=
+add embed_tokens 64,512 32768
+for m in q k v o; do add layers.0.self_attn.${m}_proj 512,512 262144; done
+for m in gate up; do add layers.0.mlp.${m}_proj 1024,512 524288; done
+add layers.0.mlp.down_proj 512,1024 524288
+for m in layers.0.input_layernorm layers.0.post_attention_layernorm norm; do add $m 512 512; done
+header+='}'
+byte() { printf "\\x$(printf %02x $(($1 & 255)))"; }
+{
+    byte ${#header} && byte $((${#header} >> 8)) && printf '\0\0\0\0\0\0%s' "$header"
+    seq 1000000 9999999 | tr '\n' 5 | head -c $at
+} >net/model.safetensors
+printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 8), }" >ids.npy
+for i in 1 5 9 2 60 33 7 8 12 41 3 4 50 21 62 17; do byte $i && printf '\0\0\0\0\0\0\0'; done >>ids.npy
+printf 'W: {QSCHEME: per-group-symmetric, QUANTIZER: {TYPE: gptq, BIT: 4, GROUP_SIZE: 128}}\nA: none\nSCHEDULE: {LAYERWISE: false}\n' >w4.yaml
+quantize() { code $sparsebit quantize "$@" -c w4.yaml --format matmulnbits -q; }
+quantize net -d ids.npy -o whole.onnx 2>/dev/null
+quantize net -d ids.npy --memory-limit 33M -o less.onnx 2>/dev/null
+cmp whole.onnx less.onnx && echo the same
+quantize net -d ids.npy --memory-limit 10M -o none.onnx
+TMPDIR=nowhere quantize net -d ids.npy --memory-limit 33M -o none.onnx
+test -e none.onnx || echo no file
+echo --- its own text
+$sparsebit convert $llm/tiny.gguf floats --format float -q
+printf 'W: {QSCHEME: per-group-symmetric, QUANTIZER: {TYPE: gptq, BIT: 4, GROUP_SIZE: 32}}\nA: none\n' >w4.yaml
+quantize floats --calibrate self -n 3 -o one.onnx 2>/dev/null
+quantize floats --calibrate self -n 3 --threads 1 -o two.onnx 2>/dev/null
+cmp one.onnx two.onnx && echo the same
+quantize floats --calibrate other -o none.onnx
+quantize floats --calibrate self -d ids.npy -o none.onnx
+quantize net --calibrate self -o none.onnx
+quantize $models/cnn.onnx --calibrate self --tokenizer $llm/tiny.gguf -o none.onnx
+test -e none.onnx || echo no file
