@@ -48,7 +48,7 @@ static const cli_example examples[] = {
     {"sparsebit quantize model.onnx -c w4.yaml -o model.w4.onnx", "Weight-only quantization (`A: none` in w4.yaml) needs no data"},
     {"sparsebit quantize model.onnx -d photos.yaml -t tensorrt --exclude 'layer3.*' -o out.onnx", "Keeps the layers of a module in float"},
     {"sparsebit quantize model.onnx -d photos.yaml -t onnxruntime-x86 --accuracy-drop 0.5 -o out.onnx", "Layers stay in float until top-1 is at most half a point lower"},
-    {"sparsebit quantize llama/ -c gptq.yaml --calibrate self --memory-limit 2G --format gptq -o llama-4bit", "A language model that does not fit into memory, without text to calibrate on"},
+    {"sparsebit quantize llama/ -c gptq.yaml --calibrate self --memory-limit 2G --format matmulnbits -o llama.w4.onnx", "A language model that does not fit into memory, without text to calibrate on"},
     {"sparsebit quantize model.onnx -t tensorrt --dry-run -v", "What would be quantized, before data is at hand"},
     {"sparsebit quantize model.onnx -d photos.yaml --asym -o out.onnx", "Calibrates each layer on the outputs of the quantized layers before it"},
     {"sparsebit quantize model.onnx --load-calibration seen.json -o out.onnx", "Without data, from the statistics that --save-calibration wrote"},
