@@ -1,7 +1,9 @@
-/* llama_driver - perplexity and speed of a GGUF file in llama.cpp itself.
+/* llama_driver - perplexity and speed of a GGUF file in llama.cpp itself, and
+ * what it quantizes itself.
  *
  *     llama_driver ppl MODEL.gguf TOKENS WINDOW COUNT
  *     llama_driver speed MODEL.gguf PROMPT DECODE THREADS
+ *     llama_driver quantize MODEL.gguf OUT.gguf FILE_TYPE THREADS
  *
  * TOKENS is a file of token numbers, so that both programs predict the same
  * tokens.  LLAMA_LIB names the folder of libllama, against which it is compiled
@@ -57,7 +59,7 @@ static double log_p(const float *logits, int n, int token)
 static int perplexity(struct llama_model *model, const char *file, int window,
                       int count)
 {
-    struct llama_context *ctx = make_context(model, window, 2);
+    struct llama_context *ctx = make_context(model, window, 1);
     int n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
     struct llama_batch batch = llama_batch_init(window, 0, 1);
     FILE *f = fopen(file, "r");
@@ -120,12 +122,26 @@ static int speed(struct llama_model *model, int prompt, int decode, int threads)
     return 0;
 }
 
+static int quantize(const char *from, const char *to, int type, int threads)
+{
+    struct llama_model_quantize_params p =
+        llama_model_quantize_default_params();
+
+    p.ftype = (enum llama_ftype)type;
+    p.nthread = threads;
+    return llama_model_quantize(from, to, &p) != 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 6)
-        return fprintf(stderr, "usage: %s ppl|speed MODEL ...\n", argv[0]), 2;
+        return fprintf(stderr, "usage: %s ppl|speed|quantize MODEL ...\n",
+                       argv[0]),
+               2;
     llama_log_set(quiet, NULL);
     ggml_backend_load_all_from_path(getenv("LLAMA_LIB"));
+    if (strcmp(argv[1], "quantize") == 0)
+        return quantize(argv[2], argv[3], atoi(argv[4]), atoi(argv[5]));
     struct llama_model *model =
         llama_model_load_from_file(argv[2], llama_model_default_params());
     if (!model)

@@ -23,6 +23,7 @@ static const cli_opt opts[] = {
     {CLI_STRING, 0,   "format",  ARG(format),  "FORM",  "`qdq` (default); `qoperator`: QOperator nodes such as QLinearConv; `matmulnbits`: MatMulNBits, for `A: none`; of language models also `gguf` (for llama.cpp) and `gptq` (a Hugging Face folder)", false},
     {CLI_FILE,   0,   "tokenizer", ARG(tokenizer), "FILE", "of `--format gguf` and `gptq`, and of `--calibrate`: the tokenizer (default: the model's own, or what is beside it)", false},
     {CLI_STRING, 0,   "float-as", ARG(float_as), "TYPE", "of `--format gguf` and `gptq`: what matrices that stay in float become: `f32`, `f16`, `bf16`, in GGUF files also `q8_0` (default there)", false},
+    {CLI_STRING, 0,   "gguf-type", ARG(gguf_type), "TYPE", "of `--format gguf`: what linear layers become, whatever bits and groups the config says: `q2_k`, `q3_k`, `q4_k`, `q5_k`, `q6_k` (rows that 256 does not divide take blocks of 32, which is said), `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q8_0`; without a config, by `gptq` if there is data", false},
     {CLI_UINT,   0,   "opset",   ARG(opset),   "N",     "opset of the file (default: that of the model, or the lowest above it that holds all nodes)", false},
     {CLI_UINT,   0,   "accuracy-level", ARG(level), "N", "of `--format matmulnbits`: 4 (default) rounds activations to 8 bits, fast for one token at a time; 1 computes in float, fast for many at once", false},
     {CLI_STRING, 0,   "weights", ARG(weights), "FORM",  "`int`: integers and DQ (default); `float-qdq`: floats, Q and DQ", false},
@@ -64,6 +65,12 @@ extern const cli_cmd cmd_quantize;
 static const char *const formats[] = {"qdq",  "qoperator", "matmulnbits",
                                       "gguf", "gptq",      NULL};
 enum { FORMAT_GGUF = SB_EXPORT_FORMAT_MATMULNBITS + 1, FORMAT_GPTQ };
+/* The type says bits, groups and scheme. */
+#define GGUF_CONFIG(type)                                       \
+    "W: {QSCHEME: per-group-symmetric, QUANTIZER: {TYPE: " type \
+    ", BIT: 4, GROUP_SIZE: 32}}\nA: none\n"
+static const char gguf_fitted[] = GGUF_CONFIG("gptq");
+static const char gguf_nearest[] = GGUF_CONFIG("uniform");
 static const char *const reductions[] = {"off", "auto", "all", NULL};
 static const char *const weight_forms[] = {"int", "float-qdq", NULL};
 
@@ -103,6 +110,9 @@ static int quantize_create(quantize_job *j, const char *const *floats, size_t n)
     opt.n_exclude = a->exclude.n + n;
     opt.calibrate = a->data.path || a->load.n > 0 || a->calibrate;
     opt.half_scales = is_language(a);
+    opt.gguf_type = a->gguf_type;
+    if (a->gguf_type && !a->config)
+        opt.config_text = a->data.path ? gguf_fitted : gguf_nearest;
     if (a->reduce)
         opt.reduce_range = (sb_reduce_range)word_in(a->reduce, reductions);
     sb_status status = sb_quant_model_create(j->model, &opt, &j->qm);
@@ -403,6 +413,9 @@ static int check_options(const cli_env *env, const quantize_args *args)
         !is_language(args))
         return cli_usage(&cmd_quantize, "--%s is for --format gguf and gptq",
                          args->tokenizer ? "tokenizer" : "float-as");
+    if (args->gguf_type &&
+        (!is_language(args) || word_in(args->format, formats) != FORMAT_GGUF))
+        return cli_usage(&cmd_quantize, "--gguf-type is for --format gguf");
     if (args->level &&
         (args->level > 4 || !args->format ||
          word_in(args->format, formats) != SB_EXPORT_FORMAT_MATMULNBITS))

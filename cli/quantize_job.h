@@ -10,7 +10,7 @@
 typedef struct quantize_args {
     const char *model, *config, *output, *target, *weights;
     const char *save, *format, *asym, *reduce, *report, *preset;
-    const char *tokenizer, *float_as, *drop, *calibrate;
+    const char *tokenizer, *float_as, *drop, *calibrate, *gguf_type;
     cli_data_spec data;
     cli_list load, dump_after, exclude, values;
     unsigned memory, opset, level;

@@ -51,12 +51,17 @@ typedef struct sb_quant_options {
     /** It will be trained (train.h): learned quantizers are allowed, and batch
      *  norms are folded, for training to put them back. */
     int train;
+    /** NULL, or what linear layers of a language model will be in a GGUF file,
+     *  such as "q4_k" (any of its formats of blocks): their bits, groups and
+     *  scheme are those of the format, whatever the config says.  Rows that are
+     *  no multiple of 256 take formats of 32 instead, which the log says. */
+    const char *gguf_type;
 } sb_quant_options;
 
 #define SB_QUANT_OPTIONS_INIT                                                \
     {                                                                        \
         sizeof(sb_quant_options), NULL, NULL, NULL, 0, SB_REDUCE_RANGE_AUTO, \
-            0, 0, NULL, NULL, 0, NULL, 0                                     \
+            0, 0, NULL, NULL, 0, NULL, 0, NULL                               \
     }
 
 /** A model to quantize, in the context of `model`, which is not changed and not

@@ -4,6 +4,7 @@
 #include "api/model.h"
 #include "base/options.h"
 #include "base/simd.h"
+#include "llm/weight_format.h"
 #include "quant/calibrate/calibrate.h"
 #include "quant/config/preset.h"
 #include "quant/export/export.h"
@@ -88,7 +89,20 @@ sb_status sb_quant_model_create(const sb_model *model,
         sb_quant_config_free(config);
         return status;
     }
+    const sb_weight_format *blocks = NULL;
+    if (opt.gguf_type) {
+        blocks = sb_weight_format_find(opt.gguf_type);
+        if (!blocks || !blocks->pack) {
+            sb_quant_config_free(config);
+            return sb_fail(ctx, SB_BAD_ARG,
+                           "type '%.64s' of GGUF files, want one of q4_0, "
+                           "q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, "
+                           "q6_k",
+                           opt.gguf_type);
+        }
+    }
     const sb_build_options build = {
+        .blocks = blocks,
         .follow = mode != SB_QUANT_STATIC,
         .asked = opt.config || opt.config_text,
         .dump_after = opt.dump_after,

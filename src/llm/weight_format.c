@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "llm/blocks/blocks.h"
+
 static float half_at(const uint8_t *p)
 {
     return sb_f16_to_f32((uint16_t)(p[0] | p[1] << 8));
@@ -234,20 +236,20 @@ enum { NOT_IN_GGUF = -1 };
 
 /* clang-format off */
 static const sb_weight_format formats[] = {
-    {"F32",  0,  SB_DTYPE_F32,  1, 4, 0, 0, false, NULL, NULL, 0},
-    {"F16",  1,  SB_DTYPE_F16,  1, 2, 0, 0, false, NULL, NULL, 1},
-    {"BF16", 30, SB_DTYPE_BF16, 1, 2, 0, 0, false, NULL, NULL, 32},
-    {"I32", NOT_IN_GGUF, SB_DTYPE_I32, 1, 4, 0, 0, false, NULL, NULL, 0}, /* packed codes of GPTQ */
-    {"Q4_0", 2,  SB_DTYPE_NONE, 32, 18, 4, 32, true, BLOCKS(q4_0), 2},
-    {"Q4_1", 3,  SB_DTYPE_NONE, 32, 20, 4, 32, false, BLOCKS(q4_1), 3},
-    {"Q5_0", 6,  SB_DTYPE_NONE, 32, 22, 8, 32, true, BLOCKS(q5_0), 8},
-    {"Q5_1", 7,  SB_DTYPE_NONE, 32, 24, 8, 32, false, BLOCKS(q5_1), 9},
-    {"Q8_0", 8,  SB_DTYPE_NONE, 32, 34, 8, 32, true, BLOCKS(q8_0), 7},
-    {"Q2_K", 10, SB_DTYPE_NONE, 256, 84, 4, 16, false, unpack_q2_k, NULL, 10},
-    {"Q3_K", 11, SB_DTYPE_NONE, 256, 110, 4, 16, true, unpack_q3_k, NULL, 12},
-    {"Q4_K", 12, SB_DTYPE_NONE, 256, 144, 4, 32, false, unpack_q4_k, NULL, 15},
-    {"Q5_K", 13, SB_DTYPE_NONE, 256, 176, 8, 32, false, unpack_q5_k, NULL, 17},
-    {"Q6_K", 14, SB_DTYPE_NONE, 256, 210, 8, 16, true, unpack_q6_k, NULL, 18},
+    {"F32",  0,  SB_DTYPE_F32,  1, 4, 0, 0, false, 0, 0, NULL, NULL, 0},
+    {"F16",  1,  SB_DTYPE_F16,  1, 2, 0, 0, false, 0, 0, NULL, NULL, 1},
+    {"BF16", 30, SB_DTYPE_BF16, 1, 2, 0, 0, false, 0, 0, NULL, NULL, 32},
+    {"I32", NOT_IN_GGUF, SB_DTYPE_I32, 1, 4, 0, 0, false, 0, 0, NULL, NULL, 0}, /* packed codes of GPTQ */
+    {"Q4_0", 2,  SB_DTYPE_NONE, 32, 18, 4, 32, true, -8, 7, BLOCKS(q4_0), 2},
+    {"Q4_1", 3,  SB_DTYPE_NONE, 32, 20, 4, 32, false, 0, 15, BLOCKS(q4_1), 3},
+    {"Q5_0", 6,  SB_DTYPE_NONE, 32, 22, 8, 32, true, -16, 15, BLOCKS(q5_0), 8},
+    {"Q5_1", 7,  SB_DTYPE_NONE, 32, 24, 8, 32, false, 0, 31, BLOCKS(q5_1), 9},
+    {"Q8_0", 8,  SB_DTYPE_NONE, 32, 34, 8, 32, true, -128, 127, BLOCKS(q8_0), 7},
+    {"Q2_K", 10, SB_DTYPE_NONE, 256, 84, 4, 16, false, 0, 3, unpack_q2_k, sb_pack_q2_k, 10},
+    {"Q3_K", 11, SB_DTYPE_NONE, 256, 110, 4, 16, true, -4, 3, unpack_q3_k, sb_pack_q3_k, 12},
+    {"Q4_K", 12, SB_DTYPE_NONE, 256, 144, 4, 32, false, 0, 15, unpack_q4_k, sb_pack_q4_k, 15},
+    {"Q5_K", 13, SB_DTYPE_NONE, 256, 176, 8, 32, false, 0, 31, unpack_q5_k, sb_pack_q5_k, 17},
+    {"Q6_K", 14, SB_DTYPE_NONE, 256, 210, 8, 16, true, -32, 31, unpack_q6_k, sb_pack_q6_k, 18},
 };
 /* clang-format on */
 

@@ -27,6 +27,8 @@ typedef struct sb_weight_format {
     uint8_t bits, group;
     /* Offsets are -2^(bits - 1) scales, so zero points need not be stored. */
     bool symmetric;
+    /* Least and greatest code; of symmetric ones less 2^(bits - 1). */
+    int16_t lo, hi;
     void (*unpack)(const uint8_t *from, sb_block *to);
     /* (optional) The other way round, from codes as `unpack` gives them; scales
      * and offsets are rounded to what the block holds. */

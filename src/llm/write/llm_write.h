@@ -33,10 +33,14 @@ SB_MUST_USE sb_status sb_gguf_write(sb_parts *p, const char *path,
 SB_MUST_USE sb_status sb_hf_write(sb_parts *p, const char *path,
                                   const sb_llm_write_options *opt);
 
-/* gguf_blocks.c: the format that holds a matrix or vector; its rows. */
+/* gguf_choose.c, gguf_blocks.c: the format that holds a matrix or vector; its
+ * rows. */
 SB_MUST_USE sb_status sb_gguf_choose(const sb_parts *p, const sb_part *part,
                                      const sb_llm_write_options *opt,
                                      const sb_weight_format **out);
+/* The codes from `at` on, in a row that `f` holds, with their scales. */
+void sb_gguf_block(const sb_matrix *m, const sb_weight_format *f,
+                   const sb_matrix_row *row, int64_t at, sb_block *to);
 /* `to` receives all rows; SB_BAD_MODEL if an element is beyond the format. */
 SB_MUST_USE sb_status sb_gguf_fill(sb_ctx *ctx, const sb_part *part,
                                    const sb_weight_format *f, uint8_t *to);

@@ -178,12 +178,31 @@ static void look_at_group(sb_matrix_facts *f, const uint8_t *codes, int64_t n,
     f->offset_most = sb_larger_size(f->offset_most, zero * scale);
 }
 
-sb_status sb_matrix_look(sb_ctx *ctx, const sb_matrix *m, sb_matrix_facts *out)
+sb_status sb_matrix_row_make(sb_ctx *ctx, const sb_matrix *m,
+                             sb_matrix_row *out)
 {
     size_t n = (size_t)sb_matrix_groups(m);
-    uint8_t *codes = sb_alloc_raw(ctx, (size_t)m->cols, 1);
-    float *scales = sb_alloc_raw(ctx, 2 * n, sizeof *scales);
-    sb_status status = codes && scales ? SB_OK : SB_NO_MEMORY;
+
+    out->codes = sb_alloc_raw(ctx, (size_t)m->cols, 1);
+    out->scales = sb_alloc_raw(ctx, 2 * n, sizeof *out->scales);
+    out->zeros = out->scales ? out->scales + n : NULL;
+    if (out->codes && out->scales)
+        return SB_OK;
+    sb_matrix_row_free(ctx, out);
+    return SB_NO_MEMORY;
+}
+
+void sb_matrix_row_free(sb_ctx *ctx, sb_matrix_row *row)
+{
+    sb_free(ctx, row->codes);
+    sb_free(ctx, row->scales);
+}
+
+sb_status sb_matrix_look(sb_ctx *ctx, const sb_matrix *m, sb_matrix_facts *out)
+{
+    int64_t n = sb_matrix_groups(m);
+    sb_matrix_row r;
+    sb_status status = SB_OK;
 
     *out = (sb_matrix_facts){.whole = true,
                              .half = true,
@@ -193,19 +212,19 @@ sb_status sb_matrix_look(sb_ctx *ctx, const sb_matrix *m, sb_matrix_facts *out)
                              .hi = -INFINITY,
                              .zero_lo = INFINITY,
                              .zero_hi = -INFINITY};
+    SB_TRY(sb_matrix_row_make(ctx, m, &r));
     for (int64_t row = 0; status == SB_OK && row < m->rows; row++) {
-        sb_matrix_codes(m, row, codes, scales, scales + n);
-        for (int64_t g = 0; g < (int64_t)n; g++) {
+        sb_matrix_codes(m, row, r.codes, r.scales, r.zeros);
+        for (int64_t g = 0; g < n; g++) {
             int64_t at = g * m->group, left = m->cols - at;
 
-            look_at_group(out, codes + at, left < m->group ? left : m->group,
-                          scales[g], scales[n + (size_t)g]);
+            look_at_group(out, r.codes + at, left < m->group ? left : m->group,
+                          r.scales[g], r.zeros[g]);
         }
         if (row % 256 == 0)
             status = sb_ctx_poll(ctx);
     }
-    sb_free(ctx, codes);
-    sb_free(ctx, scales);
+    sb_matrix_row_free(ctx, &r);
     return status;
 }
 

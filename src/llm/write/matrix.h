@@ -43,6 +43,16 @@ void sb_matrix_floats(const sb_matrix *m, int64_t row, float *to);
 void sb_matrix_codes(const sb_matrix *m, int64_t row, uint8_t *codes,
                      float *scales, float *zeros);
 
+/* Room for one row of codes. */
+typedef struct sb_matrix_row {
+    uint8_t *codes;
+    float *scales, *zeros;
+} sb_matrix_row;
+
+SB_MUST_USE sb_status sb_matrix_row_make(sb_ctx *ctx, const sb_matrix *m,
+                                         sb_matrix_row *out);
+void sb_matrix_row_free(sb_ctx *ctx, sb_matrix_row *row);
+
 /* From here on floats become infinite as float16. */
 #define SB_BEYOND_HALF 65520.0F
 

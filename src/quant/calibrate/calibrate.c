@@ -18,6 +18,7 @@
 #include "graph/op.h"
 #include "quant/correct/correct.h"
 #include "quant/model/instrument.h"
+#include "quant/model/overlay.h"
 #include "quant/model/simulate.h"
 #include "quant/model/weight.h"
 #include "quant/reconstruct/reconstruct.h"
@@ -318,7 +319,7 @@ static sb_status calibrate_from_ranges(const sb_quant_model *qm,
     sb_reduce_all(qm, q);
     sb_qparams_set(&state->qparams, ranges);
     calibrate_narrow(state, ranges);
-    if (qm->half_scales && sb_quantizer_is_constant(qm, q))
+    if (qm->half_scales && !q->blocks && sb_quantizer_is_constant(qm, q))
         calibrate_halve(&state->qparams);
     return sb_reduce_auto(qm, q);
 }
@@ -379,7 +380,10 @@ static sb_status calc_quantizer(sb_quant_model *qm, const sb_quantizer *q)
                        "quantizer '%s' has seen no data: feed calibration "
                        "samples first",
                        q->name);
-    return set_qparams(qm, root, q);
+    SB_TRY(set_qparams(qm, root, q));
+    return q->blocks
+               ? sb_block_scales(qm, q, sb_overlay_constant(qm, q->value), NULL)
+               : SB_OK;
 }
 
 static sb_status calc_point(sb_quant_model *qm, uint32_t point)

@@ -34,6 +34,11 @@ SB_MUST_USE sb_status sb_calibrate_calc(sb_quant_model *qm, uint32_t root);
 SB_MUST_USE sb_status sb_calibrate_weight(sb_quant_model *qm,
                                           const sb_quantizer *q,
                                           const sb_tensor *w);
+/* Scales of a weight of blocks (block_scales.c), for `w`, of its shape.  `gram`
+ * [cols, cols] or NULL: elements weigh what its diagonal says. */
+SB_MUST_USE sb_status sb_block_scales(const sb_quant_model *qm,
+                                      const sb_quantizer *q, const sb_tensor *w,
+                                      const float *gram);
 
 /* calibration_file.c: what a file of saved calibration holds; `path` is what
  * messages say.  Unless it is a part, all points must be there. */

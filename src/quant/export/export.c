@@ -279,15 +279,16 @@ static sb_status build_uncalibrated(exporter *e)
     return SB_OK;
 }
 
-/* Weights may keep scales below 0 that their file had: some tools write them so
- * as to use all codes of a type that has one more below 0 than above. */
+/* Weights may keep scales below 0 that their file had, or that blocks take:
+ * some tools write them so as to use all codes of a type that has one more
+ * below 0 than above. */
 static sb_status check_scales(const sb_quant_model *qm)
 {
     for (size_t i = 0; i < qm->place.n_quantizers; i++) {
         const sb_quantizer *q = &qm->place.quantizers[i];
         const sb_qparams *p = sb_quantizer_qparams(qm, q);
-        bool from_file = sb_quantizer_is_constant(qm, q) &&
-                         qm->place.points[q->point].known != NULL;
+        bool from_file = q->blocks || (sb_quantizer_is_constant(qm, q) &&
+                                       qm->place.points[q->point].known);
 
         for (int64_t c = 0; c < p->n && !sb_quantizer_is_off(qm, q); c++)
             SB_TRY(sb_export_check_scale(

@@ -74,7 +74,8 @@ SB_HOT static void code_tile(const product *p, const float *from, int64_t rows,
     for (int64_t i = 0; i < rows; i++, from += p->n) {
         SB_SIMD
         for (int64_t c = 0; c < n; c++) {
-            float v = rintf(from[c] / scale[c]) + zero[c];
+            float whole = floorf(zero[c]);
+            float v = rintf(from[c] / scale[c] + (zero[c] - whole)) + whole;
             v = v > lo ? v : lo;
             v = v < hi ? v : hi;
             codes[i][c] = (uint8_t)((int)v + offset);
@@ -164,6 +165,22 @@ static sb_status add_scales(const product *p, sb_value_id *out)
     return status;
 }
 
+/* Those of blocks are no whole numbers. */
+static sb_status add_block_zeros(const product *p, sb_value_id *out)
+{
+    int64_t dims[] = {p->n, p->n_block};
+    sb_tensor t = sb_tensor_make(SB_DTYPE_F32, 2, dims);
+
+    SB_TRY(sb_tensor_alloc(p->g->ctx, &t));
+    float *to = t.data;
+    for (int64_t n = 0; n < p->n; n++)
+        for (int64_t b = 0; b < p->n_block; b++)
+            *to++ = p->qparams->zero_point[param_at(p, b * p->block, n)];
+    sb_status status = add_constant(p, "_zero_point", &t, out);
+    sb_tensor_drop(&t);
+    return status;
+}
+
 static sb_status add_zeros(const product *p, sb_value_id *out)
 {
     int64_t dims[] = {p->n, (p->n_block * p->bits + 7) / 8};
@@ -172,6 +189,8 @@ static sb_status add_zeros(const product *p, sb_value_id *out)
     *out = SB_NONE;
     if (p->qparams->symmetric) /* in the middle, as is assumed */
         return SB_OK;
+    if (p->q->blocks)
+        return add_block_zeros(p, out);
     SB_TRY(sb_tensor_alloc(p->g->ctx, &t));
     for (int64_t n = 0; n < p->n; n++)
         for (int64_t b = 0; b < p->n_block; b++)

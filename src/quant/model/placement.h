@@ -25,6 +25,8 @@ typedef struct sb_quantizer {
     bool fake_fused; /* inside a chain that runs as one: never on */
     /* Bounds of the integers, if narrower than `bits` allows; else both 0. */
     int32_t qmin, qmax;
+    /* The blocks of a GGUF file that a weight will be; NULL: none. */
+    const struct sb_weight_format *blocks;
     uint32_t point;
     uint32_t next; /* the next quantizer of its point; SB_NONE: the last */
 } sb_quantizer;

@@ -49,6 +49,7 @@ sb_status sb_quant_model_build(sb_ctx *ctx, const sb_graph *graph,
     qm->follow = opt->follow;
     qm->asked = opt->asked;
     qm->train = opt->train;
+    qm->blocks = opt->blocks;
     qm->target = target ? target : sb_quant_config_target(config);
     sb_arena_init(&qm->arena, ctx);
     if (opt->dump_after)

@@ -39,6 +39,8 @@ struct sb_quant_model {
     struct sb_qat *qat; /* how (quant/train/qat.h); NULL: not yet */
     bool equalized;     /* constants of the graph are not those of the file */
     bool half_scales;   /* scales of weights are float16 numbers */
+    /* What linear layers will be in a GGUF file; NULL: as configured. */
+    const struct sb_weight_format *blocks;
     sb_placement place;
     sb_quant_state state;
     sb_quant_run run;
@@ -53,6 +55,7 @@ typedef struct sb_build_options {
     bool asked;
     const char *dump_after; /* NULL, or stages separated by commas or spaces */
     bool train;             /* it will be trained */
+    const struct sb_weight_format *blocks; /* as in the model */
 } sb_build_options;
 
 /* A quantized model of `graph`, which is copied (weights are shared).  The

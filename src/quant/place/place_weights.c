@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "graph/op.h"
+#include "llm/blocks/blocks.h"
 #include "passes/rewrite.h"
 #include "quant/place/place.h"
 
@@ -141,6 +142,86 @@ static void place_weights_settle(const placer *p, sb_quant_spec *s)
         s->bits = 8;
 }
 
+/* ---- blocks of GGUF files ----------------------------------------------- */
+
+/* Is the product that of an embedding with itself turned round, as the last one
+ * of many language models?  Such a matrix is in a file once. */
+static bool is_tied(const placer *p)
+{
+    const sb_graph *g = p->qm->graph;
+    const char *dot = p->node->name ? strrchr(p->node->name, '.') : NULL;
+    size_t n = dot ? (size_t)(dot - p->node->name) + 1 : 0;
+
+    for (sb_node_id id = 0; n > 0 && id < g->n_nodes; id++) {
+        const sb_node *node = sb_graph_node(g, id);
+        const sb_op_def *op = node->dead ? NULL : sb_op_of(node);
+
+        if (op && op->quant == SB_ROLE_TABLE && node->name &&
+            strncmp(node->name, p->node->name, n) == 0 &&
+            !strchr(node->name + n, '.'))
+            return true;
+    }
+    return false;
+}
+
+/* The format that a weight will have; NULL: it stays in float.  Embeddings
+ * do: few of their rows are read. */
+static const sb_weight_format *blocks_for(const placer *p)
+{
+    const sb_tensor *w = weight_of(p);
+    const sb_weight_format *f = NULL;
+    const sb_use use = {p->id, p->input};
+    sb_quant_spec groups = {.granularity = SB_QUANT_PER_GROUP,
+                            .group_size = 32};
+    int axis = 0;
+    int64_t block = 0;
+
+    if (!p->table && !p->recurrent && w->rank == 2 && !is_tied(p) &&
+        sb_place_axis(p->qm, &groups, use, &axis, &block) == SB_OK &&
+        (axis == 0 || axis == 1))
+        f = sb_block_format(p->qm->blocks, w->dims[axis]);
+    return f;
+}
+
+/* Before hours of work: what comes out, if it is not what was asked for. */
+static void blocks_say(const sb_quant_model *qm)
+{
+    double bits = 0, all = 0;
+    size_t n = 0;
+    const sb_quantizer *other = NULL;
+
+    for (size_t i = 0; i < qm->place.n_quantizers; i++) {
+        const sb_quantizer *q = &qm->place.quantizers[i];
+        double count = (double)sb_tensor_count(
+            &sb_graph_value(qm->graph, q->value)->constant);
+
+        bits += count * sb_block_bits(q->blocks);
+        all += count;
+        if (q->blocks != qm->blocks) {
+            other = other ? other : q;
+            n++;
+        }
+    }
+    if (other)
+        sb_warn(qm->ctx,
+                "%zu of %zu weights become %s instead of %s, the first is "
+                "'%s': rows are no multiple of %d; %.2f bits a weight instead "
+                "of %.2f",
+                n, qm->place.n_quantizers, other->blocks->name,
+                qm->blocks->name, other->name, qm->blocks->block, bits / all,
+                sb_block_bits(qm->blocks));
+}
+
+static void place_weights_block(const sb_weight_format *f, sb_quant_spec *s)
+{
+    s->bits = 0;
+    for (int levels = f->hi - f->lo; levels > 0; levels /= 2)
+        s->bits++;
+    s->symmetric = f->symmetric;
+    s->granularity = SB_QUANT_PER_GROUP;
+    s->group_size = f->group;
+}
+
 /* ---- as a file has it --------------------------------------------------- */
 
 static const sb_imported_qparams *known_weight(const placer *p)
@@ -200,7 +281,8 @@ static sb_status place_weights_add(const placer *p, sb_quantizer_spec *spec,
     return sb_place_add_named(p->qm, spec, base, suffix, out);
 }
 
-static sb_status place_weight(const placer *p, sb_quant_spec *settings)
+static sb_status place_weight(const placer *p, sb_quant_spec *settings,
+                              const sb_weight_format *blocks)
 {
     const sb_use use = {p->id, p->input};
     const sb_target_def *target = p->qm->target;
@@ -221,6 +303,7 @@ static sb_status place_weight(const placer *p, sb_quant_spec *settings)
                                  ? ".recurrence_quantizer"
                                  : ".weight_quantizer",
                              &q));
+    q->blocks = blocks;
     if (p->dynamic && target->weight_narrow && settings->symmetric &&
         settings->bits > 1) {
         q->qmax = sb_qmax(settings->bits, true);
@@ -267,11 +350,19 @@ static sb_status place_input(placer *p)
         p->skipped = p->node->op;
         return SB_OK;
     }
+    const sb_weight_format *blocks = NULL;
+    if (p->qm->blocks) {
+        blocks = blocks_for(p);
+        if (!blocks)
+            return SB_OK;
+        place_weights_block(blocks, &settings);
+    }
     place_weights_settle(p, &settings);
-    SB_TRY(place_weights_check(p, &settings));
+    if (!blocks)
+        SB_TRY(place_weights_check(p, &settings));
     if (p->dynamic && p->input == 1)
         SB_TRY(place_activation(p));
-    return place_weight(p, &settings);
+    return place_weight(p, &settings, blocks);
 }
 
 static sb_status place_node(placer *p)
@@ -346,6 +437,8 @@ sb_status sb_quant_place_weights(sb_quant_model *qm)
         status = place_node(&p);
     }
     sb_free(qm->ctx, order);
+    if (status == SB_OK && qm->blocks)
+        blocks_say(qm);
     if (status == SB_OK && qm->place.n_quantizers == 0 && p.skipped)
         return sb_fail(qm->ctx, SB_BAD_MODEL,
                        "nothing to quantize: with `A: %s` target %s has no "

@@ -3,16 +3,22 @@
 
 #include <math.h>
 
+float sb_rounded(float w, float scale, float zero, int32_t qmin, int32_t qmax)
+{
+    float whole = floorf(zero); /* zero itself, but of blocks */
+    float q = rintf(w / scale + (zero - whole)) + whole;
+
+    q = q < (float)qmin ? (float)qmin : q;
+    q = q > (float)qmax ? (float)qmax : q;
+    return (q - zero) * scale;
+}
+
 float sb_rounding_nearest(const sb_rounding *r, int64_t row, int64_t col,
                           float w)
 {
     int64_t at = row * sb_rounding_groups(r) + col / r->group;
-    float scale = r->scale[at], zero = r->zero_point[at];
-    float q = rintf(w / scale) + zero;
 
-    q = q < (float)r->qmin ? (float)r->qmin : q;
-    q = q > (float)r->qmax ? (float)r->qmax : q;
-    return (q - zero) * scale;
+    return sb_rounded(w, r->scale[at], r->zero_point[at], r->qmin, r->qmax);
 }
 
 void sb_rounding_all_nearest(const sb_rounding *r)

@@ -32,6 +32,8 @@ static inline int64_t sb_rounding_groups(const sb_rounding *r)
     return (r->cols + r->group - 1) / r->group;
 }
 
+/* The nearest number that is represented. */
+float sb_rounded(float w, float scale, float zero, int32_t qmin, int32_t qmax);
 /* The nearest number that is represented in row `row`, column `col`. */
 float sb_rounding_nearest(const sb_rounding *r, int64_t row, int64_t col,
                           float w);

@@ -154,7 +154,7 @@ static sb_status round_fit_all(round_job *j, const sb_tensor *to)
     sb_free(ctx, h);
     SB_TRY(status);
     j->from = to;
-    return sb_calibrate_weight(j->qm, j->l->q, to);
+    return j->l->q->blocks ? SB_OK : sb_calibrate_weight(j->qm, j->l->q, to);
 }
 
 /* ---- rounding ----------------------------------------------------------- */
@@ -292,6 +292,8 @@ static sb_status round_run(round_job *j)
         SB_TRY(sb_tensor_alloc_weight(j->qm->ctx, &fitted));
         status = round_fit_all(j, &fitted);
     }
+    if (status == SB_OK && j->l->q->blocks)
+        status = sb_block_scales(j->qm, j->l->q, j->from, j->gram->sums);
     if (status == SB_OK)
         status = round_until_small(j);
     sb_tensor_drop(&fitted);
