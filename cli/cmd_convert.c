@@ -18,8 +18,8 @@ typedef struct {
 static const cli_opt opts[] = {
     {CLI_FILE,   0,   NULL,         ARG(model),     "MODEL",  "language model: a Hugging Face folder (floats, GPTQ, AWQ), a GGUF file, a llama2.c checkpoint, or an ONNX file made from one", true},
     {CLI_OUT,    0,   NULL,         ARG(output),    "OUT",    "file or folder to write", true},
-    {CLI_STRING, 0,   "format",     ARG(format),    "FORM",   "`gguf`, `gptq` or `float` (folders), `onnx` (default: by the name of the output; a folder is `gptq` if weights are packed, else `float`)", false},
-    {CLI_STRING, 0,   "float-as",   ARG(float_as),  "TYPE",   "what matrices of floats become: `f32`, `f16`, `bf16`, in GGUF files also `q8_0` (default: what they are)", false},
+    {CLI_STRING, 0,   "format",     ARG(format),    "FORM",   "`gguf`, `gptq` or `float` (folders), `onnx`, `genai` (a folder for onnxruntime-genai; default: by the name of the output; a folder is `gptq` if weights are packed, else `float`)", false},
+    {CLI_STRING, 0,   "float-as",   ARG(float_as),  "TYPE",   "what matrices of floats become: `f32`, `f16`, `bf16`, in GGUF files also blocks: `q8_0`, `q4_k` and others (default: what they are)", false},
     {CLI_FLAG,   0,   "round",      ARG(round),     NULL,     "round scales and offsets that the format does not hold exactly, instead of refusing", false},
     {CLI_FILE,   0,   "tokenizer",  ARG(tokenizer), "FILE",   "the tokenizer (default: the model's own, or what is beside it)", false},
     {CLI_FILE,   0,   "lora",       ARG(lora),      "FOLDER", "merge the adapters of a PEFT folder into their layers, which become floats", false},
@@ -43,10 +43,11 @@ typedef enum {
     TO_FLOAT,
     TO_GPTQ,
     TO_ONNX,
+    TO_GENAI,
     TO_FOLDER, /* one of two, by the weights */
 } target;
 
-static const char *const names[] = {"gguf", "float", "gptq", "onnx"};
+static const char *const names[] = {"gguf", "float", "gptq", "onnx", "genai"};
 
 static bool ends_with(const char *path, const char *end)
 {
@@ -85,9 +86,10 @@ static sb_status write_model(const convert_args *args, const sb_model *model,
 
     if (to == TO_ONNX)
         return sb_model_save(model, args->output);
-    opt.format = to == TO_FLOAT  ? SB_LANGUAGE_FLOAT
-                 : to == TO_GGUF ? SB_LANGUAGE_GGUF
-                                 : SB_LANGUAGE_GPTQ;
+    opt.format = to == TO_FLOAT   ? SB_LANGUAGE_FLOAT
+                 : to == TO_GGUF  ? SB_LANGUAGE_GGUF
+                 : to == TO_GENAI ? SB_LANGUAGE_GENAI
+                                  : SB_LANGUAGE_GPTQ;
     opt.tokenizer = args->tokenizer ? args->tokenizer : args->model;
     opt.float_as = args->float_as;
     opt.round = args->round;
@@ -124,7 +126,7 @@ static int convert_run(cli_env *env, const void *parsed)
     if (!find_target(args, &to))
         return cli_usage(&cmd_convert,
                          "--format: found '%s', allowed are gguf, gptq, float, "
-                         "onnx",
+                         "onnx, genai",
                          args->format);
     int rc = CLI_OK;
     if (sb_model_load(env->ctx, args->model, &model) != SB_OK ||
@@ -150,8 +152,9 @@ const cli_cmd cmd_convert = {
     .summary = "write a language model in the format of another program",
     .description =
         "Reads a language model and writes it as GGUF for llama.cpp, as a "
-        "Hugging Face folder with floats or GPTQ's packed weights, or as ONNX. "
-        " Nothing is quantized anew: packed weights go into a format that "
+        "Hugging Face folder with floats or GPTQ's packed weights, as ONNX, or "
+        "as a folder that onnxruntime-genai runs.  Nothing is quantized anew: "
+        "packed weights go into a format that "
         "holds the same codes, scales and zero points, and where there is none "
         "the weight is named and nothing is written. Adapters that were "
         "trained beside the weights can be merged into them.",

@@ -112,8 +112,9 @@ sb_model_sample_tokens(const sb_model *model, const sb_tokenizer *tokenizer,
 typedef enum sb_language_format {
     SB_LANGUAGE_GGUF,  /**< a GGUF file, for llama.cpp */
     SB_LANGUAGE_FLOAT, /**< a Hugging Face folder; packed weights as floats */
-    SB_LANGUAGE_GPTQ   /**< a Hugging Face folder with weights as GPTQ packs
+    SB_LANGUAGE_GPTQ,  /**< a Hugging Face folder with weights as GPTQ packs
                             them */
+    SB_LANGUAGE_GENAI  /**< a folder with ONNX for onnxruntime-genai */
 } sb_language_format;
 
 typedef struct sb_language_options {
@@ -123,7 +124,7 @@ typedef struct sb_language_options {
      *  only folders may have. */
     const char *tokenizer;
     /** What matrices of floats become: "f32", "f16", "bf16", in GGUF files also
-     *  "q8_0"; NULL: what they are. */
+     *  blocks such as "q8_0" or "q4_k"; NULL: what they are. */
     const char *float_as;
     /** Not 0: scales and offsets that the format does not hold exactly are
      *  rounded; else such a model is refused. */

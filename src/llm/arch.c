@@ -77,8 +77,12 @@ sb_value_id sb_arch_node(sb_arch *a, const char *module, const char *op,
                          .attrs = attrs,
                          .n_attrs = n_attrs};
     arch_note(a, sb_graph_add_value_as(a->g, stem, &out));
-    if (a->status == SB_OK)
+    if (a->status == SB_OK) {
+        /* A module may have several of a kind; ONNX Runtime wants each node to
+         * have a name of its own, and values have. */
+        spec.name = sb_graph_value(a->g, out)->name;
         arch_note(a, sb_graph_add_node(a->g, &spec, &id));
+    }
     return a->status == SB_OK ? out : SB_NONE;
 }
 

@@ -96,7 +96,7 @@ sb_status sb_model_save_language(const sb_model *model, const char *path,
                                  const sb_language_options *options)
 {
     static const sb_llm_file files[] = {SB_LLM_FILE_GGUF, SB_LLM_FILE_FLOAT,
-                                        SB_LLM_FILE_GPTQ};
+                                        SB_LLM_FILE_GPTQ, SB_LLM_FILE_GENAI};
     const sb_language_options defaults = SB_LANGUAGE_OPTIONS_INIT;
     sb_language_options opt;
 

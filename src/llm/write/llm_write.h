@@ -9,6 +9,7 @@ typedef enum sb_llm_file {
     SB_LLM_FILE_GGUF,
     SB_LLM_FILE_FLOAT, /* a Hugging Face folder of floats */
     SB_LLM_FILE_GPTQ,  /* a Hugging Face folder with packed weights */
+    SB_LLM_FILE_GENAI, /* a folder for onnxruntime-genai */
 } sb_llm_file;
 
 typedef struct sb_llm_write_options {
@@ -32,6 +33,13 @@ SB_MUST_USE sb_status sb_gguf_write(sb_parts *p, const char *path,
                                     const sb_llm_write_options *opt);
 SB_MUST_USE sb_status sb_hf_write(sb_parts *p, const char *path,
                                   const sb_llm_write_options *opt);
+
+SB_MUST_USE sb_status sb_genai_write(const sb_parts *p, const sb_graph *from,
+                                     const char *path,
+                                     const sb_llm_write_options *opt);
+/* genai_graph.c: changes the graph; *positions: it has an input of them. */
+SB_MUST_USE sb_status sb_genai_graph(const sb_parts *p, sb_graph *g,
+                                     bool *positions);
 
 /* gguf_choose.c, gguf_blocks.c: the format that holds a matrix or vector; its
  * rows. */
