@@ -129,6 +129,7 @@ static int quantize(const char *from, const char *to, int type, int threads)
 
     p.ftype = (enum llama_ftype)type;
     p.nthread = threads;
+    p.allow_requantize = true; /* type 0: to floats */
     return llama_model_quantize(from, to, &p) != 0;
 }
 

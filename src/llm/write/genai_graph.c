@@ -4,8 +4,8 @@
  *
  *     attention_mask [batch, total] -> lengths - 1 [batch], total []
  *
- * Positions follow from these lengths; only networks that have a table of
- * positions take them as an input. */
+ * Positions follow from these lengths; only networks that use them elsewhere
+ * take them as an input. */
 #include <stdio.h>
 
 #include "llm/write/llm_write.h"
@@ -15,6 +15,7 @@ typedef struct genai {
     sb_dim batch, past, total;
     sb_value_id lengths, count; /* int32: [batch] and [] */
     int64_t layers;
+    bool turns; /* GroupQueryAttention can rotate such heads */
 } genai;
 
 static sb_status genai_node(sb_graph *g, const char *op, const sb_value_id *in,
@@ -71,10 +72,11 @@ static sb_status genai_lengths(genai *e)
     return genai_node(g, "Cast", &last, 1, &to, 1, &e->count);
 }
 
-/* The input of the rotation that makes `x`, if one does. */
+/* The rotation that makes `x`, if one does that GroupQueryAttention can do:
+ * heads must be multiples of 16.  Others stay nodes of their own. */
 static const sb_node *genai_rotation(const genai *e, sb_value_id x)
 {
-    const sb_node *node = sb_graph_producer(e->g, x);
+    const sb_node *node = e->turns ? sb_graph_producer(e->g, x) : NULL;
 
     return node && sb_node_is(node, "RotaryEmbedding") ? node : NULL;
 }
@@ -195,7 +197,7 @@ static sb_status genai_positions(genai *e, bool *used)
 
 sb_status sb_genai_graph(const sb_parts *p, sb_graph *g, bool *positions)
 {
-    genai e = {.g = g};
+    genai e = {.g = g, .turns = p->config.head_size % 16 == 0};
     sb_value_id ids = sb_graph_find_value(g, "input_ids");
 
     if (ids == SB_NONE || g->n_inputs != 1 || g->n_outputs != 1)

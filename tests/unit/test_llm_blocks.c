@@ -1,0 +1,160 @@
+/* Blocks of GGUF files: bytes that hold what gguf-py reads from them
+ * (tests/fixtures/llm/make), and scales that leave no larger errors than those
+ * of llama.cpp. */
+#include "sbtest.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include <sparsebit/sparsebit.h>
+
+#include "llm/blocks/blocks.h"
+#include "llm/gguf.h"
+#include "llm/llm_checkpoint.h"
+
+#define FIXTURES "tests/fixtures/llm/"
+
+static const char *const names[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0",
+                                    "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"};
+
+/* Blocks of another program, taken apart and put together again. */
+static void test_bytes_are_read_as_gguf_py_does(void **state)
+{
+    sb_gguf g = {0};
+    sb_checkpoint c;
+
+    (void)state;
+    sb_checkpoint_init(&c, test_ctx(), "blocks.gguf");
+    assert_ok(sb_gguf_open(&g, test_ctx(), FIXTURES "blocks.gguf"));
+    assert_ok(sb_gguf_weights(&g, &c));
+    for (size_t i = 0; i < SB_COUNT(names); i++) {
+        const sb_weight *w = sb_checkpoint_find(&c, names[i]);
+        const sb_weight_format *f = w->format;
+        uint8_t bytes[256];
+        float got[256];
+        sb_tensor *want = NULL;
+        char path[256];
+
+        (void)snprintf(path, sizeof path, FIXTURES "blocks.npz:%s", names[i]);
+        assert_ok(sb_tensor_load(test_ctx(), path, &want));
+        for (int64_t at = 0; at < sb_weight_count(w); at += f->block) {
+            sb_block b;
+
+            f->unpack((const uint8_t *)sb_weight_data(w) +
+                          at / f->block * f->bytes,
+                      &b);
+            f->pack(&b, bytes);
+            sb_weight_to_f32(f, bytes, got, f->block);
+            assert_all_close(names[i], got, (const float *)want->data + at,
+                             f->block, 1e-6);
+        }
+        sb_tensor_free(want);
+    }
+    sb_checkpoint_free(&c);
+    sb_gguf_free(&g);
+}
+
+/* Many small numbers and few large ones. */
+static void fill(float *x, size_t n)
+{
+    uint32_t s = 1;
+
+    for (size_t i = 0; i < n; i++) {
+        s = s * 1664525u + 1013904223u;
+        double v = ((double)(s >> 16) - 32768) / 32768;
+
+        x[i] = (float)(v * v * v * 0.1);
+    }
+}
+
+static double error_of(const sb_weight_format *f, const float *x, size_t n)
+{
+    double sum = 0, all = 0;
+    uint8_t bytes[256];
+    float back[256];
+    sb_block b = {{0}, {0}, {0}};
+
+    for (size_t at = 0; at < n; at += f->block) {
+        sb_block_search(f, x + at, NULL, &b);
+        f->pack(&b, bytes);
+        sb_weight_to_f32(f, bytes, back, f->block);
+        for (size_t i = 0; i < f->block; i++) {
+            double e = (double)back[i] - (double)x[at + i];
+
+            sum += e * e;
+            all += (double)x[at + i] * (double)x[at + i];
+        }
+    }
+    return sum / all;
+}
+
+/* The share of squares that ggml_quantize_chunk() of libllama 0.5.0 loses of
+ * the same numbers, read by gguf-py. */
+static void test_scales_are_as_good_as_those_of_ggml(void **state)
+{
+    static const double theirs[] = {
+        0.006401033, 0.006975405, 0.001592914, 0.001605386, 2.716079e-05,
+        0.1293036,   0.01954349,  0.005389466, 0.001441724, 0.0002967562};
+    static float x[4096];
+
+    (void)state;
+    fill(x, SB_COUNT(x));
+    for (size_t i = 0; i < SB_COUNT(names); i++) {
+        double ours = error_of(sb_weight_format_find(names[i]), x, SB_COUNT(x));
+
+        if (ours > theirs[i])
+            fail_msg("%s: %g, ggml's %g", names[i], ours, theirs[i]);
+        assert_true(ours > 0);
+    }
+}
+
+/* Zeros, one number many times, numbers that float16 does not hold. */
+static void test_odd_blocks(void **state)
+{
+    static const float all[] = {0, 1, -1, 0.37F, 1e-9F, -1e-30F, 3e4F, -3e4F};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(names); i++)
+        for (size_t k = 0; k < SB_COUNT(all); k++) {
+            const sb_weight_format *f = sb_weight_format_find(names[i]);
+            sb_block b = {{0}, {0}, {0}};
+            float x[256], back[256];
+            uint8_t bytes[256];
+
+            for (size_t n = 0; n < f->block; n++)
+                x[n] = all[k];
+            sb_block_search(f, x, NULL, &b);
+            for (int g = 0; g < f->block / f->group; g++)
+                assert_true(fabsf(b.scale[g]) > 0 && isfinite(b.scale[g]));
+            f->pack(&b, bytes);
+            sb_weight_to_f32(f, bytes, back, f->block);
+            for (size_t n = 0; n < f->block; n++)
+                assert_close(names[i], back[n], all[k],
+                             1e-5 + 0.01 * fabs((double)all[k]));
+        }
+}
+
+static void test_rows_that_256_does_not_divide(void **state)
+{
+    const sb_weight_format *f = sb_weight_format_find("q4_k");
+
+    (void)state;
+    assert_ptr_equal(sb_block_format(f, 512), f);
+    assert_string_equal(sb_block_format(f, 288)->name, "Q5_0");
+    assert_null(sb_block_format(f, 100));
+    assert_close("bits", sb_block_bits(f), 4.5, 0);
+    assert_close("bits", sb_block_bits(sb_weight_format_find("q2_k")), 2.625,
+                 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes_are_read_as_gguf_py_does),
+        cmocka_unit_test(test_scales_are_as_good_as_those_of_ggml),
+        cmocka_unit_test(test_odd_blocks),
+        cmocka_unit_test(test_rows_that_256_does_not_divide),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
