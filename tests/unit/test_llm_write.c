@@ -193,7 +193,7 @@ static void test_what_is_not_held_is_refused(void **state)
         SB_BAD_MODEL, "no weight is quantized");
     assert_refused(convert(FIXTURES "llama", in_folder("no.gguf"),
                            SB_LANGUAGE_GGUF, "i32"),
-                   SB_BAD_ARG, "want f32, f16, bf16 or q8_0");
+                   SB_BAD_ARG, "want f32, f16, bf16, or blocks");
     assert_refused(
         convert(FIXTURES "llama", in_folder("no"), SB_LANGUAGE_FLOAT, "i32"),
         SB_BAD_ARG, "want f32, f16 or bf16");

@@ -8,25 +8,60 @@
  * instead of storing its pattern. */
 #define WORDS_1 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 #define WORDS_2 "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define LLAMA_3 WORDS_1 "\\p{N}{1,3}" WORDS_2
+#define QWEN_2  WORDS_1 "\\p{N}" WORDS_2
+/* Letters with marks. */
+#define QWEN_35                                                         \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]" \
+    "+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"       \
+    "|\\s+(?!\\S)|\\s+"
+#define DIGIT    "\\p{N}"
+#define LINE_END "[\\r\\n]"
+/* Chinese, and what lies before it and behind it in DeepSeek's ranges. */
+#define HAN "[\\x{4e00}-\\x{9fa5}\\x{0800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
+/* Punctuation of ASCII, of full width, and Chinese. */
+#define MARKS                                                         \
+    "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{" \
+    "201f}\\x{3000}-\\x{3002}]+"
+/* Stands for sb_gpt2_pattern, which is no constant. */
+#define GPT_2 ""
+
+enum { CUTS_MOST = 6 };
 
 static const struct {
     const char *name;
-    bool digits;         /* each digit is a word, before all else */
-    const char *pattern; /* NULL: GPT-2's */
+    const char *patterns[CUTS_MOST]; /* one after the other */
     bool whole_words;
 } cuts[] = {
-    {"gpt-2", false, NULL, false},
-    {"default", false, NULL, false},
-    {"smollm", true, NULL, false},
-    {"starcoder", true, NULL, false},
-    {"refact", true, NULL, false},
-    {"command-r", true, NULL, false},
-    {"llama-bpe", false, WORDS_1 "\\p{N}{1,3}" WORDS_2, true},
-    {"llama3", false, WORDS_1 "\\p{N}{1,3}" WORDS_2, true},
-    {"llama-v3", false, WORDS_1 "\\p{N}{1,3}" WORDS_2, true},
-    {"qwen2", false, WORDS_1 "\\p{N}" WORDS_2, false},
-    {"deepseek-r1-qwen", false, WORDS_1 "\\p{N}" WORDS_2, false},
+    {"gpt-2", {GPT_2}, false},
+    {"default", {GPT_2}, false},
+    {"mpt", {GPT_2}, false},
+    {"olmo", {GPT_2}, false},
+    {"smollm", {DIGIT, GPT_2}, false},
+    {"starcoder", {DIGIT, GPT_2}, false},
+    {"refact", {DIGIT, GPT_2}, false},
+    {"command-r", {DIGIT, GPT_2}, false},
+    {"llama-bpe", {LLAMA_3}, true},
+    {"llama3", {LLAMA_3}, true},
+    {"llama-v3", {LLAMA_3}, true},
+    {"qwen2", {QWEN_2}, false},
+    {"deepseek-r1-qwen", {QWEN_2}, false},
+    {"qwen35", {QWEN_35}, false},
+    {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT_2, "[0-9][0-9][0-9]"}, false},
+    {"deepseek-coder",
+     {LINE_END, "\\s?\\p{L}+", "\\s?\\p{P}+", HAN, DIGIT},
+     false},
+    {"deepseek-llm",
+     {LINE_END, "\\s?\\p{L&}+", MARKS, "\\s+$", HAN, "\\p{N}+"},
+     false},
 };
+
+static const char *cut_pattern(size_t row, size_t i)
+{
+    const char *p = i < CUTS_MOST ? cuts[row].patterns[i] : NULL;
+
+    return p && !*p ? sb_gpt2_pattern : p;
+}
 
 static sb_status find_cut(sb_tokenizer *t, const sb_gguf *g)
 {
@@ -38,12 +73,10 @@ static sb_status find_cut(sb_tokenizer *t, const sb_gguf *g)
         if (strlen(cuts[i].name) == name.len &&
             memcmp(cuts[i].name, name.data, name.len) == 0) {
             t->whole_words = cuts[i].whole_words;
-            if (cuts[i].digits)
-                SB_TRY(sb_tokenizer_add_cut(t, g->path, "\\p{N}",
+            for (size_t k = 0; cut_pattern(i, k); k++)
+                SB_TRY(sb_tokenizer_add_cut(t, g->path, cut_pattern(i, k),
                                             SB_CUT_ISOLATED, false));
-            return sb_tokenizer_add_cut(
-                t, g->path, cuts[i].pattern ? cuts[i].pattern : sb_gpt2_pattern,
-                SB_CUT_ISOLATED, false);
+            return SB_OK;
         }
     sb_str_init(&known, t->ctx);
     for (size_t i = 0; i < SB_COUNT(cuts); i++)
@@ -57,19 +90,23 @@ static sb_status find_cut(sb_tokenizer *t, const sb_gguf *g)
     return status;
 }
 
+static bool cut_is(const sb_tokenizer *t, size_t row)
+{
+    size_t n = 0;
+
+    for (; cut_pattern(row, n) && n < t->n_cuts; n++)
+        if (strcmp(t->cuts[n].pattern, cut_pattern(row, n)) != 0 ||
+            t->cuts[n].keep != SB_CUT_ISOLATED)
+            return false;
+    return n == t->n_cuts && !cut_pattern(row, n) &&
+           t->whole_words == cuts[row].whole_words;
+}
+
 const char *sb_gguf_cut_name(const sb_tokenizer *t)
 {
-    for (size_t i = 0; i < SB_COUNT(cuts); i++) {
-        const char *pattern =
-            cuts[i].pattern ? cuts[i].pattern : sb_gpt2_pattern;
-        size_t n = cuts[i].digits ? 2 : 1;
-
-        if (t->n_cuts == n && t->whole_words == cuts[i].whole_words &&
-            (n == 1 || strcmp(t->cuts[0].pattern, "\\p{N}") == 0) &&
-            strcmp(t->cuts[n - 1].pattern, pattern) == 0 &&
-            t->cuts[n - 1].keep == SB_CUT_ISOLATED)
+    for (size_t i = 0; i < SB_COUNT(cuts); i++)
+        if (cut_is(t, i))
             return cuts[i].name;
-    }
     return NULL;
 }
 
@@ -162,11 +199,14 @@ static sb_status read_parts(sb_tokenizer *t, sb_gguf *g)
 
     (void)sb_gguf_string(g, "tokenizer.ggml.model", &model);
     bool spm = model.len == 5 && memcmp(model.data, "llama", 5) == 0;
+    /* SentencePiece's spaces and bytes, with a list of merges. */
+    bool merged = model.len == 6 && memcmp(model.data, "gemma4", 6) == 0;
     t->byte_level = model.len == 4 && memcmp(model.data, "gpt2", 4) == 0;
-    if (!spm && !t->byte_level)
+    if (!spm && !merged && !t->byte_level)
         return sb_fail(t->ctx, SB_UNSUPPORTED,
-                       "%s: tokenizer '%.*s'; known are llama, gpt2", g->path,
-                       (int)(model.len < 64 ? model.len : 64), model.data);
+                       "%s: tokenizer '%.*s'; known are llama, gpt2, gemma4",
+                       g->path, (int)(model.len < 64 ? model.len : 64),
+                       model.data);
     SB_TRY(add_tokens(t, g));
     add_specials(t, g, spm);
     for (uint32_t i = 0; i < t->n_real; i++)
@@ -179,6 +219,10 @@ static sb_status read_parts(sb_tokenizer *t, sb_gguf *g)
         return add_merges(t, g);
     }
     t->fuse_unknown = true;
+    if (merged) {
+        SB_TRY(sb_tokenizer_metaspace(t, false, false));
+        return add_merges(t, g);
+    }
     (void)sb_gguf_number(g, "tokenizer.ggml.add_space_prefix", &prefix);
     SB_TRY(sb_tokenizer_metaspace(t, prefix > 0, false));
     return sb_merges_from_scores(t);
