@@ -7,6 +7,10 @@ code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q
 code $sparsebit generate again.gguf -p "ab" -n 12 -q
 code $sparsebit generate folder -p "ab" -n 12 -q
 code $sparsebit convert folder small.gguf --float-as q8_0 --json
+code $sparsebit convert folder k.gguf --float-as q4_k
+code $sparsebit convert again.gguf genai --format genai
+ls genai
+head -n 12 genai/genai_config.json
 code $sparsebit convert again.gguf net.onnx
 code $sparsebit convert net.onnx third.gguf --tokenizer again.gguf
 cmp again.gguf third.gguf
@@ -19,10 +23,15 @@ code $sparsebit info gptq | head -n 3
 printf 'W:\n  QSCHEME: per-group-symmetric\n  QUANTIZER: {BIT: 4, GROUP_SIZE: 32}\n  OBSERVER: {TYPE: minmax}\nA: none\n' >w4.yaml
 code $sparsebit quantize folder -c w4.yaml --format gguf --exclude 'model.embed_tokens' -o w4.gguf | grep -v seconds
 code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --tokenizer $llm/tiny.gguf -o again | grep -v seconds
+code $sparsebit quantize folder --format gguf --gguf-type q4_k -o k2.gguf | grep -v seconds
+code $sparsebit quantize folder --format gguf --gguf-type q8_0 -o q8.gguf -q
 echo --- wrong
+code $sparsebit quantize folder --format gguf --gguf-type q9 -o no.gguf
+code $sparsebit quantize folder -c w4.yaml --format gptq --gguf-type q4_k -o no
+code $sparsebit convert $llm/llama no --format genai
 code $sparsebit convert $llm/tiny.gguf no --format gptq
 code $sparsebit convert $llm/tiny.gguf no --format ggml
-code $sparsebit convert $llm/tiny.gguf no.gguf --float-as q2_k
+code $sparsebit convert $llm/tiny.gguf no.gguf --float-as q9_k
 code $sparsebit convert $llm/tiny.gguf folder
 code $sparsebit convert $llm/tiny.gguf folder --format float -q --force
 code $sparsebit convert $llm/tiny.gguf folder --format gguf

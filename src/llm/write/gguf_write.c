@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "llm/arch.h"
+#include "llm/blocks/blocks.h"
 #include "llm/write/llm_write.h"
 
 typedef struct tensor {
@@ -106,6 +107,39 @@ static sb_status list_tensors(gguf_file *f)
     return add_rope(f);
 }
 
+/* Before anything is written: matrices of floats that are not what was asked
+ * for, and how many bits an element has then. */
+static void say_bits(const gguf_file *f)
+{
+    const sb_weight_format *asked =
+        f->opt->float_as ? sb_weight_format_find(f->opt->float_as) : NULL;
+    double bits = 0, all = 0;
+    const tensor *first = NULL;
+    size_t n = 0, n_all = 0;
+
+    for (size_t i = 0; asked && i < f->n; i++) {
+        const tensor *t = &f->v[i];
+        double count = (double)t->part->m.rows * (double)t->part->m.cols;
+
+        if (t->part->vector || t->part->m.bits)
+            continue;
+        bits += count * sb_block_bits(t->format);
+        all += count;
+        n_all++;
+        if (t->format != asked && t->format->unpack) {
+            first = first ? first : t;
+            n++;
+        }
+    }
+    if (first)
+        sb_warn(f->p->ctx,
+                "%zu of %zu matrices become %s instead of %s, the first is "
+                "'%s': rows are no multiple of %d; %.2f bits an element "
+                "instead of %.2f",
+                n, n_all, first->format->name, asked->name, first->part->name,
+                asked->block, bits / all, sb_block_bits(asked));
+}
+
 /* The format that most elements have. */
 static int file_type(const gguf_file *f)
 {
@@ -197,6 +231,8 @@ static sb_status put_file(gguf_file *f, const char *path)
 
     sb_str_init(&header, f->p->ctx);
     sb_status status = list_tensors(f);
+    if (status == SB_OK)
+        say_bits(f);
     if (status == SB_OK)
         status = put_header(f, &header);
     if (status == SB_OK)
