@@ -120,7 +120,7 @@ static void group_search(search *s, int g)
 {
     const int steps = 16;
     float lo = 0, hi = 0, top = (float)s->f->hi;
-    double least = INFINITY;
+    double least = HUGE_VAL;
 
     for (int i = g * s->f->group; i < (g + 1) * s->f->group; i++) {
         lo = fminf(lo, s->x[i]);
@@ -171,7 +171,7 @@ static double k_group(const search *s, int g, float d, float d_min,
     int at = clamp_to(s->scale[g] / d, b->scale_lo, b->scale_hi);
     int off =
         s->f->symmetric ? 0 : clamp_to(-s->offset[g] / d_min, 0, b->offset_hi);
-    double least = INFINITY;
+    double least = HUGE_VAL;
 
     for (int i = at - 1; i <= at + 1; i++)
         for (int j = off - 1; j <= off + 1; j++) {
@@ -236,7 +236,7 @@ static void k_search(search *s)
     float d, d_min, best_d = 0, best_min = 0;
     int scale[SB_BLOCK_GROUPS] = {0}, low[SB_BLOCK_GROUPS] = {0};
     int best_scale[SB_BLOCK_GROUPS], best_low[SB_BLOCK_GROUPS];
-    double least = INFINITY;
+    double least = HUGE_VAL;
 
     k_start(s, &b, &d, &d_min);
     for (int round = 0; round < K_ROUNDS; round++) {
