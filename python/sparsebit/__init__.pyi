@@ -25,12 +25,17 @@ from ._base import (
 )
 from ._config import (
     Config as Config,
+    ConfigKey as ConfigKey,
     check_config as check_config,
     default_config as default_config,
+    explain_config as explain_config,
 )
 from ._data import (
     Batch as Batch,
     Data as Data,
+)
+from ._drop import (
+    Drop as Drop,
 )
 from ._evaluate import (
     Evaluation as Evaluation,
@@ -40,6 +45,7 @@ from ._language import (
     Generation as Generation,
     Generator as Generator,
     Tokenizer as Tokenizer,
+    convert as convert,
     generate as generate,
 )
 from ._lint import (
@@ -64,6 +70,9 @@ from ._plugins import (
     add_quantizer as add_quantizer,
 )
 from ._prune import (
+    PruneGroup as PruneGroup,
+    PrunePoint as PrunePoint,
+    PruneScan as PruneScan,
     Pruned as Pruned,
     PrunedLayer as PrunedLayer,
     prune as prune,
@@ -86,6 +95,7 @@ from ._session import (
 from ._train import (
     Learner as Learner,
     Parameter as Parameter,
+    TrainCheck as TrainCheck,
     TrainState as TrainState,
     train as train,
 )

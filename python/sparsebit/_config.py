@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import tempfile
+from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Sequence, Union
 
 from . import _core
@@ -121,3 +122,23 @@ def check_config(config: Union[Config, Path, Mapping[str, Any]],
 def default_config(context: Optional[Context] = None) -> str:
     """A complete configuration, explained in comments."""
     return _core.config_default(context or default_context())
+
+
+@dataclass(frozen=True)
+class ConfigKey:
+    """A key of a configuration, or of a data file."""
+
+    key: str
+    preset: Optional[str]  #: its value if it is left out
+    allowed: str
+    help: str
+    more: str
+    section: bool  #: it holds other keys
+
+
+def explain_config(key: Optional[str] = None,
+                   context: Optional[Context] = None) -> list[ConfigKey]:
+    """A key and those below it; without one all of a configuration, with
+    ``"data"`` those of a data file."""
+    return [ConfigKey(**k) for k in
+            _core.config_keys(context or default_context(), key)]

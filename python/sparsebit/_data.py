@@ -31,16 +31,23 @@ class Data:
     """A data set that a YAML file describes (docs/data.md).
 
     Iterating gives a :class:`Batch` at a time and starts from the beginning
-    each time.
+    each time.  With a ``model``, ``path`` may also be a folder of images, an
+    image or an array file, which is read as the model's inputs want it.
+    ``keys`` are lines of a data file that stand instead of what it says.
     """
 
     def __init__(self, path: Optional[Path] = None, *, text: Optional[str] = None,
                  samples: int = 0, skip: int = 0, batch: int = 0,
                  strict: bool = False, threads: int = -1, seed: int = 0,
-                 keys: Optional[str] = None,
+                 keys: Optional[str] = None, model: Optional[Model] = None,
                  context: Optional[Context] = None) -> None:
         if (path is None) == (text is None):
             raise ArgumentError("a data set is a path, or the text of a data file")
+        if model is not None:
+            context = model.context
+            if path is not None and not is_data_file(path):
+                text = _core.data_describe(model._handle, path, keys)
+                keys = None
         make = _core.data_open if text is None else _core.data_parse
         self._handle = make(
             context or default_context(), text, path or "data.yaml",
@@ -126,7 +133,7 @@ class Samples:
 
     def _take(self) -> Iterator[_core.Handle]:
         done = 0
-        for item in _items(self._source, self.inputs):
+        for item in _items(self._source):
             arrays, names, labels = self._split(item)
             for part, marks in self._parts(arrays, labels):
                 if self.limit and done >= self.limit:
@@ -224,7 +231,7 @@ def _count(source: Any) -> int:
     return 0
 
 
-def _items(source: Any, inputs: list[Value]) -> Iterator[Any]:
+def _items(source: Any) -> Iterator[Any]:
     """What is iterated over: an array alone is one batch."""
     if isinstance(source, Data):  # to be cut: memoryviews can be
         for batch in source:
@@ -244,12 +251,37 @@ def _items(source: Any, inputs: list[Value]) -> Iterator[Any]:
         yield from source
 
 
+def is_data_file(path: Path) -> bool:
+    return os.fspath(path).endswith((".yaml", ".yml"))
+
+
+def repeatable(source: DataSource, samples: int) -> DataSource:
+    """What can be gone through more than once: what comes from an iterator is
+    kept."""
+    if not hasattr(source, "__next__") and (
+            not hasattr(source, "get_next") or hasattr(source, "rewind")):
+        return source
+    kept: list[Any] = []
+    done = 0
+    for item in _items(source):
+        kept.append(item)
+        first = item
+        if isinstance(item, Mapping):
+            first = next(iter(item.values()), ())
+        elif isinstance(item, (list, tuple)) and item:
+            first = item[0]
+        done += max(_length(first), 1)
+        if samples and done >= samples:
+            break
+    return kept
+
+
 def open_for(path: Path, model: Model, *, samples: int = 0, skip: int = 0,
              batch: int = 0, seed: int = 0) -> _core.Handle:
     """A data file; or a folder or an array file, described by the model."""
     name = os.fspath(path)
     options = dict(samples=samples, skip=skip, batch=batch, seed=seed)
-    if name.endswith((".yaml", ".yml")):
+    if is_data_file(name):
         return _core.data_open(model.context, None, name, **options)
     text = _core.data_describe(model._handle, name, None)
     return _core.data_parse(model.context, text, name, **options)

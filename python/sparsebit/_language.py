@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Optional, Union
 
 from . import _core
-from ._base import Context, Path, default_context, several
+from ._base import ArgumentError, Context, Path, default_context, several
 from ._model import Model, load
 
 
@@ -73,8 +74,51 @@ class Generator:
 
 
 def generate(model: Union[Model, Path], prompt: str,
-             tokenizer: Union[None, Tokenizer, Path] = None,
-             **options: Any) -> Generation:
+             tokenizer: Union[None, Tokenizer, Path] = None, *,
+             length: int = 0, max_tokens: int = 128, temperature: float = 0.0,
+             top_k: int = 0, top_p: float = 1.0, seed: int = 0,
+             stop: Union[str, Iterable[str]] = (), ignore_end: bool = False,
+             text: Optional[Callable[[str], Any]] = None,
+             context: Optional[Context] = None) -> Generation:
     """Text from a language model; for several prompts make a
-    :class:`Generator` once."""
-    return Generator(model, tokenizer)(prompt, **options)
+    :class:`Generator` once.  ``length`` is of prompt and result together."""
+    generator = Generator(model, tokenizer, length=length, context=context)
+    return generator(prompt, max_tokens=max_tokens, temperature=temperature,
+                     top_k=top_k, top_p=top_p, seed=seed, stop=stop,
+                     ignore_end=ignore_end, text=text)
+
+
+CONVERSIONS = ("gguf", "float", "gptq", "onnx")
+
+
+def convert(model: Union[Model, Path], path: Path, *,
+            format: Optional[str] = None, tokenizer: Optional[Path] = None,
+            float_as: Optional[str] = None, round: bool = False,
+            lora: Optional[Path] = None, shard_bytes: int = 0,
+            context: Optional[Context] = None) -> str:
+    """Writes a language model as another kind of file: ``gguf``, ``gptq`` or
+    ``float`` (folders) or ``onnx``; without ``format`` by the name, and of a
+    folder by whether weights are packed.  ``lora`` is a PEFT folder to merge.
+    Returns the format."""
+    made = load(model, context=context)
+    if lora is not None:
+        made = made.clone()
+        made.load_lora(lora)
+        made.merge_lora()
+    name = os.fspath(path)
+    if format is None:
+        format = ("gguf" if name.endswith(".gguf") else
+                  "onnx" if name.endswith(".onnx") else
+                  "gptq" if made.info.quant_weights else "float")
+    elif format not in CONVERSIONS:
+        raise ArgumentError(f"format: found {format!r}, allowed are "
+                            + ", ".join(CONVERSIONS))
+    if format == "onnx":
+        made.save(name)
+    else:
+        if tokenizer is None and not isinstance(model, Model):
+            tokenizer = model
+        made.save_language(name, format=format, tokenizer=tokenizer,
+                           float_as=float_as, round=round,
+                           shard_bytes=shard_bytes)
+    return format

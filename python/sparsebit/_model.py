@@ -11,6 +11,7 @@ from ._base import (Array, Context, Path, Progress, Tensor, choose,
                     default_context, reporting)
 
 FORMATS = ("text", "dot", "mermaid")
+LANGUAGE = ("gguf", "float", "gptq")
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,37 @@ class Model:
         """Writes an ONNX file, whole or not at all.  With ``sparse``, weights
         that are mostly zero are written as sparse initializers."""
         _core.model_save(self._handle, path, sparse)
+
+    # ---- language models --------------------------------------------------
+
+    def save_language(self, path: Path, *, format: str = "gguf",
+                      tokenizer: Optional[Path] = None,
+                      float_as: Optional[str] = None, round: bool = False,
+                      shard_bytes: int = 0) -> None:
+        """Writes a language model: ``gguf``, for llama.cpp, or a Hugging Face
+        folder, ``float`` or ``gptq``.  Codes of packed weights stay as they
+        are; ``float_as`` says what matrices of floats become."""
+        _core.model_save_language(
+            self._handle, path, format=choose("format", format, LANGUAGE),
+            tokenizer=None if tokenizer is None else os.fspath(tokenizer),
+            float_as=float_as, round=round, shard_bytes=shard_bytes)
+
+    def add_lora(self, layers: str = "q_proj|v_proj", *, rank: int = 8,
+                 alpha: float = 16.0, seed: int = 0) -> None:
+        """Adds adapters beside layers with these names, to be trained."""
+        _core.model_add_lora(self._handle, layers, rank, alpha, seed)
+
+    def load_lora(self, folder: Path) -> None:
+        """Adds the adapters of a folder that PEFT or :meth:`save_lora` wrote."""
+        _core.model_load_lora(self._handle, folder)
+
+    def save_lora(self, folder: Path) -> None:
+        """Writes the adapters alone, as PEFT reads them."""
+        _core.model_save_lora(self._handle, folder)
+
+    def merge_lora(self) -> None:
+        """Puts adapters into their layers, which become floats."""
+        _core.model_merge_lora(self._handle)
 
     def to_bytes(self, *, sparse: bool = False) -> bytes:
         return _core.model_save_memory(self._handle, sparse)

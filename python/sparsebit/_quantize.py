@@ -10,11 +10,12 @@ from . import _core, _html
 from ._base import (ArgumentError, Array, Context, Path, Progress, Tensor,
                     choose, reporting, several)
 from ._config import ConfigSource, config_keywords
-from ._data import DataSource, feed
-from ._model import FORMATS, Model, ModelSource, load
+from ._data import DataSource, feed, repeatable
+from ._model import FORMATS, LANGUAGE, Model, ModelSource, load
 
 if TYPE_CHECKING:
-    from ._train import Learner
+    from ._drop import Drop
+    from ._train import Learner, TrainCheck
 
 REDUCTIONS = ("off", "auto", "all")
 EXPORTS = ("qdq", "qoperator", "matmulnbits")
@@ -62,6 +63,9 @@ class QuantizedModel:
         self.model = model  #: the float network
         self.samples = samples  #: that it was calibrated on
         self.seconds = seconds
+        self.drop: Optional[Drop] = None  #: what ``accuracy_drop`` led to
+        self.trained: Optional[TrainCheck] = None  #: what :func:`train` found
+        self._journal = False
 
     @property
     def context(self) -> Context:
@@ -104,6 +108,24 @@ class QuantizedModel:
         """Writes an ONNX file: ``qdq``, ``qoperator`` or ``matmulnbits``."""
         self._export(TO_FILE, path, format, opset, float_weights, extra_info,
                      accuracy_level)
+        self._end_journal()
+
+    def save_language(self, path: Path, *, format: str = "gguf",
+                      tokenizer: Optional[Path] = None,
+                      float_as: Optional[str] = None) -> None:
+        """Writes a language model that was quantized with ``half_scales``:
+        ``gguf``, for llama.cpp, or ``gptq``, a Hugging Face folder."""
+        if choose("format", format, LANGUAGE) == 0 and float_as is None:
+            float_as = "q8_0"
+        self.to_model(format="matmulnbits").save_language(
+            path, format=format, tokenizer=tokenizer, float_as=float_as,
+            round=True)  # offsets; scales are float16 already
+        self._end_journal()
+
+    def _end_journal(self) -> None:
+        if self._journal:
+            _core.quant_end_journal(self._handle)
+            self._journal = False
 
     def to_bytes(self, *, format: str = "qdq", opset: int = 0,
                  float_weights: bool = False, extra_info: bool = False,
@@ -148,6 +170,8 @@ def quantize(model: ModelSource, data: DataSource = None, *,
              asym: Union[str, Sequence[str]] = (), asym_memory: int = 0,
              exclude: Union[str, Iterable[str]] = (), reduce_range: str = "auto",
              exact: bool = False, train: bool = False,
+             accuracy_drop: Optional[float] = None, half_scales: bool = False,
+             journal: Optional[Path] = None, dump_after: Optional[str] = None,
              load_calibration: Union[Path, Iterable[Path]] = (),
              example_input: Any = None, context: Optional[Context] = None,
              progress: Progress = None) -> QuantizedModel:
@@ -158,23 +182,58 @@ def quantize(model: ModelSource, data: DataSource = None, *,
     the outputs of quantized weights, activations or both.  ``exclude`` are
     patterns of nodes and modules that stay in float.  ``train``: it will be
     trained, with :func:`train` or a :class:`Learner`.
+
+    ``accuracy_drop`` keeps layers in float, the worst first, until no more than
+    so many per cent are lost on the samples: of top-1 where they have labels,
+    else of what agrees with the float model.  Of language models,
+    ``half_scales`` is for :meth:`QuantizedModel.save_language`, and ``journal``
+    a folder that keeps what is rounded already until the model is saved, so
+    that the same call goes on where another was ended.
     """
-    model = load(model, example_input, context=context, progress=progress)
-    calibrations = several(load_calibration)
+    loaded = load(model, example_input, context=context, progress=progress)
     start = time.perf_counter()
+    if accuracy_drop is not None:
+        if not 0 <= accuracy_drop <= 100:
+            raise ArgumentError(f"accuracy_drop: found {accuracy_drop!r}, want "
+                                "per cent, such as 0.5")
+        if data is None or journal is not None:
+            raise ArgumentError("accuracy_drop needs data, and no journal: it "
+                                "quantizes several times")
+        data = repeatable(data, samples)
+
+    def once(floats: Iterable[str]) -> QuantizedModel:
+        return _quantize(
+            loaded, data, samples, batch, asym, asym_memory, journal,
+            several(load_calibration), progress, **config_keywords(config),
+            target=target, exact=exact,
+            reduce_range=choose("reduce_range", reduce_range, REDUCTIONS),
+            exclude=(*several(exclude), *floats), preset=preset, train=train,
+            half_scales=half_scales, dump_after=dump_after)
+
+    made = once(())
+    if accuracy_drop is not None:
+        from ._drop import limit
+
+        made = limit(made, data, accuracy_drop, once, samples=samples,
+                     batch=batch, progress=progress)
+    made.seconds = time.perf_counter() - start
+    return made
+
+
+def _quantize(model: Model, data: DataSource, samples: int, batch: int,
+              asym: Union[str, Sequence[str]], asym_memory: int,
+              journal: Optional[Path], calibrations: tuple[Path, ...],
+              progress: Progress, **options: Any) -> QuantizedModel:
     with reporting(model.context, progress) as report:
         handle = _core.quant_create(
-            model._handle, **config_keywords(config), target=target,
-            exact=exact, reduce_range=choose("reduce_range", reduce_range,
-                                             REDUCTIONS),
-            calibrate=data is not None or bool(calibrations),
-            exclude=several(exclude),
-            preset=preset, train=train)
+            model._handle, calibrate=data is not None or bool(calibrations),
+            **options)
         facts = _core.quant_facts(handle)
         if facts["needs_calibration"] and data is None and not calibrations:
             raise ArgumentError("quantization needs samples to be calibrated on: "
                                 "give data or load_calibration")
-        _core.quant_prepare(handle, "w" in asym, "a" in asym, asym_memory)
+        _core.quant_prepare(handle, "w" in asym, "a" in asym, asym_memory,
+                            journal)
         seen = 0
         if data is not None and facts["can_calibrate"]:
             seen = feed(data, model, handle, report=report, stage="calibrate",
@@ -183,4 +242,6 @@ def quantize(model: ModelSource, data: DataSource = None, *,
             _core.quant_load_calibration(handle, path)
         _core.quant_calc_qparams(handle)
         _core.quant_set_quant(handle, True, True)
-    return QuantizedModel(handle, model, seen, time.perf_counter() - start)
+    made = QuantizedModel(handle, model, seen)
+    made._journal = journal is not None
+    return made

@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 from . import _core
 from ._base import (ArgumentError, Array, Context, Path, Progress, Tensor,
                     choose, reporting, several)
+from ._config import ConfigSource, config_keywords
 from ._data import Data, open_for
 from ._model import Model, ModelSource, load
 from ._quantize import QuantizedModel
@@ -36,6 +37,16 @@ class TrainState:
     best_epoch: int
     samples_per_second: float
     seconds_left: float
+    pruned: float = 1.0  #: share of what is to go that has gone
+
+
+@dataclass(frozen=True)
+class TrainCheck:
+    """How the exported network compares with the one that was trained."""
+
+    samples: int
+    agreement: float  #: share of samples whose greatest element is the same
+    error: float
 
 
 def _data(source: Union[Path, Data], model: Model, batch: int,
@@ -52,8 +63,10 @@ def train(model: Union[ModelSource, QuantizedModel], data: Union[Path, Data],
           validation: Union[None, Path, Data] = None, *,
           options: Union[None, Path, Mapping[str, Any]] = None,
           folder: Optional[Path] = None, resume: bool = False,
-          teacher: Optional[ModelSource] = None, seed: int = 0, batch: int = 0,
-          samples: int = 0,
+          teacher: Optional[ModelSource] = None, prune: ConfigSource = None,
+          lora: Optional[str] = None, lora_rank: int = 8,
+          lora_alpha: float = 16.0, seed: int = 0, batch: int = 0,
+          samples: int = 0, valid_samples: int = 0,
           watch: Optional[Callable[[TrainState], Any]] = None,
           context: Optional[Context] = None) -> Any:
     """Trains a network, or a quantized one with its quantizers (``train=True``
@@ -61,7 +74,11 @@ def train(model: Union[ModelSource, QuantizedModel], data: Union[Path, Data],
 
     ``options`` are a YAML file or a dict of its keys (docs/training.md).
     ``watch`` is called after every step and epoch; what it raises ends
-    training.  Ctrl-C writes a checkpoint into ``folder`` first.
+    training.  Ctrl-C writes a checkpoint into ``folder`` first.  ``prune`` is a
+    configuration (sconfig.yaml) by which the network is pruned, at once or while
+    it is trained.  ``lora`` names layers of a language model beside which
+    adapters are trained, and nothing else: ``"q_proj|v_proj"``;
+    :meth:`Model.save_lora` writes them.
     """
     quantized = model if isinstance(model, QuantizedModel) else None
     network = model.model if isinstance(model, QuantizedModel) else load(
@@ -71,19 +88,33 @@ def train(model: Union[ModelSource, QuantizedModel], data: Union[Path, Data],
         text = json.dumps(dict(options))
     elif options is not None:
         path = os.fspath(options)
+    if lora is not None:
+        if quantized is not None or prune is not None or teacher is not None:
+            raise ArgumentError("lora goes without a quantized model, prune and "
+                                "teacher")
+        network = network.clone()
+        network.add_lora(lora, rank=lora_rank, alpha=lora_alpha, seed=seed)
+        keys = json.loads(text) if text else {}
+        text = json.dumps({**keys, "TRAIN": ["*.lora_?.weight"]})
+    pruning = config_keywords(prune)
     call = None
     if watch is not None:
         def call(state: dict[str, Any]) -> None:  # noqa: F811
             watch(TrainState(**state))
     result = _core.train(
         (quantized or network)._handle, _data(data, network, batch, samples),
-        None if validation is None else _data(validation, network, batch, 0),
+        None if validation is None else _data(validation, network, batch,
+                                              valid_samples),
         options=path, options_text=text,
         folder=None if folder is None else os.fspath(folder), resume=resume,
         teacher=(None if teacher is None
                  else load(teacher, context=network.context)._handle),
-        seed=seed, watch=call)
-    return quantized or Model(result)
+        seed=seed, watch=call, prune=pruning["config"],
+        prune_text=pruning["config_text"])
+    if quantized is None:
+        return Model(result)
+    quantized.trained = TrainCheck(**result)
+    return quantized
 
 
 @dataclass(frozen=True)
@@ -160,6 +191,10 @@ class Learner:
         outputs = _core.learner_forward(self._handle, shared, self._n_outputs)
         self._inputs = shared
         return outputs
+
+    def graph(self) -> Model:
+        """What a step computes (forward, loss, backward), to look at."""
+        return Model(_core.learner_graph(self._handle))
 
     def backward(self, gradients: Union[Array, Sequence[Optional[Array]]]) -> None:
         _core.learner_backward(self._handle, _tuple(gradients))

@@ -58,16 +58,12 @@ static PyObject *errors_get(PyObject *self, PyObject *args)
     PyObject *layers = PyList_New(0), *outputs = PyList_New(0);
     for (size_t i = 0; layers && i < sb_quant_errors_count(h->pointer); i++) {
         PyObject *item = layer_dict(sb_quant_errors_layer(h->pointer, i));
-        if (!item || PyList_Append(layers, item) != 0)
-            Py_CLEAR(layers);
-        Py_XDECREF(item);
+        py_append(&layers, item);
     }
     for (size_t i = 0;
          outputs && (o = sb_quant_errors_output(h->pointer, i)) != NULL; i++) {
         PyObject *item = output_dict(o);
-        if (!item || PyList_Append(outputs, item) != 0)
-            Py_CLEAR(outputs);
-        Py_XDECREF(item);
+        py_append(&outputs, item);
     }
     py_unlock(h->context);
     if (layers && outputs)
@@ -166,12 +162,11 @@ static PyObject *point_dict(const sb_search_point *p)
 
 static PyObject *point_list(const sb_search_point *const *v, size_t n)
 {
-    PyObject *list = PyList_New((Py_ssize_t)n);
+    PyObject *list = PyList_New(0);
 
     for (size_t i = 0; list && i < n; i++) {
         PyObject *item = point_dict(v[i]);
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) != 0)
-            Py_CLEAR(list);
+        py_append(&list, item);
     }
     return list;
 }
@@ -195,7 +190,7 @@ static PyObject *layer_errors(const sb_search_result *r,
 
 static PyObject *layer_list(const sb_search_result *r)
 {
-    PyObject *list = PyList_New((Py_ssize_t)r->n_layers);
+    PyObject *list = PyList_New(0);
 
     for (size_t i = 0; list && i < r->n_layers; i++) {
         const sb_search_layer *l = r->layers[i];
@@ -203,8 +198,7 @@ static PyObject *layer_list(const sb_search_result *r)
             "{s:N,s:N,s:d,s:d,s:i,s:N}", "name", py_text(l->name), "op",
             py_text(l->op), "elements", l->elements, "macs", l->macs, "bits",
             l->bits, "errors", layer_errors(r, l));
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) != 0)
-            Py_CLEAR(list);
+        py_append(&list, item);
     }
     return list;
 }

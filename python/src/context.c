@@ -436,9 +436,7 @@ static PyObject *context_list(PyObject *self, PyObject *args)
         PyObject *item = Py_BuildValue("{s:s,s:s,s:s,s:i}", "name", row->name,
                                        "domain", row->domain, "summary",
                                        row->summary, "since", row->since);
-        if (!item || PyList_Append(list, item) != 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
+        py_append(&list, item);
     }
     py_unlock(c);
     return list;

@@ -218,7 +218,70 @@ PyObject *py_dlpack_export(py_tensor *t, bool versioned);
  * an exception. */
 int py_dlpack_import(py_array *a, PyObject *capsule, bool writable);
 
+/* ---- calls of a common shape --------------------------------------------- */
+
+typedef sb_status py_object_fn(void *object);
+typedef sb_status py_path_fn(void *object, const char *path);
+typedef sb_status py_array_fn(void *object, const char *name,
+                              const sb_tensor *array);
+typedef sb_status py_outputs_fn(void *object, const sb_tensor *const *inputs,
+                                size_t n_inputs, const sb_tensor **outputs,
+                                size_t n_outputs);
+
+/* call_end; None if all is well. */
+PyObject *py_call_end_none(py_call *call, sb_status status);
+/* The whole of a function whose arguments are an object of `kind`; with a path;
+ * with a name and an array. */
+PyObject *py_call_object(PyObject *args, const py_kind *kind,
+                         py_object_fn *run);
+PyObject *py_call_path(PyObject *args, const py_kind *kind, py_path_fn *run);
+PyObject *py_call_array(PyObject *args, const py_kind *kind, py_array_fn *run);
+/* Runs on inputs; a list with copies of n outputs, None for those that are not
+ * known yet. */
+PyObject *py_call_outputs(py_handle *h, PyObject *inputs, size_t n,
+                          py_outputs_fn *run);
+
+/* Such functions, of which the library has one with the right arguments. */
+#define PY_OBJECT_CALL(noun, name, function)                        \
+    static sb_status name##_run(void *object)                       \
+    {                                                               \
+        return function(object);                                    \
+    }                                                               \
+    static PyObject *name(PyObject *self, PyObject *args)           \
+    {                                                               \
+        (void)self;                                                 \
+        return py_call_object(args, &py_##noun##_kind, name##_run); \
+    }                                                               \
+    static_assert(sizeof(py_handle), "a type")
+#define PY_PATH_CALL(noun, name, function)                        \
+    static sb_status name##_run(void *object, const char *path)   \
+    {                                                             \
+        return function(object, path);                            \
+    }                                                             \
+    static PyObject *name(PyObject *self, PyObject *args)         \
+    {                                                             \
+        (void)self;                                               \
+        return py_call_path(args, &py_##noun##_kind, name##_run); \
+    }                                                             \
+    static_assert(sizeof(py_handle), "a type")
+#define PY_ARRAY_CALL(noun, name, function)                        \
+    static sb_status name##_run(void *object, const char *value,   \
+                                const sb_tensor *array)            \
+    {                                                              \
+        return function(object, value, array);                     \
+    }                                                              \
+    static PyObject *name(PyObject *self, PyObject *args)          \
+    {                                                              \
+        (void)self;                                                \
+        return py_call_array(args, &py_##noun##_kind, name##_run); \
+    }                                                              \
+    static_assert(sizeof(py_handle), "a type")
+
 /* ---- small things ------------------------------------------------------- */
+
+/* Adds a new reference, which is taken over, to a list; the list becomes NULL
+ * with an exception, also if the item is NULL. */
+void py_append(PyObject **list, PyObject *item);
 
 /* Text of the library, which may be anything, as str; None for NULL. */
 PyObject *py_text(const char *text);

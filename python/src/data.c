@@ -297,19 +297,13 @@ static PyObject *batch_get(PyObject *self, PyObject *args)
         PyObject *item = s == SB_OK
                              ? py_tensor_new(h->context, copy)
                              : py_raise(s, sb_ctx_error(h->context->ctx));
-        if (!item || PyList_Append(inputs, item) != 0)
-            Py_CLEAR(inputs);
-        Py_XDECREF(item);
-        item = b->input_names ? py_text(b->input_names[i]) : NULL;
-        if (b->input_names && (!item || PyList_Append(names, item) != 0))
-            Py_CLEAR(names);
-        Py_XDECREF(item);
+        py_append(&inputs, item);
+        if (b->input_names)
+            py_append(&names, py_text(b->input_names[i]));
     }
     for (size_t i = 0; samples && b->names && i < b->count; i++) {
         PyObject *item = py_text(b->names[i]);
-        if (!item || PyList_Append(samples, item) != 0)
-            Py_CLEAR(samples);
-        Py_XDECREF(item);
+        py_append(&samples, item);
     }
     Py_ssize_t count = (Py_ssize_t)b->count;
     py_unlock(h->context);
@@ -355,9 +349,6 @@ static PyObject *feed_create(PyObject *self, PyObject *args)
     return py_call_end_new(&call, s, &py_feed_kind, feed, (PyObject *)m);
 }
 
-typedef sb_status feed_fn(void *object, const sb_tensor *const *inputs,
-                          size_t n_in, const sb_tensor **outputs, size_t n_out);
-
 static sb_status feed_quant(void *object, const sb_tensor *const *inputs,
                             size_t n_in, const sb_tensor **outputs,
                             size_t n_out)
@@ -379,24 +370,15 @@ static sb_status feed_search(void *object, const sb_tensor *const *inputs,
     return sb_search_add(object, inputs, n_in, outputs, n_out);
 }
 
-static sb_status feed_prune(void *object, const sb_tensor *const *inputs,
-                            size_t n_in, const sb_tensor **outputs,
-                            size_t n_out)
-{
-    (void)outputs;
-    (void)n_out;
-    return sb_prune_forward(object, inputs, n_in);
-}
-
+/* Pruning takes whole batches, for their labels. */
 static const struct {
     const py_kind *kind;
-    feed_fn *run;
-    bool has_outputs;
+    py_outputs_fn *run;
 } takers[] = {
-    {&py_quant_kind, feed_quant, true},
-    {&py_errors_kind, feed_errors, true},
-    {&py_search_kind, feed_search, true},
-    {&py_prune_kind, feed_prune, false},
+    {&py_quant_kind, feed_quant},
+    {&py_errors_kind, feed_errors},
+    {&py_search_kind, feed_search},
+    {&py_prune_kind, NULL},
 };
 
 /* What batches can be fed to. */
@@ -422,13 +404,15 @@ static sb_status feed_batch(sb_feed *feed, const sb_batch *batch,
 {
     size_t n_in = sb_model_input_count(model), i = 0;
     size_t n_out = sb_model_output_count(model);
-    sb_status s = sb_feed_inputs(feed, batch, tensors, n_in);
 
     while (takers[i].kind != taker->kind)
         i++;
+    if (!takers[i].run)
+        return sb_prune_forward_batch(taker->pointer, batch);
+    sb_status s = sb_feed_inputs(feed, batch, tensors, n_in);
     if (s == SB_OK)
         s = takers[i].run(taker->pointer, tensors, n_in, tensors + n_in, n_out);
-    if (s == SB_OK && takers[i].has_outputs)
+    if (s == SB_OK)
         s = sb_feed_keep(feed, batch, tensors + n_in, n_out);
     return s;
 }

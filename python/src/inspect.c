@@ -20,15 +20,6 @@ static PyObject *value_dict(const sb_value_info *v)
     return d;
 }
 
-/* Adds a new reference, which is taken over, to a list that may be NULL. */
-static int list_add(PyObject **list, PyObject *item)
-{
-    if (*list && (!item || PyList_Append(*list, item) != 0))
-        Py_CLEAR(*list);
-    Py_XDECREF(item);
-    return *list ? 0 : -1;
-}
-
 static PyObject *inspect_ends(PyObject *args, size_t (*count)(const sb_model *),
                               const sb_value_info *(*get)(const sb_model *,
                                                           size_t))
@@ -40,7 +31,7 @@ static PyObject *inspect_ends(PyObject *args, size_t (*count)(const sb_model *),
         return NULL;
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < count(m->pointer); i++)
-        (void)list_add(&list, value_dict(get(m->pointer, i)));
+        py_append(&list, value_dict(get(m->pointer, i)));
     py_unlock(m->context);
     return list;
 }
@@ -71,7 +62,7 @@ static PyObject *inspect_values(PyObject *self, PyObject *args)
         return NULL;
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < n; i++)
-        (void)list_add(&list, value_dict(values[i]));
+        py_append(&list, value_dict(values[i]));
     py_unlock(m->context);
     return list;
 }
@@ -83,7 +74,7 @@ static PyObject *text_list(const char *const *v, size_t n)
     PyObject *list = PyList_New(0);
 
     for (size_t i = 0; list && i < n; i++)
-        (void)list_add(&list, py_text(v[i]));
+        py_append(&list, py_text(v[i]));
     return list;
 }
 
@@ -94,8 +85,8 @@ static PyObject *tensor_copies(py_context *c, const sb_attr_info *a)
     for (size_t i = 0; list && i < a->n; i++) {
         sb_tensor *copy = NULL;
         sb_status s = sb_tensor_copy(c->ctx, a->tensors[i], &copy);
-        (void)list_add(&list, s == SB_OK ? py_tensor_new(c, copy)
-                                         : py_raise(s, sb_ctx_error(c->ctx)));
+        py_append(&list, s == SB_OK ? py_tensor_new(c, copy)
+                                    : py_raise(s, sb_ctx_error(c->ctx)));
     }
     return list;
 }
@@ -169,7 +160,7 @@ static PyObject *inspect_nodes(PyObject *self, PyObject *args)
         return NULL;
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < n; i++)
-        (void)list_add(&list, node_dict(m->context, nodes[i]));
+        py_append(&list, node_dict(m->context, nodes[i]));
     py_unlock(m->context);
     return list;
 }
@@ -181,13 +172,13 @@ static PyObject *count_list(const sb_count *const *v, size_t n)
     PyObject *list = PyList_New(0);
 
     for (size_t i = 0; list && i < n; i++)
-        (void)list_add(&list, Py_BuildValue("{s:N,s:N,s:n,s:L,s:d,s:N}", "name",
-                                            py_text(v[i]->name), "domain",
-                                            py_text(v[i]->domain), "nodes",
-                                            (Py_ssize_t)v[i]->nodes, "params",
-                                            (long long)v[i]->params, "macs",
-                                            v[i]->macs, "runnable",
-                                            PyBool_FromLong(v[i]->runnable)));
+        py_append(&list,
+                  Py_BuildValue("{s:N,s:N,s:n,s:L,s:d,s:N}", "name",
+                                py_text(v[i]->name), "domain",
+                                py_text(v[i]->domain), "nodes",
+                                (Py_ssize_t)v[i]->nodes, "params",
+                                (long long)v[i]->params, "macs", v[i]->macs,
+                                "runnable", PyBool_FromLong(v[i]->runnable)));
     return list;
 }
 
@@ -196,12 +187,12 @@ static PyObject *quant_count_list(const sb_quant_count *const *v, size_t n)
     PyObject *list = PyList_New(0);
 
     for (size_t i = 0; list && i < n; i++)
-        (void)list_add(
-            &list, Py_BuildValue("{s:s,s:i,s:s,s:n,s:L}", "dtype",
-                                 sb_dtype_name(v[i]->dtype), "bits", v[i]->bits,
-                                 "granularity", v[i]->granularity, "values",
-                                 (Py_ssize_t)v[i]->values, "elements",
-                                 (long long)v[i]->elements));
+        py_append(&list,
+                  Py_BuildValue("{s:s,s:i,s:s,s:n,s:L}", "dtype",
+                                sb_dtype_name(v[i]->dtype), "bits", v[i]->bits,
+                                "granularity", v[i]->granularity, "values",
+                                (Py_ssize_t)v[i]->values, "elements",
+                                (long long)v[i]->elements));
     return list;
 }
 
@@ -265,17 +256,17 @@ static PyObject *inspect_quantized(PyObject *self, PyObject *args)
         return NULL;
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < n; i++)
-        (void)list_add(
-            &list, Py_BuildValue("{s:N,s:N,s:s,s:i,s:s,s:n,s:f,s:f,s:f,s:f}",
-                                 "name", py_text(v[i]->name), "is_weight",
-                                 PyBool_FromLong(v[i]->is_weight), "dtype",
-                                 sb_dtype_name(v[i]->dtype), "bits", v[i]->bits,
-                                 "granularity", v[i]->granularity, "scales",
-                                 (Py_ssize_t)v[i]->n_scales, "scale_min",
-                                 (double)v[i]->scale_min, "scale_max",
-                                 (double)v[i]->scale_max, "zero_min",
-                                 (double)v[i]->zero_min, "zero_max",
-                                 (double)v[i]->zero_max));
+        py_append(&list,
+                  Py_BuildValue("{s:N,s:N,s:s,s:i,s:s,s:n,s:f,s:f,s:f,s:f}",
+                                "name", py_text(v[i]->name), "is_weight",
+                                PyBool_FromLong(v[i]->is_weight), "dtype",
+                                sb_dtype_name(v[i]->dtype), "bits", v[i]->bits,
+                                "granularity", v[i]->granularity, "scales",
+                                (Py_ssize_t)v[i]->n_scales, "scale_min",
+                                (double)v[i]->scale_min, "scale_max",
+                                (double)v[i]->scale_max, "zero_min",
+                                (double)v[i]->zero_min, "zero_max",
+                                (double)v[i]->zero_max));
     py_unlock(m->context);
     return list;
 }

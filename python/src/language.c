@@ -183,7 +183,68 @@ static PyObject *generator_run(PyObject *self, PyObject *args,
     return d;
 }
 
+/* ---- files and adapters ------------------------------------------------- */
+
+static PyObject *model_save_language(PyObject *self, PyObject *args,
+                                     PyObject *keywords)
+{
+    static char *names[] = {"",         "",      "format",      "tokenizer",
+                            "float_as", "round", "shard_bytes", NULL};
+    sb_language_options opt = SB_LANGUAGE_OPTIONS_INIT;
+    int format = SB_LANGUAGE_GGUF;
+    unsigned long long shard = 0;
+    PyObject *path = NULL, *result = NULL;
+    py_handle *m;
+    py_call call;
+
+    (void)self;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "O&O&|izzpK", names, py_arg_model, &m, py_arg_path,
+            &path, &format, &opt.tokenizer, &opt.float_as, &opt.round, &shard))
+        return NULL;
+    opt.format = (sb_language_format)format;
+    opt.shard_bytes = shard;
+    if (py_call_begin(&call, m->context) == 0)
+        result = py_call_end_none(
+            &call,
+            sb_model_save_language(m->pointer, PyBytes_AsString(path), &opt));
+    Py_DECREF(path);
+    return result;
+}
+
+static PyObject *model_add_lora(PyObject *self, PyObject *args)
+{
+    sb_lora_options opt = SB_LORA_OPTIONS_INIT;
+    unsigned long long seed;
+    py_handle *m;
+    py_call call;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O&sO&dK", py_arg_model, &m, &opt.layers,
+                          py_arg_count, &opt.rank, &opt.alpha, &seed) ||
+        py_call_begin(&call, m->context) != 0)
+        return NULL;
+    opt.seed = seed;
+    return py_call_end_none(&call, sb_model_add_lora(m->pointer, &opt));
+}
+
+PY_PATH_CALL(model, model_load_lora, sb_model_load_lora);
+PY_PATH_CALL(model, model_save_lora, sb_model_save_lora);
+PY_OBJECT_CALL(model, model_merge_lora, sb_model_merge_lora);
+
 PyMethodDef py_language_methods[] = {
+    {"model_save_language", PY_KEYWORDS(model_save_language),
+     METH_VARARGS | METH_KEYWORDS,
+     "model_save_language(model, path, **options): format 0 GGUF, 1 a folder "
+     "of floats, 2 of GPTQ"},
+    {"model_add_lora", model_add_lora, METH_VARARGS,
+     "model_add_lora(model, layers, rank, alpha, seed)"},
+    {"model_load_lora", model_load_lora, METH_VARARGS,
+     "model_load_lora(model, folder)"},
+    {"model_save_lora", model_save_lora, METH_VARARGS,
+     "model_save_lora(model, folder)"},
+    {"model_merge_lora", model_merge_lora, METH_VARARGS,
+     "model_merge_lora(model)"},
     {"tokenizer_open", tokenizer_open, METH_VARARGS,
      "tokenizer_open(context, path)"},
     {"tokenizer_size", tokenizer_size, METH_VARARGS,

@@ -180,62 +180,61 @@ static PyObject *learner_gradient(PyObject *self, PyObject *args)
     return step_with(args, step_gradient);
 }
 
-/* Outputs of the network in training form, or in inference form. */
-static PyObject *learner_outputs(PyObject *args, bool train)
+static sb_status forward_run(void *learner, const sb_tensor *const *inputs,
+                             size_t n_in, const sb_tensor **outputs,
+                             size_t n_out)
 {
-    py_handle *h;
-    PyObject *inputs, *list = NULL;
-    size_t n;
-    int average = 0;
-    py_arrays in;
-    py_call call;
-
-    if (!PyArg_ParseTuple(args, "O&OO&|p", py_arg_learner, &h, &inputs,
-                          py_arg_count, &n, &average) ||
-        py_arrays_open(&in, inputs, false) != 0)
-        return NULL;
-    const sb_tensor **out = PyMem_Calloc(n + 1, sizeof *out);
-    sb_tensor **copies = PyMem_Calloc(n + 1, sizeof *copies);
-    if (!out || !copies)
-        PyErr_NoMemory();
-    else if (py_call_begin(&call, h->context) == 0) {
-        sb_ctx *ctx = h->context->ctx;
-        sb_status s = py_arrays_wrap(&in, ctx);
-        if (s == SB_OK && train)
-            s = sb_learner_forward(h->pointer, in.tensors, in.n, out, n);
-        else if (s == SB_OK)
-            s = sb_learner_eval(h->pointer,
-                                average ? SB_LEARN_VALUES_AVERAGE
-                                        : SB_LEARN_VALUES_LAST,
-                                in.tensors, in.n, out, n);
-        for (size_t i = 0; s == SB_OK && i < n; i++)
-            if (out[i])
-                s = sb_tensor_copy(ctx, out[i], &copies[i]);
-        py_arrays_unwrap(&in);
-        list = py_call_end_tensors(&call, s, copies, n);
-    }
-    PyMem_Free(out);
-    PyMem_Free(copies);
-    py_arrays_close(&in);
-    return list;
+    return sb_learner_forward(learner, inputs, n_in, outputs, n_out);
 }
 
+static sb_status eval_last(void *learner, const sb_tensor *const *inputs,
+                           size_t n_in, const sb_tensor **outputs, size_t n_out)
+{
+    return sb_learner_eval(learner, SB_LEARN_VALUES_LAST, inputs, n_in, outputs,
+                           n_out);
+}
+
+static sb_status eval_average(void *learner, const sb_tensor *const *inputs,
+                              size_t n_in, const sb_tensor **outputs,
+                              size_t n_out)
+{
+    return sb_learner_eval(learner, SB_LEARN_VALUES_AVERAGE, inputs, n_in,
+                           outputs, n_out);
+}
+
+/* In training form. */
 static PyObject *learner_forward(PyObject *self, PyObject *args)
 {
+    py_handle *h;
+    PyObject *inputs;
+    size_t n;
+
     (void)self;
-    return learner_outputs(args, true);
+    if (!PyArg_ParseTuple(args, "O&OO&", py_arg_learner, &h, &inputs,
+                          py_arg_count, &n))
+        return NULL;
+    return py_call_outputs(h, inputs, n, forward_run);
 }
 
+/* In inference form. */
 static PyObject *learner_eval(PyObject *self, PyObject *args)
 {
+    py_handle *h;
+    PyObject *inputs;
+    size_t n;
+    int average = 0;
+
     (void)self;
-    return learner_outputs(args, false);
+    if (!PyArg_ParseTuple(args, "O&OO&|p", py_arg_learner, &h, &inputs,
+                          py_arg_count, &n, &average))
+        return NULL;
+    return py_call_outputs(h, inputs, n, average ? eval_average : eval_last);
 }
 
 static PyObject *learner_backward(PyObject *self, PyObject *args)
 {
     py_handle *h;
-    PyObject *gradients;
+    PyObject *gradients, *result = NULL;
     py_arrays in;
     py_call call;
 
@@ -243,18 +242,30 @@ static PyObject *learner_backward(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O&O", py_arg_learner, &h, &gradients) ||
         py_arrays_open(&in, gradients, false) != 0)
         return NULL;
-    int failed = py_call_begin(&call, h->context);
-    if (!failed) {
+    if (py_call_begin(&call, h->context) == 0) {
         sb_status s = py_arrays_wrap(&in, h->context->ctx);
         if (s == SB_OK)
             s = sb_learner_backward(h->pointer, in.tensors, in.n);
         py_arrays_unwrap(&in);
-        failed = py_call_end(&call, s);
+        result = py_call_end_none(&call, s);
     }
     py_arrays_close(&in);
-    if (failed)
+    return result;
+}
+
+/* What a step computes, as a model to look at. */
+static PyObject *learner_graph(PyObject *self, PyObject *args)
+{
+    py_handle *h;
+    sb_model *model = NULL;
+    py_call call;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O&", py_arg_learner, &h) ||
+        py_call_begin(&call, h->context) != 0)
         return NULL;
-    Py_RETURN_NONE;
+    sb_status s = sb_learner_graph(h->pointer, &model);
+    return py_call_end_new(&call, s, &py_model_kind, model, h->keep);
 }
 
 static PyObject *learner_model(PyObject *self, PyObject *args)
@@ -320,9 +331,7 @@ static PyObject *learner_parameters(PyObject *self, PyObject *args)
                                        py_text(p->name), "role", roles[p->role],
                                        "trained", PyBool_FromLong(p->trained),
                                        "rate", p->rate, "decay", p->decay);
-        if (!item || PyList_Append(list, item) != 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
+        py_append(&list, item);
     }
     py_unlock(h->context);
     return list;
@@ -350,63 +359,9 @@ static PyObject *learner_parameter(PyObject *self, PyObject *args)
     return NULL;
 }
 
-static PyObject *learner_set_parameter(PyObject *self, PyObject *args)
-{
-    py_handle *h;
-    const char *name;
-    PyObject *object;
-    py_array a;
-    py_call call;
-
-    (void)self;
-    if (!PyArg_ParseTuple(args, "O&sO", py_arg_learner, &h, &name, &object) ||
-        py_array_open(&a, object, false) != 0)
-        return NULL;
-    int failed = py_call_begin(&call, h->context);
-    if (!failed) {
-        sb_status s = py_array_wrap(&a, h->context->ctx);
-        if (s == SB_OK)
-            s = sb_learner_set_parameter(h->pointer, name, a.tensor);
-        py_array_unwrap(&a);
-        failed = py_call_end(&call, s);
-    }
-    py_array_close(&a);
-    if (failed)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *learner_file(PyObject *args, bool save)
-{
-    py_handle *h;
-    PyObject *path = NULL;
-    py_call call;
-
-    if (!PyArg_ParseTuple(args, "O&O&", py_arg_learner, &h, py_arg_path, &path))
-        return NULL;
-    int failed = py_call_begin(&call, h->context);
-    if (!failed) {
-        const char *file = PyBytes_AsString(path);
-        failed = py_call_end(&call, save ? sb_learner_save(h->pointer, file)
-                                         : sb_learner_load(h->pointer, file));
-    }
-    Py_DECREF(path);
-    if (failed)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *learner_save(PyObject *self, PyObject *args)
-{
-    (void)self;
-    return learner_file(args, true);
-}
-
-static PyObject *learner_load(PyObject *self, PyObject *args)
-{
-    (void)self;
-    return learner_file(args, false);
-}
+PY_ARRAY_CALL(learner, learner_set_parameter, sb_learner_set_parameter);
+PY_PATH_CALL(learner, learner_save, sb_learner_save);
+PY_PATH_CALL(learner, learner_load, sb_learner_load);
 
 /* ---- the whole loop ----------------------------------------------------- */
 
@@ -420,13 +375,13 @@ static int train_watch(void *user, const sb_train_state *t)
     const watch_user *u = user;
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *result = PyObject_CallFunction(
-        u->call, "{s:n,s:n,s:n,s:n,s:d,s:d,s:d,s:d,s:d,s:n,s:d,s:d}", "epoch",
-        (Py_ssize_t)t->epoch, "epochs", (Py_ssize_t)t->epochs, "step",
+        u->call, "{s:n,s:n,s:n,s:n,s:d,s:d,s:d,s:d,s:d,s:n,s:d,s:d,s:d}",
+        "epoch", (Py_ssize_t)t->epoch, "epochs", (Py_ssize_t)t->epochs, "step",
         (Py_ssize_t)t->step, "steps", (Py_ssize_t)t->steps, "learning_rate",
         t->learning_rate, "loss", t->loss, "accuracy", t->accuracy,
         "validation", t->validation, "best", t->best, "best_epoch",
         (Py_ssize_t)t->best_epoch, "samples_per_second", t->samples_per_second,
-        "seconds_left", t->seconds_left);
+        "seconds_left", t->seconds_left, "pruned", t->pruned);
 
     if (!result)
         py_keep_error(u->context);
@@ -439,9 +394,9 @@ static int train_watch(void *user, const sb_train_state *t)
 static PyObject *train_run(PyObject *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {
-        "",       "",       "",        "options", "options_text",
-        "folder", "resume", "teacher", "seed",    "watch",
-        NULL};
+        "",       "",           "",        "options", "options_text",
+        "folder", "resume",     "teacher", "seed",    "watch",
+        "prune",  "prune_text", NULL};
     sb_train_options opt = SB_TRAIN_OPTIONS_INIT;
     unsigned long long seed = 0;
     PyObject *valid_object, *teacher_object = NULL, *watch = NULL;
@@ -451,9 +406,10 @@ static PyObject *train_run(PyObject *self, PyObject *args, PyObject *keywords)
 
     (void)self;
     if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O&O&O|zzzpOKO", names, arg_network, &m,
+            args, keywords, "O&O&O|zzzpOKOzz", names, arg_network, &m,
             py_arg_data, &data, &valid_object, &opt.options, &opt.options_text,
-            &opt.folder, &opt.resume, &teacher_object, &seed, &watch) ||
+            &opt.folder, &opt.resume, &teacher_object, &seed, &watch,
+            &opt.prune, &opt.prune_text) ||
         (valid_object != Py_None && !py_arg_data(valid_object, &valid)) ||
         (teacher_object && teacher_object != Py_None &&
          !py_arg_model(teacher_object, &teacher)) ||
@@ -506,6 +462,7 @@ PyMethodDef py_learn_methods[] = {
      "learner_eval(learner, inputs, n_outputs, average=False)"},
     {"learner_model", learner_model, METH_VARARGS,
      "learner_model(learner, average)"},
+    {"learner_graph", learner_graph, METH_VARARGS, "learner_graph(learner)"},
     {"learner_rate", learner_rate, METH_VARARGS,
      "learner_rate(learner, rate=None)"},
     {"learner_parameters", learner_parameters, METH_VARARGS,

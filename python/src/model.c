@@ -191,32 +191,7 @@ static PyObject *model_set_opset(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *model_set_weight(PyObject *self, PyObject *args)
-{
-    py_handle *m;
-    const char *name;
-    PyObject *object;
-    py_array a;
-    py_call call;
-
-    (void)self;
-    if (!PyArg_ParseTuple(args, "O&sO", py_arg_model, &m, &name, &object) ||
-        py_array_open(&a, object, false) != 0)
-        return NULL;
-    if (py_call_begin(&call, m->context) != 0) {
-        py_array_close(&a);
-        return NULL;
-    }
-    sb_status s = py_array_wrap(&a, m->context->ctx);
-    if (s == SB_OK)
-        s = sb_model_set_weight(m->pointer, name, a.tensor);
-    py_array_unwrap(&a);
-    int failed = py_call_end(&call, s);
-    py_array_close(&a);
-    if (failed)
-        return NULL;
-    Py_RETURN_NONE;
-}
+PY_ARRAY_CALL(model, model_set_weight, sb_model_set_weight);
 
 static PyObject *model_set_metadata(PyObject *self, PyObject *args)
 {
@@ -262,32 +237,7 @@ static PyObject *model_fix_shape(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *model_fix_value(PyObject *self, PyObject *args)
-{
-    py_handle *m;
-    const char *name;
-    PyObject *object;
-    py_array a;
-    py_call call;
-
-    (void)self;
-    if (!PyArg_ParseTuple(args, "O&sO", py_arg_model, &m, &name, &object) ||
-        py_array_open(&a, object, false) != 0)
-        return NULL;
-    if (py_call_begin(&call, m->context) != 0) {
-        py_array_close(&a);
-        return NULL;
-    }
-    sb_status s = py_array_wrap(&a, m->context->ctx);
-    if (s == SB_OK)
-        s = sb_model_fix_value(m->pointer, name, a.tensor);
-    py_array_unwrap(&a);
-    int failed = py_call_end(&call, s);
-    py_array_close(&a);
-    if (failed)
-        return NULL;
-    Py_RETURN_NONE;
-}
+PY_ARRAY_CALL(model, model_fix_value, sb_model_fix_value);
 
 static PyObject *model_simplify(PyObject *self, PyObject *args)
 {
@@ -308,9 +258,7 @@ static PyObject *model_simplify(PyObject *self, PyObject *args)
         PyObject *item = Py_BuildValue(
             "{s:s,s:n,s:d}", "name", results[i]->name, "changes",
             (Py_ssize_t)results[i]->changes, "seconds", results[i]->seconds);
-        if (!item || PyList_Append(list, item) != 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
+        py_append(&list, item);
     }
     py_unlock(m->context);
     return list;

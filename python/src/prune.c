@@ -5,26 +5,31 @@ static PyObject *prune_create(PyObject *self, PyObject *args,
                               PyObject *keywords)
 {
     static char *names[] = {
-        "",     "config",      "config_text",   "exclude", "masks_only",
-        "seed", "target_macs", "target_params", NULL};
+        "",           "config",         "config_text", "exclude",
+        "masks_only", "seed",           "target_macs", "target_params",
+        "before",     "target_latency", "scan",        NULL};
     sb_prune_options opt = SB_PRUNE_OPTIONS_INIT;
     unsigned long long seed = 0;
-    PyObject *exclude = NULL, *result = NULL;
+    PyObject *exclude = NULL, *result = NULL, *before = Py_None;
     py_strings patterns;
-    py_handle *m;
+    py_handle *m, *untrained = NULL;
     sb_prune *prune = NULL;
     py_call call;
 
     (void)self;
     if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O&|zzOpKdd", names, py_arg_model, &m, &opt.config,
-            &opt.config_text, &exclude, &opt.masks_only, &seed,
-            &opt.target_macs, &opt.target_params) ||
+            args, keywords, "O&|zzOpKddOdp", names, py_arg_model, &m,
+            &opt.config, &opt.config_text, &exclude, &opt.masks_only, &seed,
+            &opt.target_macs, &opt.target_params, &before, &opt.target_latency,
+            &opt.scan) ||
+        (before != Py_None && (!py_arg_model(before, &untrained) ||
+                               py_same_context(m, untrained) != 0)) ||
         py_strings_open(&patterns, exclude) != 0)
         return NULL;
     opt.exclude = patterns.v;
     opt.n_exclude = patterns.n;
     opt.seed = seed;
+    opt.before = untrained ? untrained->pointer : NULL;
     if (py_call_begin(&call, m->context) == 0) {
         sb_status s = sb_prune_create(m->pointer, &opt, &prune);
         result = py_call_end_new(&call, s, &py_prune_kind, prune, m->keep);
@@ -71,9 +76,71 @@ static PyObject *prune_model(PyObject *self, PyObject *args)
     return py_call_end_new(&call, s, &py_model_kind, model, h->keep);
 }
 
+static PyObject *point_list(const sb_prune_group *g)
+{
+    PyObject *list = PyList_New(0);
+
+    for (size_t i = 0; list && i < g->n_points; i++) {
+        const sb_prune_point *p = g->points[i];
+
+        py_append(&list,
+                  Py_BuildValue("{s:d,s:L,s:d,s:d,s:d,s:d}", "ratio", p->ratio,
+                                "removed", (long long)p->removed, "error",
+                                p->error, "accuracy", p->accuracy, "macs",
+                                p->macs, "params", p->params));
+    }
+    return list;
+}
+
+static PyObject *group_list(const sb_prune_scan *s)
+{
+    PyObject *list = PyList_New(0);
+
+    for (size_t i = 0; list && i < s->n_groups; i++) {
+        const sb_prune_group *g = s->groups[i];
+
+        py_append(&list, Py_BuildValue("{s:N,s:N,s:L,s:N}", "name",
+                                       py_text(g->name), "op", py_text(g->op),
+                                       "channels", (long long)g->channels,
+                                       "points", point_list(g)));
+    }
+    return list;
+}
+
+static PyObject *prune_scan(PyObject *self, PyObject *args)
+{
+    enum { MOST = 32 };
+    py_handle *h;
+    PyObject *sequence, *all;
+    double ratios[MOST];
+    const sb_prune_scan *s = NULL;
+    py_call call;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O&O", py_arg_prune, &h, &sequence) ||
+        !(all = PySequence_Tuple(sequence)))
+        return NULL;
+    Py_ssize_t n = PyTuple_Size(all);
+    for (Py_ssize_t i = 0; i < n && i < MOST; i++)
+        ratios[i] = PyFloat_AsDouble(PyTuple_GetItem(all, i));
+    Py_DECREF(all);
+    if (n > MOST)
+        PyErr_Format(PyExc_ValueError, "%zd ratios, at most %d", n, (int)MOST);
+    if (PyErr_Occurred() || py_call_begin(&call, h->context) != 0 ||
+        py_call_finish(&call, sb_prune_scan_groups(h->pointer, ratios,
+                                                   (size_t)n, &s)) != 0)
+        return NULL;
+    PyObject *d =
+        Py_BuildValue("{s:N,s:n,s:d,s:d,s:d}", "groups", group_list(s),
+                      "samples", (Py_ssize_t)s->samples, "accuracy",
+                      s->accuracy, "macs", s->macs, "params", s->params);
+    py_unlock(h->context);
+    return d;
+}
+
 static PyObject *layer_list(const sb_prune_report *r)
 {
-    PyObject *list = PyList_New((Py_ssize_t)r->n_layers);
+    PyObject *list = PyList_New(0);
 
     for (size_t i = 0; list && i < r->n_layers; i++) {
         const sb_prune_layer *l = r->layers[i];
@@ -83,8 +150,7 @@ static PyObject *layer_list(const sb_prune_report *r)
             (long long)l->size, "removable", (long long)l->removable, "removed",
             (long long)l->removed, "reason", py_text(l->reason), "reason_node",
             py_text(l->reason_node), "held", PyBool_FromLong(l->held));
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) != 0)
-            Py_CLEAR(list);
+        py_append(&list, item);
     }
     return list;
 }
@@ -92,7 +158,7 @@ static PyObject *layer_list(const sb_prune_report *r)
 static PyObject *cut_list(const sb_prune_report *r)
 {
     static const char *const roles[] = {"makes", "reads", "other"};
-    PyObject *list = PyList_New((Py_ssize_t)r->n_cuts);
+    PyObject *list = PyList_New(0);
 
     for (size_t i = 0; list && i < r->n_cuts; i++) {
         const sb_prune_cut *c = r->cuts[i];
@@ -100,8 +166,7 @@ static PyObject *cut_list(const sb_prune_report *r)
             Py_BuildValue("{s:N,s:i,s:s,s:N}", "value", py_text(c->value),
                           "axis", c->axis, "role", roles[c->role], "indices",
                           py_int_list(c->indices, c->n_indices));
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) != 0)
-            Py_CLEAR(list);
+        py_append(&list, item);
     }
     return list;
 }
@@ -131,6 +196,7 @@ PyMethodDef py_prune_methods[] = {
      "prune_create(model, **options)"},
     {"prune_wants_data", prune_wants_data, METH_VARARGS,
      "prune_wants_data(pruning): 0 unused, 1 helps, 2 needed"},
+    {"prune_scan", prune_scan, METH_VARARGS, "prune_scan(pruning, ratios)"},
     {"prune_apply", prune_apply, METH_VARARGS,
      "prune_apply(pruning): is there more to do?"},
     {"prune_model", prune_model, METH_VARARGS, "prune_model(pruning)"},

@@ -6,9 +6,11 @@
 static PyObject *quant_create(PyObject *self, PyObject *args,
                               PyObject *keywords)
 {
-    static char *names[] = {"",       "config",       "config_text", "target",
-                            "exact",  "reduce_range", "calibrate",   "exclude",
-                            "preset", "dump_after",   "train",       NULL};
+    static char *names[] = {"",           "config",  "config_text",
+                            "target",     "exact",   "reduce_range",
+                            "calibrate",  "exclude", "preset",
+                            "dump_after", "train",   "half_scales",
+                            NULL};
     sb_quant_options opt = SB_QUANT_OPTIONS_INIT;
     int reduce = SB_REDUCE_RANGE_AUTO;
     PyObject *exclude = NULL;
@@ -19,10 +21,10 @@ static PyObject *quant_create(PyObject *self, PyObject *args,
 
     (void)self;
     if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O&|zzzpipOzzp", names, py_arg_model, &m,
+            args, keywords, "O&|zzzpipOzzpp", names, py_arg_model, &m,
             &opt.config, &opt.config_text, &opt.target, &opt.exact, &reduce,
-            &opt.calibrate, &exclude, &opt.preset, &opt.dump_after,
-            &opt.train) ||
+            &opt.calibrate, &exclude, &opt.preset, &opt.dump_after, &opt.train,
+            &opt.half_scales) ||
         py_strings_open(&patterns, exclude) != 0)
         return NULL;
     opt.reduce_range = (sb_reduce_range)reduce;
@@ -37,72 +39,63 @@ static PyObject *quant_create(PyObject *self, PyObject *args,
     return result;
 }
 
+/* Lets the text of a path live as long as the model. */
+static int quant_keep(py_handle *q, PyObject *path)
+{
+    PyObject *before = q->keep ? q->keep : Py_None;
+    PyObject *keep = PyTuple_Pack(2, before, path);
+
+    if (!keep)
+        return -1;
+    Py_XDECREF(q->keep);
+    q->keep = keep;
+    return 0;
+}
+
 static PyObject *quant_prepare(PyObject *self, PyObject *args)
 {
     py_handle *q;
     sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
     unsigned long long limit = 0;
+    PyObject *journal = Py_None, *path = NULL, *result = NULL;
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "O&pp|K", py_arg_quant, &q, &opt.asym_weights,
-                          &opt.asym_activations, &limit) ||
-        py_call_begin(&call, q->context) != 0)
+    if (!PyArg_ParseTuple(args, "O&pp|KO", py_arg_quant, &q, &opt.asym_weights,
+                          &opt.asym_activations, &limit, &journal) ||
+        (journal != Py_None && !py_arg_path(journal, &path)))
         return NULL;
     opt.memory_limit = limit;
-    if (py_call_end(&call,
-                    sb_quant_model_prepare_calibration(q->pointer, &opt)) != 0)
-        return NULL;
-    Py_RETURN_NONE;
+    opt.journal = path ? PyBytes_AsString(path) : NULL;
+    if ((!path || quant_keep(q, path) == 0) &&
+        py_call_begin(&call, q->context) == 0)
+        result = py_call_end_none(
+            &call, sb_quant_model_prepare_calibration(q->pointer, &opt));
+    Py_XDECREF(path);
+    return result;
 }
 
-/* Runs; outputs are copies, None for those that are not known yet. */
+static sb_status forward_run(void *quant, const sb_tensor *const *inputs,
+                             size_t n_in, const sb_tensor **outputs,
+                             size_t n_out)
+{
+    return sb_quant_model_forward(quant, inputs, n_in, outputs, n_out);
+}
+
 static PyObject *quant_forward(PyObject *self, PyObject *args)
 {
     py_handle *q;
-    PyObject *inputs, *list = NULL;
+    PyObject *inputs;
     size_t n;
-    py_arrays in;
-    py_call call;
 
     (void)self;
     if (!PyArg_ParseTuple(args, "O&OO&", py_arg_quant, &q, &inputs,
-                          py_arg_count, &n) ||
-        py_arrays_open(&in, inputs, false) != 0)
+                          py_arg_count, &n))
         return NULL;
-    const sb_tensor **out = PyMem_Calloc(n + 1, sizeof *out);
-    sb_tensor **copies = PyMem_Calloc(n + 1, sizeof *copies);
-    if (!out || !copies)
-        PyErr_NoMemory();
-    else if (py_call_begin(&call, q->context) == 0) {
-        sb_ctx *ctx = q->context->ctx;
-        sb_status s = py_arrays_wrap(&in, ctx);
-        if (s == SB_OK)
-            s = sb_quant_model_forward(q->pointer, in.tensors, in.n, out, n);
-        for (size_t i = 0; s == SB_OK && i < n; i++)
-            if (out[i])
-                s = sb_tensor_copy(ctx, out[i], &copies[i]);
-        py_arrays_unwrap(&in);
-        list = py_call_end_tensors(&call, s, copies, n);
-    }
-    PyMem_Free(out);
-    PyMem_Free(copies);
-    py_arrays_close(&in);
-    return list;
+    return py_call_outputs(q, inputs, n, forward_run);
 }
 
-static PyObject *quant_calc_qparams(PyObject *self, PyObject *args)
-{
-    py_handle *q;
-    py_call call;
-
-    (void)self;
-    if (!PyArg_ParseTuple(args, "O&", py_arg_quant, &q) ||
-        py_call_begin(&call, q->context) != 0 ||
-        py_call_end(&call, sb_quant_model_calc_qparams(q->pointer)) != 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
+PY_OBJECT_CALL(quant, quant_calc_qparams, sb_quant_model_calc_qparams);
 
 static PyObject *quant_set_quant(PyObject *self, PyObject *args)
 {
@@ -119,46 +112,10 @@ static PyObject *quant_set_quant(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *calibration_file(PyObject *args,
-                                  sb_status (*use)(sb_quant_model *,
-                                                   const char *))
-{
-    py_handle *q;
-    PyObject *path = NULL;
-    py_call call;
-
-    if (!PyArg_ParseTuple(args, "O&O&", py_arg_quant, &q, py_arg_path, &path))
-        return NULL;
-    int failed = py_call_begin(&call, q->context);
-    if (!failed)
-        failed = py_call_end(&call, use(q->pointer, PyBytes_AsString(path)));
-    Py_DECREF(path);
-    if (failed)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static sb_status save_calibration(sb_quant_model *qm, const char *path)
-{
-    return sb_quant_model_save_calibration(qm, path);
-}
-
-static sb_status load_calibration(sb_quant_model *qm, const char *path)
-{
-    return sb_quant_model_load_calibration(qm, path);
-}
-
-static PyObject *quant_save_calibration(PyObject *self, PyObject *args)
-{
-    (void)self;
-    return calibration_file(args, save_calibration);
-}
-
-static PyObject *quant_load_calibration(PyObject *self, PyObject *args)
-{
-    (void)self;
-    return calibration_file(args, load_calibration);
-}
+PY_PATH_CALL(quant, quant_save_calibration, sb_quant_model_save_calibration);
+PY_PATH_CALL(quant, quant_load_calibration, sb_quant_model_load_calibration);
+/* The folder of quant_prepare(). */
+PY_OBJECT_CALL(quant, quant_end_journal, sb_quant_model_end_journal);
 
 /* ---- export ------------------------------------------------------------- */
 
@@ -263,9 +220,7 @@ static PyObject *quant_quantizers(PyObject *self, PyObject *args)
     size_t n = sb_quant_model_quantizer_count(q->pointer);
     for (size_t i = 0; list && i < n; i++) {
         PyObject *item = quantizer_dict(q->pointer, i);
-        if (!item || PyList_Append(list, item) != 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
+        py_append(&list, item);
     }
     py_unlock(q->context);
     return list;
@@ -286,9 +241,7 @@ static PyObject *quant_steps(PyObject *self, PyObject *args)
             Py_BuildValue("{s:s,s:n,s:d,s:d,s:N}", "name", s->name, "layers",
                           (Py_ssize_t)s->layers, "before", s->before, "after",
                           s->after, "kept", PyBool_FromLong(s->kept));
-        if (!item || PyList_Append(list, item) != 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
+        py_append(&list, item);
     }
     py_unlock(q->context);
     return list;
@@ -350,6 +303,36 @@ static PyObject *config_check(PyObject *self, PyObject *args)
     return failed ? NULL : py_text_taken(summary);
 }
 
+/* A key and those below it. */
+static PyObject *config_keys(PyObject *self, PyObject *args)
+{
+    py_context *c;
+    const char *key;
+    sb_key_list *keys = NULL;
+    const sb_config_key *k;
+    py_call call;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O&z", py_arg_context, &c, &key) ||
+        py_call_begin(&call, c) != 0 ||
+        py_call_end(&call, sb_config_keys(c->ctx, key, &keys)) != 0)
+        return NULL;
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && (k = sb_key_list_get(keys, i)); i++)
+        py_append(&list,
+                  Py_BuildValue("{s:s,s:z,s:s,s:s,s:s,s:N}", "key", k->key,
+                                "preset", k->preset, "allowed", k->allowed,
+                                "help", k->help, "more", k->more, "section",
+                                PyBool_FromLong(k->section)));
+    if (py_lock(c) != 0) {
+        Py_XDECREF(list);
+        return NULL;
+    }
+    sb_key_list_free(keys);
+    py_unlock(c);
+    return list;
+}
+
 static PyObject *config_default(PyObject *self, PyObject *args)
 {
     py_context *c;
@@ -370,7 +353,7 @@ static PyObject *lint_nodes(const sb_lint_node *const *v, size_t n)
 {
     static const char *const fates[] = {"float", "integer", "moves",
                                         "absorbed"};
-    PyObject *list = PyList_New((Py_ssize_t)n);
+    PyObject *list = PyList_New(0);
 
     for (size_t i = 0; list && i < n; i++) {
         PyObject *item = Py_BuildValue(
@@ -383,8 +366,7 @@ static PyObject *lint_nodes(const sb_lint_node *const *v, size_t n)
             PyBool_FromLong(v[i]->weighted), "overhead",
             PyBool_FromLong(v[i]->overhead), "saturates",
             PyBool_FromLong(v[i]->saturates));
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) != 0)
-            Py_CLEAR(list);
+        py_append(&list, item);
     }
     return list;
 }
@@ -418,7 +400,8 @@ PyMethodDef py_quant_methods[] = {
     {"quant_create", PY_KEYWORDS(quant_create), METH_VARARGS | METH_KEYWORDS,
      "quant_create(model, **options)"},
     {"quant_prepare", quant_prepare, METH_VARARGS,
-     "quant_prepare(quant, asym_weights, asym_activations, memory_limit=0)"},
+     "quant_prepare(quant, asym_weights, asym_activations, memory_limit=0, "
+     "journal=None)"},
     {"quant_forward", quant_forward, METH_VARARGS,
      "quant_forward(quant, inputs, n_outputs)"},
     {"quant_calc_qparams", quant_calc_qparams, METH_VARARGS,
@@ -429,6 +412,8 @@ PyMethodDef py_quant_methods[] = {
      "quant_save_calibration(quant, path)"},
     {"quant_load_calibration", quant_load_calibration, METH_VARARGS,
      "quant_load_calibration(quant, path)"},
+    {"quant_end_journal", quant_end_journal, METH_VARARGS,
+     "quant_end_journal(quant)"},
     {"quant_export", PY_KEYWORDS(quant_export), METH_VARARGS | METH_KEYWORDS,
      "quant_export(quant, to, path, **options): 0 file, 1 bytes, 2 model, 3 "
      "only check"},
@@ -438,6 +423,7 @@ PyMethodDef py_quant_methods[] = {
     {"quant_facts", quant_facts, METH_VARARGS, "quant_facts(quant)"},
     {"quant_print", quant_print, METH_VARARGS, "quant_print(quant, format)"},
     {"config_check", config_check, METH_VARARGS, "config_check(context, path)"},
+    {"config_keys", config_keys, METH_VARARGS, "config_keys(context, key)"},
     {"config_default", config_default, METH_VARARGS, "config_default(context)"},
     {"model_lint", model_lint, METH_VARARGS, "model_lint(model, target)"},
     {NULL, NULL, 0, NULL}};

@@ -155,7 +155,7 @@ static PyObject *session_workspace(PyObject *self, PyObject *args)
 
 static PyObject *profile_rows(const sb_profile_row *const *v, size_t n)
 {
-    PyObject *list = PyList_New((Py_ssize_t)n);
+    PyObject *list = PyList_New(0);
 
     for (size_t i = 0; list && i < n; i++) {
         PyObject *item = Py_BuildValue(
@@ -163,8 +163,7 @@ static PyObject *profile_rows(const sb_profile_row *const *v, size_t n)
             "op", py_text(v[i]->op), "shape", py_text(v[i]->shape), "nodes",
             (Py_ssize_t)v[i]->nodes, "best_ms", v[i]->best_ms, "median_ms",
             v[i]->median_ms, "macs", v[i]->macs, "bytes", v[i]->bytes);
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) != 0)
-            Py_CLEAR(list);
+        py_append(&list, item);
     }
     return list;
 }

@@ -342,9 +342,7 @@ static PyObject *sequence_list(py_tensor *self, int64_t n)
         inner = s == SB_OK ? py_tensor_new(self->context, t) : NULL;
         item = inner ? PyObject_CallMethod(inner, "tolist", NULL) : NULL;
         Py_XDECREF(inner);
-        if (!item || PyList_Append(list, item) != 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
+        py_append(&list, item);
     }
     return list;
 }
