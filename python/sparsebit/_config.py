@@ -42,6 +42,25 @@ class Config:
     def keywords(self) -> dict[str, Optional[str]]:
         return {"config": self.path, "config_text": self.text}
 
+    def node(self) -> "ConfigNode":
+        """Its keys, as they stand there; this needs PyYAML."""
+        try:
+            import yaml  # type: ignore[import-untyped]
+        except ImportError:
+            raise ImportError("to read single keys of a configuration PyYAML "
+                              "must be installed") from None
+        return ConfigNode(yaml.safe_load(self.read()) or {})
+
+    def __getattr__(self, key: str) -> Any:
+        """``config.A.QUANTIZER.BIT``: a key, or its preset."""
+        if not key.isupper():
+            raise AttributeError(key)
+        node = ConfigNode()
+        for row in explain_config():
+            if row.key.split(".")[0] == key and not row.section:
+                node.merge_from_list([row.key, _preset(row.preset)])
+        return getattr(_merged(node, self.node()), key)
+
     def __repr__(self) -> str:
         return f"<sparsebit.Config {self.path or 'from text'}>"
 
@@ -93,6 +112,40 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     return value
+
+
+def _preset(text: Optional[str]) -> Any:
+    """A preset as the type that it looks like."""
+    words = {"true": True, "false": False, "[]": [], None: None}
+    if text in words:
+        return words[text]
+    for number in (int, float):
+        try:
+            return number(text or "")
+        except ValueError:
+            pass
+    return text
+
+
+def _merged(below: Any, above: Any) -> Any:
+    if not isinstance(below, Mapping) or not isinstance(above, Mapping):
+        return above
+    return ConfigNode({**below, **{k: _merged(below.get(k), v)
+                                   for k, v in above.items()}})
+
+
+def with_specific(config: "Union[Config, Path, Mapping[str, Any]]", section: str,
+                  changes: Mapping[str, Any]) -> Config:
+    """A configuration with further settings for nodes, before its own."""
+    node = (ConfigNode(_plain(config)) if isinstance(config, Mapping)
+            else Config(config).node())
+    place = node.setdefault(section, ConfigNode())
+    own = place.get("SPECIFIC") or {}
+    for part in own if isinstance(own, list) else [own]:
+        changes = {**changes, **{k: v for k, v in part.items()
+                                 if k not in changes}}
+    place["SPECIFIC"] = dict(changes)
+    return Config(node)
 
 
 def config_keywords(config: ConfigSource) -> dict[str, Optional[str]]:

@@ -32,14 +32,15 @@ def arrays_of(inputs: Any, by_name: Mapping[str, Any],
 
 
 def like(inputs: Sequence[Any], tensor: Optional[Tensor]) -> Any:
-    """A result of the kind of the inputs: torch, or NumPy."""
+    """A result of the kind of the inputs: torch, on their device, or NumPy."""
     if tensor is None:
         return None
     first = inputs[0] if inputs else None
     if isinstance(first, (list, tuple)) and first:
         first = first[0]
     if type(first).__module__.startswith("torch"):
-        return tensor.torch()
+        made = tensor.torch()
+        return made.to(first.device) if first.is_cuda else made
     return tensor.numpy()
 
 

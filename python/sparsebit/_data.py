@@ -47,7 +47,6 @@ class Data:
             context = model.context
             if path is not None and not is_data_file(path):
                 text = _core.data_describe(model._handle, path, keys)
-                keys = None
         make = _core.data_open if text is None else _core.data_parse
         self._handle = make(
             context or default_context(), text, path or "data.yaml",
@@ -196,6 +195,8 @@ def _fit(context: Context, item: Any, value: Value) -> Tensor:
     text = _strings(item)
     if text is not None:
         return _core.tensor_strings(context, *text)
+    if getattr(item, "is_cuda", False):
+        item = item.cpu()
     made = _core.tensor(context, item)
     if value.dtype in ("undefined", made.onnx_dtype):
         return made

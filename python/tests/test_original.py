@@ -310,7 +310,7 @@ def test_qat_gradients_behind_an_output_without_one(images):
         "best", onnx.TensorProto.INT64, ["N"]))
     learner = TorchLearner(sb.quantize(model, images, config=config(),
                                        train=True))
-    logits, = learner.run((sb.tensor(images[0]),), True)
+    logits = learner.run((sb.tensor(images[0]),), True)
     logits.sum().backward()
     assert learner.parameters["b3"].grad.tolist() == [len(images[0])] * 5
 

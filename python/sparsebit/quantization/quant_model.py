@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from typing import Any, Callable, IO, Iterator, Optional, Sequence, Union
 
@@ -10,21 +11,24 @@ from .. import _core
 from .._analyze import analyze
 from .._base import (ArgumentError, ConfigError, Context, Path,
                      UnsupportedError, _logger)
-from .._config import ConfigSource, config_keywords
+from .._config import Config, ConfigSource, config_keywords, with_specific
 from .._convert import arrays_of, like
 from .._model import Model, ModelSource, load
+from .._modules import Original
 from .._quantize import TO_FILE, QuantizedModel, Quantizer
 
+_BN_TUNING = re.compile(r"^[^#\n]*\bBN_TUNING\W+(true|yes|on)\b", re.I | re.M)
 MEASURES = ("mse", "sqnr_db", "cosine", "largest")
 
 
-class QuantModel:
+class QuantModel(Original):
     """A network being quantized.
 
     ``model`` is an ONNX path, bytes, ``onnx.ModelProto`` or
     ``torch.nn.Module``.  A module is exported with ``example_input``, or with
     what the first call is given.  Results are torch tensors where inputs are,
-    else NumPy arrays.
+    else NumPy arrays.  Bit widths of single layers can be set before
+    calibration: ``qmodel.model.conv1.input_quantizer.set_bit(8)``.
     """
 
     def __init__(self, model: ModelSource, config: ConfigSource,
@@ -40,8 +44,7 @@ class QuantModel:
         self._seen: list[tuple[Any, ...]] = []
         self._on = (False, False)
         self._train = False  # made to be trained
-        self._learner: Any = None  # after init_QAT()
-        self.training = False
+        self._calibrated = False
         is_module = hasattr(model, "state_dict") and hasattr(model, "forward")
         if not is_module or example_input is not None:
             self._build(example_input)
@@ -62,6 +65,16 @@ class QuantModel:
             self._quantized = QuantizedModel(handle, model)
         return self._quantized
 
+    def _set(self, section: str, path: str, key: str, value: Any) -> None:
+        if self._calibrating or self._calibrated:
+            raise ArgumentError("bit widths are set before prepare_calibration()")
+        self.cfg = with_specific(self.cfg or {}, section, {path: [key, value]})
+        if self._quantized is not None:
+            model = self._quantized.model
+            self._quantized = None
+            self._source = model
+            self._build(None)
+
     def _create(self, model: Model) -> _core.Handle:
         return _core.quant_create(
             model._handle, **config_keywords(self.cfg), target=self._target,
@@ -74,38 +87,19 @@ class QuantModel:
                                 "call the QuantModel, or give an example_input")
         return self._quantized
 
-    @property
-    def model(self) -> Model:
-        """The float network."""
-        return self._built.model
+    def _network(self) -> Optional[Model]:
+        return self._quantized.model if self._quantized else None
+
+    def _describe(self) -> str:
+        rows = [f"  {q.name}: {q.bits} bit, {q.scheme}, scale "
+                + (", ".join(f"{v:.4g}" for v in q.scale[:3]) or "none yet")
+                + (", ..." if len(q.scale) > 3 else "")
+                for q in self._built.quantizers if not q.fused]
+        return "\n".join([repr(self._built), *rows])
 
     @property
     def quantizers(self) -> list[Quantizer]:
         return self._built.quantizers
-
-    # ---- what nn.Module has -----------------------------------------------
-
-    def eval(self) -> "QuantModel":
-        return self.train(False)
-
-    def train(self, mode: bool = True) -> "QuantModel":
-        """After :meth:`init_QAT`: whether calls are part of training."""
-        self.training = mode
-        return self
-
-    def named_parameters(self) -> list[tuple[str, Any]]:
-        """After :meth:`init_QAT`: what is trained, as torch Parameters."""
-        return list(self._trained.parameters.items())
-
-    def parameters(self) -> list[Any]:
-        return [p for _, p in self.named_parameters()]
-
-    def cpu(self) -> "QuantModel":
-        return self
-
-    def to(self, device: Any) -> "QuantModel":
-        """The network is computed on the CPU, wherever inputs come from."""
-        return self
 
     # ---- calibration ------------------------------------------------------
 
@@ -135,22 +129,32 @@ class QuantModel:
             if not self._keep:
                 raise ArgumentError("asym: calibration was prepared without it")
             _core.quant_prepare(handle, w_quant, a_quant)
-            for arrays in self._seen:
-                _core.quant_forward(handle, arrays, len(self.model.outputs))
+            self._run_seen(self._built)
         _core.quant_calc_qparams(handle)
         self._built.samples = len(self._seen)
         self._calibrating = False
+        self._calibrated = True
         self._seen = []
+
+    def _run_seen(self, quantized: QuantizedModel) -> None:
+        n = len(quantized.model.outputs)
+        for arrays in self._seen:
+            _core.quant_forward(quantized._handle, arrays, n)
 
     @contextmanager
     def batchnorm_tuning(self) -> Iterator["QuantModel"]:
         """For SCHEDULE.BN_TUNING.  :meth:`calc_qparams` has measured batch
         norms in the quantized network already, on the calibration samples, and
         folded them: what is called inside is only run."""
-        if not any(s.name == "batch norm statistics"
+        if not self._calibrated:
+            raise ArgumentError("call calc_qparams() before batchnorm_tuning()")
+        if not _BN_TUNING.search(Config(self.cfg or {}).read()):
+            raise ArgumentError("set SCHEDULE.BN_TUNING in the configuration: "
+                                "calc_qparams() then tunes batch norms")
+        if not any(s.name == "batch norm statistics" and s.layers
                    for s in self._built.steps):
-            raise ArgumentError("set SCHEDULE.BN_TUNING in the configuration, "
-                                "and call calc_qparams() first")
+            _logger.warning("batchnorm_tuning(): no batch norm stands behind a "
+                            "quantized layer, none was tuned")
         yield self
 
     def set_quant(self, w_quant: bool = False, a_quant: bool = False) -> None:
@@ -187,13 +191,11 @@ class QuantModel:
 
         if self._calibrating:
             if not self._train:  # made again, to be trained
-                model, seen = self._built.model, self._seen
+                model = self._built.model
                 self._train = True
                 self._quantized = QuantizedModel(self._create(model), model)
                 _core.quant_prepare(self._quantized._handle, False, False)
-                for arrays in seen:
-                    _core.quant_forward(self._quantized._handle, arrays,
-                                        len(model.outputs))
+                self._run_seen(self._quantized)
             self.calc_qparams()
         if not self._train:
             raise ArgumentError("init_QAT() needs a calibration: call "
@@ -209,15 +211,16 @@ class QuantModel:
         that are on.  One output is returned as it is, several as a tuple."""
         first = self._quantized is None
         quantized = self._build(inputs if len(inputs) > 1 else
-                                (inputs[0] if inputs else None))
+                                inputs[0] if inputs else by_name or None)
         if first and self._calibrating:
             _core.quant_prepare(quantized._handle, False, False)
         elif first:
             _core.quant_set_quant(quantized._handle, *self._on)
         arrays = arrays_of(inputs, by_name, quantized.model)
         if self._learner is not None:
-            outputs = self._learner.run(arrays, self.training)
-            return outputs[0] if len(outputs) == 1 else outputs
+            from .._torch_train import device_of
+
+            return self._learner.run(arrays, self.training, device_of(inputs))
         if self._calibrating and self._keep:
             self._seen.append(arrays)
         outputs = _core.quant_forward(quantized._handle, arrays,

@@ -1,4 +1,5 @@
-"""SparseModel: prune a network and export it, as the original does."""
+"""SparseModel: prune a network, train what is left and export it, as the original
+does."""
 
 from __future__ import annotations
 
@@ -6,10 +7,13 @@ import os
 from typing import Any, Optional, Sequence, Union
 
 from .._base import ArgumentError, Context, Path
-from .._config import Config, ConfigNode, ConfigSource, check_config
+from .._config import (Config, ConfigNode, ConfigSource, check_config,
+                       with_specific)
 from .._convert import arrays_of, like, rename_ends
 from .._data import DataSource
-from .._model import ModelSource, load
+from .._drop import pattern
+from .._model import Model, ModelSource, load
+from .._modules import Original
 from .._prune import Pruned, prune
 from .._session import Session
 
@@ -20,12 +24,13 @@ def parse_sconfig(config: Union[Path, ConfigNode]) -> Config:
     return Config(config)
 
 
-class SparseModel:
+class SparseModel(Original):
     """A network being pruned.
 
     Unlike the original's, channels are really removed: the exported network is
     smaller.  A ``torch.nn.Module`` needs an ``example_input``, unless the
-    SparseModel is called before :meth:`calc_params`.
+    SparseModel is called before :meth:`calc_params`.  Ratios of single layers
+    can be set before that: ``smodel.model.fc.sparser.set_ratio(0)``.
     """
 
     def __init__(self, model: ModelSource, config: ConfigSource,
@@ -39,18 +44,46 @@ class SparseModel:
         self.pruned: Optional[Pruned] = None  #: after calc_params()
         self._session: Optional[Session] = None
 
-    def eval(self) -> "SparseModel":
-        return self
-
-    def cpu(self) -> "SparseModel":
-        return self
-
-    def to(self, device: Any) -> "SparseModel":
-        return self
-
-    def _load(self) -> Any:
+    def _load(self) -> Model:
         self._source = load(self._source, self._example, context=self._context)
         return self._source
+
+    def _network(self) -> Optional[Model]:
+        if hasattr(self._source, "get_submodule") and self._example is None:
+            return None
+        return self._load()
+
+    def _set(self, section: str, path: str, key: str, value: Any) -> None:
+        if self.pruned is not None:
+            raise ArgumentError("ratios are set before calc_params()")
+        self.config = with_specific(self.config or {}, section, {path: value})
+
+    def _describe(self) -> str:
+        if self.pruned is None:
+            return repr(self._source)
+        rows = [f"  {e.name}: {e.removed} of {e.size} removed"
+                for e in self.pruned.layers]
+        return "\n".join([repr(self.pruned.model), *rows])
+
+    def _repr_html_(self) -> str:
+        return (self.pruned or self._load())._repr_html_()
+
+    def disable_sparse_before_add(self) -> None:
+        """Layers whose results are added to something keep everything."""
+        nodes = self._load().nodes
+        makers = {value: n for n in nodes for value in n.outputs}
+        left = [v for n in nodes if n.op == "Add" for v in n.inputs]
+        seen: set[str] = set()
+        while left:
+            value = left.pop()
+            node = makers.get(value)
+            if node is None or value in seen:
+                continue
+            seen.add(value)
+            if node.op in ("Conv", "Gemm", "MatMul"):
+                self._exclude.append(pattern(node.name))
+            if node.op != "Conv":
+                left.extend(node.inputs)
 
     def calc_params(self, data: DataSource = None) -> None:
         """Chooses what goes, and removes it; ``data`` is for criteria that look
@@ -58,15 +91,41 @@ class SparseModel:
         self.pruned = prune(self._load(), data, config=self.config,
                             exclude=self._exclude)
         self._session = None
+        self._learner = None
+
+    @property
+    def _done(self) -> Pruned:
+        if self.pruned is None:
+            raise ArgumentError("call calc_params() first")
+        return self.pruned
+
+    @property
+    def _trained(self) -> Any:
+        """Parameters for an optimizer of PyTorch; weights that are zero stay
+        so."""
+        if self._learner is None:
+            from .._torch_train import TorchLearner
+
+            pruned = self._done
+            masks = {} if pruned.structured else {
+                e.weight: pruned.model.weight(e.weight).torch() != 0
+                for e in pruned.layers}
+            self._learner = TorchLearner(pruned.model, masks)
+        return self._learner
 
     def __call__(self, *inputs: Any, **by_name: Any) -> Any:
-        if self._example is None and inputs:
-            self._example = inputs if len(inputs) > 1 else inputs[0]
+        if self._example is None:
+            self._example = (inputs if len(inputs) > 1 else
+                             inputs[0] if inputs else by_name or None)
         model = self.pruned.model if self.pruned else self._load()
+        arrays = arrays_of(inputs, by_name, model)
+        if self._learner is not None:
+            from .._torch_train import device_of
+
+            return self._learner.run(arrays, self.training, device_of(inputs))
         if self._session is None:
             self._session = Session(model)
-        outputs = self._session.run(*arrays_of(inputs, by_name, model))
-        made = tuple(like(inputs, t) for t in outputs)
+        made = tuple(like(inputs, t) for t in self._session.run(*arrays))
         return made[0] if len(made) == 1 else made
 
     forward = __call__
@@ -76,10 +135,9 @@ class SparseModel:
                     output_names: Optional[Sequence[str]] = None,
                     dynamic_axes: Any = None, opset_version: Optional[int] = None,
                     verbose: bool = False, extra_info: bool = False) -> None:
-        """Writes the pruned network."""
-        if self.pruned is None:
-            raise ArgumentError("call calc_params() first")
-        model = self.pruned.model.clone()
+        """Writes the pruned network, with what was trained."""
+        model = (self._learner.model() if self._learner is not None
+                 else self._done.model.clone())
         if opset_version:
             model.set_opset(opset_version)
         if input_names is None and output_names is None:

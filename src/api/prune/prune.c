@@ -198,9 +198,29 @@ static sb_status prune_look(sb_prune *p, const sb_tensor *const *inputs,
     return sb_pruner_forward(&p->pruner, inputs, labels, n_labels);
 }
 
+static bool all_done(const sb_prune *p)
+{
+    const sb_pruner *q = &p->pruner;
+
+    return p->result && !p->advanced && !q->thinning &&
+           q->step + 1 >= q->cfg->file.iterations;
+}
+
+/* Goes on to what the last step left, before samples for the next one are run:
+ * what they say must be of that network. */
+static sb_status go_on(sb_prune *p)
+{
+    if (!p->result || p->advanced || p->pruner.thinning || all_done(p))
+        return SB_OK;
+    SB_TRY(sb_pruner_advance(&p->pruner, p->result));
+    p->advanced = true;
+    return SB_OK;
+}
+
 sb_status sb_prune_forward(sb_prune *p, const sb_tensor *const *inputs,
                            size_t n_inputs)
 {
+    SB_TRY(go_on(p));
     const sb_graph *g = p->pruner.graph;
 
     if (n_inputs != g->n_inputs)
@@ -215,6 +235,8 @@ sb_status sb_prune_forward(sb_prune *p, const sb_tensor *const *inputs,
 sb_status sb_prune_forward_batch(sb_prune *p, const sb_batch *batch)
 {
     sb_bound_batch b;
+
+    SB_TRY(go_on(p));
     sb_status status = sb_bound_batch_open(p->ctx, p->pruner.graph, batch, &b);
 
     if (status == SB_OK)
@@ -287,10 +309,9 @@ sb_status sb_prune_apply(sb_prune *p, int *more)
     *more = 0;
     if (p->norms)
         return end_norms(p);
-    if (p->result && !q->thinning && q->step + 1 >= q->cfg->file.iterations)
+    if (all_done(p))
         return sb_fail(p->ctx, SB_BAD_ARG, "all steps are done");
-    if (p->result && !q->thinning)
-        SB_TRY(sb_pruner_advance(q, p->result));
+    SB_TRY(go_on(p));
     p->ratio = sb_pruner_step_ratio(q);
     if (p->target_macs != 0 || p->target_params != 0 || p->target_latency != 0)
         SB_TRY(sb_prune_meet(p));
@@ -298,6 +319,7 @@ sb_status sb_prune_apply(sb_prune *p, int *more)
                        : sb_pruner_cut(q, p->ratio, true, &g));
     sb_graph_free(p->result);
     p->result = g;
+    p->advanced = false;
     *more = q->thinning || q->step + 1 < q->cfg->file.iterations;
     return *more ? SB_OK : begin_norms(p, more);
 }

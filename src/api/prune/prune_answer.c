@@ -30,7 +30,7 @@ static void report_channels(const sb_prune *p, const sb_prune_axis *a,
                          c == SB_NONE ? ch->blame[a->first + i]
                                       : ch->channels[c].stats,
                          out);
-        if (c == SB_NONE || !p->result)
+        if (c == SB_NONE || !p->result || p->advanced)
             continue;
         out->removed += p->pruner.chosen.gone[c];
         out->held |= p->pruner.chosen.held[ch->channels[c].group];
@@ -165,7 +165,7 @@ sb_status sb_prune_report_get(sb_prune *p, const sb_prune_report **out)
         return SB_NO_MEMORY;
     SB_TRY(structured ? report_structured(p, layers, &n)
                       : report_masked(p, layers, &n));
-    if (structured && p->result)
+    if (structured && p->result && !p->advanced)
         SB_TRY(report_cuts(p));
     for (size_t i = 0; i < n; i++) {
         p->report.size += layers[i]->size;

@@ -21,6 +21,7 @@ struct sb_prune {
     bool fed;              /* samples came since the last step */
     sb_prune_norms *norms; /* they are for these now, or NULL */
     sb_graph *result;      /* NULL before apply() */
+    bool advanced;         /* the pruner has gone on to it */
     double target_macs, target_params, target_latency, ratio;
     sb_arena answer;
     sb_arena kept; /* first sizes */
