@@ -310,7 +310,12 @@ def test_quantized_language_models_as_files_of_others(tmp_path):
     (tmp_path / "hf").mkdir()
     write_llama(tmp_path / "hf", len(sb.Tokenizer(tokenizer)))
     made = sb.quantize(tmp_path / "hf", config=config, half_scales=True,
+                       exclude=["model.embed_tokens", "lm_head"],
                        journal=tmp_path / "rounding")
+    with pytest.raises(sb.UnsupportedError, match="embed_tokens.*exclude"):
+        sb.quantize(tmp_path / "hf", config=config, half_scales=True
+                    ).save_language(tmp_path / "no.gguf", tokenizer=tokenizer)
+    assert not (tmp_path / "no.gguf").exists()
     want = made.run(IDS)[0].numpy()
     assert np.abs(want - logits(sb.load(tmp_path / "hf"))).max() > 0.01
     for name, format in (("q.gguf", "gguf"), ("q.gptq", "gptq")):

@@ -91,7 +91,13 @@ static sb_status take_floats(sb_parts *p, const sb_graph *g,
                              bool turned)
 {
     const sb_tensor *t = constant_of(g, sb_node_in(node, input));
+    const sb_node *before = sb_graph_producer(g, sb_node_in(node, input));
 
+    if (before && sb_node_is(before, "DequantizeLinear"))
+        return sb_fail(p->ctx, SB_UNSUPPORTED,
+                       "node '%s': its weight is quantized by Q/DQ nodes, want "
+                       "floats (exclude it) or packed blocks",
+                       sb_node_label(g, node));
     if (!t || t->rank != 2)
         return SB_OK;
     const sb_part part = {.name = module_of(p, node, table),
