@@ -33,6 +33,10 @@ def export_module(module: Any, example: Any) -> bytes:
     args, names = _arguments(module, example)
     was_training = module.training
     module.eval()
+    forward = module.forward
+    own = "forward" in vars(module)
+    # The exporter would make tensors of further arguments' defaults.
+    module.forward = lambda *given: forward(*given)
     file = io.BytesIO()
     try:
         with warnings.catch_warnings(), torch.no_grad():
@@ -47,5 +51,9 @@ def export_module(module: Any, example: Any) -> bytes:
                     names, (a for a in args if a is not None))
                               if getattr(a, "dim", lambda: 0)() > 0})
     finally:
+        if own:
+            module.forward = forward
+        else:
+            del module.forward
         module.train(was_training)
     return file.getvalue()

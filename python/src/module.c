@@ -191,7 +191,7 @@ static PyObject *module_version(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef methods[] = {
-    {"version", module_version, METH_NOARGS, "Version of the library."},
+    {"version", module_version, METH_NOARGS, "version(): of the library"},
     {NULL, NULL, 0, NULL}};
 
 /* The library has no state outside of contexts, but the types here are shared

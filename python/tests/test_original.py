@@ -9,7 +9,7 @@ import onnxruntime as ort
 import pytest
 
 import sparsebit as sb
-from conftest import random_cnn
+from conftest import TINY, random_cnn
 from sparsebit.quantization import QuantModel, parse_qconfig
 from sparsebit.quantization.quant_config import _C
 from sparsebit.sparse import SparseModel, parse_sconfig
@@ -380,3 +380,189 @@ def test_batchnorm_tuning_restores_means_and_sizes_of_channels():
         got = channels_of(qmodel(x))
         errors.append(max(np.abs(a - b).max() for a, b in zip(got, want)))
     assert errors[0] > 0.05 and errors[1] < 1e-4
+
+
+def test_batchnorm_tuning_says_what_is_missing(cnn, images, caplog):
+    qmodel = QuantModel(cnn, config("BACKEND", "virtual",
+                                    "SCHEDULE.BN_TUNING", True))
+    with pytest.raises(sb.ArgumentError, match="call calc_qparams"):
+        with qmodel.batchnorm_tuning():
+            pass
+    qmodel.prepare_calibration()
+    qmodel(np.concatenate(images))
+    qmodel.calc_qparams()
+    with qmodel.batchnorm_tuning():
+        qmodel(images[0])
+    assert "nothing was tuned" not in caplog.text
+    qmodel = QuantModel(sb.parse(TINY), qmodel.cfg)
+    qmodel.prepare_calibration()
+    qmodel(images[0][:, :, 0].reshape(-1, 3))
+    qmodel.calc_qparams()
+    with qmodel.batchnorm_tuning():
+        pass
+    assert "nothing was tuned, the network has no" in caplog.text
+
+
+# ---- modules as attributes ----------------------------------------------------
+
+def test_bits_of_single_layers(images):
+    torch, network = torch_network()
+    qmodel = QuantModel(network, config("BACKEND", "virtual",
+                                        "W.QUANTIZER.BIT", 4,
+                                        "A.QUANTIZER.BIT", 4)).cuda()
+    qmodel.model.layer1[0].weight_quantizer.set_bit(bit=8)
+    qmodel.model.fc.input_quantizer.set_bit(bit=6)
+    with pytest.raises(AttributeError, match="conv9"):
+        qmodel.model.conv9.input_quantizer
+    qmodel.prepare_calibration()
+    qmodel(torch.from_numpy(images[0]))
+    with pytest.raises(sb.ArgumentError, match="before prepare_calibration"):
+        qmodel.model.fc.input_quantizer.set_bit(8)
+    qmodel.calc_qparams()
+    bits = {q.name: q.bits for q in qmodel.quantizers if not q.fused}
+    assert bits["layer1.0.weight_quantizer"] == 8
+    assert bits["conv2.weight_quantizer"] == bits["fc.weight_quantizer"] == 4
+    assert bits["fc.input_quantizer"] == 6
+    assert "fc.input_quantizer: 6 bit" in repr(qmodel.model)
+
+
+def test_bits_of_single_layers_of_a_file(cnn):
+    pytest.importorskip("yaml")
+    qmodel = QuantModel(cnn, sb.Config(config("BACKEND", "virtual")).read())
+    qmodel.model.conv1.weight_quantizer.set_bit(4)
+    bits = {q.name: q.bits for q in qmodel.quantizers}
+    assert bits["conv1.weight_quantizer"] == 4
+    assert bits["conv2.weight_quantizer"] == 8
+    with pytest.raises(AttributeError, match="conv9"):
+        qmodel.model.conv9
+
+
+def test_keys_are_attributes(tmp_path):
+    pytest.importorskip("yaml")
+    (tmp_path / "q.yaml").write_text(
+        "BACKEND: virtual\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: "
+        "{BIT: 4}}\nA: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: pact, "
+        "BIT: 4}}\n")
+    read = parse_qconfig(tmp_path / "q.yaml")
+    assert read.A.QUANTIZER.TYPE == "pact" and read.W.QUANTIZER.BIT == 4
+    assert read.W.QUANTIZER.TYPE == "uniform"  # a preset
+    assert read.SCHEDULE.BN_TUNING is False
+    with pytest.raises(AttributeError):
+        read.abacus
+
+
+def test_arguments_by_name():
+    torch = pytest.importorskip("torch")
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(4, 3)
+
+        def forward(self, x, mask=None, *, flip=False):
+            x = self.fc(x)
+            return -x if flip else x * mask
+
+    network = Scaled().eval()
+    x, mask = torch.randn(5, 4), torch.rand(5, 1)
+    qmodel = QuantModel(network, config())
+    with torch.no_grad():
+        torch.testing.assert_close(qmodel(mask=mask, x=x), network(x, mask))
+    assert [v.name for v in qmodel.model.inputs] == ["x", "mask"]
+    assert "forward" not in vars(network)
+
+
+class OnGpu:
+    """What a tensor of a GPU looks like from outside."""
+
+    is_cuda = True
+
+    def __init__(self, array):
+        self.array = array
+
+    def cpu(self):
+        return self.array
+
+
+def test_tensors_of_a_gpu_are_brought_over(cnn, images):
+    plain = sb.quantize(cnn, images, preset="fast")
+    brought = sb.quantize(cnn, [OnGpu(x) for x in images], preset="fast")
+    assert [q.scale for q in plain.quantizers] == [
+        q.scale for q in brought.quantizers]
+
+
+# ---- training of pruned networks ------------------------------------------------
+
+def test_ratios_of_single_layers(cnn):
+    smodel = SparseModel(cnn, {"SPARSER": {
+        "TYPE": "unstructed", "STRATEGY": "l1norm", "RATIO": 0.5}}).cuda()
+    smodel.model.fc.sparser.set_ratio(0.0)
+    smodel.calc_params()
+    removed = {e.name: e.removed for e in smodel.pruned.layers}
+    assert removed["fc"] == 0 < removed["conv1"]
+    with pytest.raises(sb.ArgumentError, match="before calc_params"):
+        smodel.model.fc.sparser.set_ratio(0.5)
+    assert "conv1: " in repr(smodel.model)
+
+
+def test_layers_before_additions_keep_their_channels(cnn):
+    structured = {"SPARSER": {"TYPE": "structed", "STRATEGY": "l1norm",
+                              "RATIO": 0.5}}
+    smodel = SparseModel(cnn, structured)
+    smodel.disable_sparse_before_add()
+    with pytest.raises(sb.Error):  # both convolutions are added to something
+        smodel.calc_params()
+
+
+@pytest.mark.parametrize("kind", ["structed", "unstructed"])
+def test_pruned_network_is_trained_by_torch(tmp_path, kind):
+    torch, network = torch_network()
+    x, y = torch.randn(6, 3, 8, 8), torch.arange(6) % 5
+    smodel = SparseModel(network, {"SPARSER": {
+        "TYPE": kind, "STRATEGY": "l1norm", "RATIO": 0.5}}, x[:1])
+    with pytest.raises(sb.ArgumentError, match="calc_params"):
+        smodel.parameters()
+    smodel.calc_params()
+    optimizer = torch.optim.SGD(smodel.parameters(), lr=0.1, momentum=0.9,
+                                weight_decay=0.01)
+    zeros = {n: p == 0 for n, p in smodel.named_parameters()}
+    smodel.train()
+    losses = []
+    for step in range(8):
+        outputs = smodel(x)
+        loss = torch.nn.functional.cross_entropy(outputs, y)
+        optimizer.zero_grad()
+        loss.backward()
+        if step == 0:  # d loss / d bias of the last layer, by hand
+            want = (torch.softmax(outputs.detach(), 1)
+                    - torch.nn.functional.one_hot(y, 5)).mean(0)
+            bias = dict(smodel.named_parameters())["fc.bias"]
+            torch.testing.assert_close(bias.grad, want, rtol=1e-4, atol=1e-5)
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    smodel.eval()
+    with torch.no_grad():
+        want = smodel(x).numpy()
+    smodel.export_onnx(x, tmp_path / "p.onnx")
+    got = ort.InferenceSession(tmp_path / "p.onnx", providers=[
+        "CPUExecutionProvider"]).run(None, {"input": x.numpy()})[0]
+    np.testing.assert_allclose(got, want, atol=1e-4)
+    if kind == "unstructed":
+        weights = {i.name: onnx.numpy_helper.to_array(i) for i in
+                   onnx.load(tmp_path / "p.onnx").graph.initializer}
+        for name in ("conv2.weight", "fc.weight"):
+            assert zeros[name].any()
+            assert (weights[name][zeros[name].numpy()] == 0).all()
+    state = smodel.state_dict()
+    assert "fc.weight" in state
+    other = {k: torch.zeros_like(v) for k, v in state.items()}
+    smodel.load_state_dict(other)
+    with torch.no_grad():
+        assert (smodel(x) == 0).all()
+    smodel.load_state_dict(state)
+    with torch.no_grad():
+        np.testing.assert_allclose(smodel(x).numpy(), want, atol=1e-6)
+    with pytest.raises(KeyError, match="fc.bias"):
+        smodel.load_state_dict({k: v for k, v in state.items()
+                                if k != "fc.bias"})

@@ -29,6 +29,24 @@ def test_stubs_name_everything():
     assert os.path.exists(os.path.join(FOLDER, "py.typed"))
 
 
+def test_stubs_have_the_arguments_of_the_extension():
+    """As its own lines of help have them: names, order, what may be left out."""
+    with open(os.path.join(FOLDER, "_core.pyi")) as f:
+        tree = ast.parse(f.read())
+    for stub in (n for n in tree.body if isinstance(n, ast.FunctionDef)):
+        line = getattr(_core, stub.name).__doc__
+        told = re.fullmatch(r"(\w+)\((.*?)\)(?:: .*)?", line, re.S)
+        assert told and told[1] == stub.name, line
+        names = [part.strip() for part in told[2].split(",") if part.strip()]
+        args = stub.args
+        if args.kwarg is not None or names[-1:] == ["**options"]:
+            assert names[-1] == "**options" or args.kwarg is None, line
+            names = [n for n in names if n != "**options"]
+        fixed = len(args.args) - len(args.defaults)
+        assert len(names) >= fixed, line
+        assert sum("=" in n for n in names) in (0, len(args.defaults)), line
+
+
 def test_stub_of_the_package_names_everything():
     with open(os.path.join(FOLDER, "__init__.pyi")) as f:
         tree = ast.parse(f.read())

@@ -153,8 +153,8 @@ class QuantModel(Original):
                                 "calc_qparams() then tunes batch norms")
         if not any(s.name == "batch norm statistics" and s.layers
                    for s in self._built.steps):
-            _logger.warning("batchnorm_tuning(): no batch norm stands behind a "
-                            "quantized layer, none was tuned")
+            _logger.warning("batchnorm_tuning(): nothing was tuned, the network "
+                            "has no quantized convolution")
         yield self
 
     def set_quant(self, w_quant: bool = False, a_quant: bool = False) -> None:
@@ -217,6 +217,7 @@ class QuantModel(Original):
         elif first:
             _core.quant_set_quant(quantized._handle, *self._on)
         arrays = arrays_of(inputs, by_name, quantized.model)
+        inputs = inputs or tuple(by_name.values())
         if self._learner is not None:
             from .._torch_train import device_of
 

@@ -119,6 +119,7 @@ class SparseModel(Original):
                              inputs[0] if inputs else by_name or None)
         model = self.pruned.model if self.pruned else self._load()
         arrays = arrays_of(inputs, by_name, model)
+        inputs = inputs or tuple(by_name.values())
         if self._learner is not None:
             from .._torch_train import device_of
 
