@@ -116,7 +116,7 @@ def _plain(value: Any) -> Any:
 
 def _preset(text: Optional[str]) -> Any:
     """A preset as the type that it looks like."""
-    words = {"true": True, "false": False, "[]": [], None: None}
+    words: dict[Optional[str], Any] = {"true": True, "false": False, "[]": [], None: None}
     if text in words:
         return words[text]
     for number in (int, float):

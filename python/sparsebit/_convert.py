@@ -35,7 +35,7 @@ def like(inputs: Sequence[Any], tensor: Optional[Tensor]) -> Any:
     """A result of the kind of the inputs: torch, on their device, or NumPy."""
     if tensor is None:
         return None
-    first = inputs[0] if inputs else None
+    first: Any = inputs[0] if inputs else None
     if isinstance(first, (list, tuple)) and first:
         first = first[0]
     if type(first).__module__.startswith("torch"):

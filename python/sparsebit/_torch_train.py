@@ -114,5 +114,5 @@ class TorchLearner:
 
 def device_of(inputs: Any) -> Any:
     """Where results go; None: they stay on the CPU."""
-    first = inputs[0] if inputs else None
+    first: Any = inputs[0] if inputs else None
     return first.device if getattr(first, "is_cuda", False) else None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from . import _core
 from ._base import (ArgumentError, Array, Context, Path, Progress, Tensor,
                     choose, reporting, several)
 from ._config import ConfigSource, config_keywords
-from ._data import Data, open_for
+from ._data import Data, DataSource, open_for
 from ._model import Model, ModelSource, load
 from ._quantize import QuantizedModel
 
@@ -49,18 +51,22 @@ class TrainCheck:
     error: float
 
 
-def _data(source: Union[Path, Data], model: Model, batch: int,
-          samples: int) -> _core.Handle:
+def _data(source: DataSource, model: Model, batch: int, samples: int,
+          folders: ExitStack) -> _core.Handle:
     if isinstance(source, Data):
         return source._handle
     if isinstance(source, (str, os.PathLike)):
         return open_for(source, model, batch=batch, samples=samples)
-    raise ArgumentError("train() reads data files, folders or a Data; for arrays "
-                        "of your own use Learner.step()")
+    from ._spool import spool
+
+    folder = folders.enter_context(TemporaryDirectory())
+    text = spool(source, model, folder, batch, samples)
+    return _core.data_parse(model.context, text, os.path.join(folder, "d.yaml"),
+                            samples=samples)
 
 
-def train(model: Union[ModelSource, QuantizedModel], data: Union[Path, Data],
-          validation: Union[None, Path, Data] = None, *,
+def train(model: Union[ModelSource, QuantizedModel], data: DataSource,
+          validation: DataSource = None, *,
           options: Union[None, Path, Mapping[str, Any]] = None,
           folder: Optional[Path] = None, resume: bool = False,
           teacher: Optional[ModelSource] = None, prune: ConfigSource = None,
@@ -73,6 +79,7 @@ def train(model: Union[ModelSource, QuantizedModel], data: Union[Path, Data],
     of :func:`quantize`), which is changed and returned.
 
     ``options`` are a YAML file or a dict of its keys (docs/training.md).
+    Samples of an iterable are kept in a temporary folder while it trains.
     ``watch`` is called after every step and epoch; what it raises ends
     training.  Ctrl-C writes a checkpoint into ``folder`` first.  ``prune`` is a
     configuration (sconfig.yaml) by which the network is pruned, at once or while
@@ -101,16 +108,19 @@ def train(model: Union[ModelSource, QuantizedModel], data: Union[Path, Data],
     if watch is not None:
         def call(state: dict[str, Any]) -> None:  # noqa: F811
             watch(TrainState(**state))
-    result = _core.train(
-        (quantized or network)._handle, _data(data, network, batch, samples),
-        None if validation is None else _data(validation, network, batch,
-                                              valid_samples),
-        options=path, options_text=text,
-        folder=None if folder is None else os.fspath(folder), resume=resume,
-        teacher=(None if teacher is None
-                 else load(teacher, context=network.context)._handle),
-        seed=seed, watch=call, prune=pruning["config"],
-        prune_text=pruning["config_text"])
+    with ExitStack() as folders:
+        handle = _data(data, network, batch, samples, folders)
+        result = _core.train(
+            (quantized or network)._handle, handle,
+            None if validation is None else
+            _data(validation, network, batch, valid_samples, folders),
+            options=path, options_text=text,
+            folder=None if folder is None else os.fspath(folder),
+            resume=resume,
+            teacher=(None if teacher is None
+                     else load(teacher, context=network.context)._handle),
+            seed=seed, watch=call, prune=pruning["config"],
+            prune_text=pruning["config_text"])
     if quantized is None:
         return Model(result)
     quantized.trained = TrainCheck(**result)

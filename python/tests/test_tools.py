@@ -238,6 +238,33 @@ LSQ = {
           "QUANTIZER": {"TYPE": "lsq", "BIT": 4}}}
 
 
+@pytest.mark.parametrize("form", ["tuples", "dicts", "iterator"])
+def test_training_on_iterables_is_that_on_files(labeled, form):
+    """The same samples in the same order give the same network."""
+    model, path = sb.new("mlp", channels=1, height=4, width=4, classes=2), labeled
+    batches = [(np.asarray(b.inputs[0]), np.array(b.labels))
+               for b in sb.Data(path)]
+    data = {"tuples": batches,
+            "dicts": [{model.inputs[0].name: x, "label": y}
+                      for x, y in batches],
+            "iterator": iter(batches)}[form]
+    options = {"EPOCHS": 2, "LR": 0.05}
+    want = sb.train(model, path, options=options)
+    got = sb.train(model, data, options=options)
+    assert got.to_bytes() == want.to_bytes()
+
+
+def test_samples_that_cannot_be_trained_on(labeled):
+    model, path = sb.new("mlp", channels=1, height=4, width=4, classes=2), labeled
+    x, y = next((np.asarray(b.inputs[0]), np.array(b.labels))
+                for b in sb.Data(path))
+    for data, line in (([], "one at least"), ([(x, y[:1])], "as many"),
+                       ([(x, y), (x[:, :, :1], y)], "the first has"),
+                       ([(x, x)], "labels")):
+        with pytest.raises(sb.DataError, match=line):
+            sb.train(model, data, options={"EPOCHS": 1})
+
+
 def test_training_with_quantizers(labeled):
     model = sb.train(sb.new("mlp", channels=1, height=4, width=4, classes=2),
                      labeled, options={"EPOCHS": 20})

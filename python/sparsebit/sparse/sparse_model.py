@@ -45,8 +45,9 @@ class SparseModel(Original):
         self._session: Optional[Session] = None
 
     def _load(self) -> Model:
-        self._source = load(self._source, self._example, context=self._context)
-        return self._source
+        made = load(self._source, self._example, context=self._context)
+        self._source = made
+        return made
 
     def _network(self) -> Optional[Model]:
         if hasattr(self._source, "get_submodule") and self._example is None:
