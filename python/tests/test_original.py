@@ -472,6 +472,18 @@ def test_arguments_by_name():
     assert "forward" not in vars(network)
 
 
+def test_a_module_without_anything_to_quantize_runs_in_float():
+    torch = pytest.importorskip("torch")
+    network = torch.nn.Embedding(10, 4)
+    qmodel = QuantModel(network, config())
+    ids = torch.tensor([[1, 9]])
+    with torch.no_grad():
+        torch.testing.assert_close(qmodel(ids), network(ids))
+    qmodel.prepare_calibration()
+    with pytest.raises(sb.ModelError, match="nothing to quantize"):
+        qmodel(ids)
+
+
 class OnGpu:
     """What a tensor of a GPU looks like from outside."""
 

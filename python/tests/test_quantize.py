@@ -212,3 +212,21 @@ def test_graph_and_html(cnn, images):
     assert page.count("<tr>") == 1 + sum(not q.fused
                                          for q in quantized.quantizers)
     assert "<table>" in sb.load(cnn)._repr_html_()
+
+
+@given(st.data())
+def test_however_samples_come_scales_are_the_same(data):
+    """Cut into batches at any place, each in any of the forms."""
+    x = np.random.default_rng(11).standard_normal((9, 3)).astype(np.float32)
+    cuts = sorted(data.draw(st.sets(st.integers(1, 8))))
+    forms = {"array": lambda a: a, "tuple": lambda a: (a,),
+             "labels": lambda a: (a, np.zeros(len(a), np.int64)),
+             "dict": lambda a: {"x": a}, "double": lambda a: a.astype("f8"),
+             "strided": lambda a: np.repeat(a, 2, 1)[:, ::2],
+             "tensor": sb.tensor, "view": lambda a: memoryview(a.copy())}
+    items = [forms[data.draw(st.sampled_from(sorted(forms)))](part)
+             for part in np.split(x, cuts)]
+    quantized = sb.quantize(sb.parse(TINY), iter(items), config=CONFIG)
+    assert quantized.samples == 9
+    assert scales(quantized) == scales(
+        sb.quantize(sb.parse(TINY), x, config=CONFIG))

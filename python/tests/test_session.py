@@ -9,6 +9,7 @@ import onnxruntime as ort
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hn
 
 import sparsebit as sb
 from conftest import TINY, TINY_WEIGHT, random_cnn, tiny_numpy
@@ -164,3 +165,47 @@ def test_a_negative_number_of_outputs_is_refused(tiny):
     with pytest.raises(ValueError, match="found -1"):
         sb._core.session_run(sb.Session(tiny)._handle,
                              (np.zeros((1, 3), np.float32),), -1)
+
+
+def test_inputs_are_read_where_they_lie():
+    """An input that is larger than all the memory the context may take."""
+    context = sb.Context(threads=1, max_memory=8 << 20)
+    session = sb.Session(sb.parse(
+        "graph g(x: f32[N,1024]) -> (y) {\n"
+        "    y = ReduceMax(x) {axes=[0, 1], keepdims=0}\n}\n", context))
+    x = np.zeros((8192, 1024), np.float32)
+    x[5000, 7] = 3
+    assert session.run(x)[0].tolist() == 3
+    assert context.memory < 8 << 20
+    with pytest.raises(sb.NoMemoryError):  # which a result of that size needs
+        sb.Session(sb.parse("graph g(x: f32[N,1024]) -> (y) {\n"
+                            "    y = Neg(x)\n}\n", context)).run(x)
+
+
+@given(st.data())
+def test_any_array_is_computed_or_refused(data):
+    """Whatever type, shape and strides an array has: NumPy's result or an
+    exception, and the session still works."""
+    dtype = data.draw(st.sampled_from(
+        ["f4", "f8", "f2", "i4", "i8", "u1", "?", ">f4", "c8", "S3"]))
+    shape = data.draw(hn.array_shapes(min_dims=0, max_dims=4, min_side=0,
+                                      max_side=4) | st.just((2, 3)))
+    a = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
+    for axis in range(a.ndim):
+        step = data.draw(st.sampled_from([1, -1, 2]))
+        a = a[(slice(None),) * axis + (slice(None, None, step),)]
+    if data.draw(st.booleans()):
+        a = a.T
+    a.flags.writeable = data.draw(st.booleans()) and a.flags.writeable
+    session = sb.Session(sb.parse(TINY))
+    fits = a.dtype == np.float32 and a.dtype.isnative and \
+        a.ndim == 2 and a.shape[1] == 3
+    try:
+        got, = session.run(a)
+    except (sb.Error, TypeError, ValueError):
+        assert not fits
+    else:
+        assert fits
+        np.testing.assert_array_equal(got, tiny_numpy(a))
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(session.run(x)[0], tiny_numpy(x))

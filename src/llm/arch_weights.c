@@ -74,8 +74,19 @@ sb_value_id sb_arch_constant(sb_arch *a, const char *name, const sb_tensor *t)
     if (a->status != SB_OK || !name || v != SB_NONE)
         return v;
     sb_status status = sb_graph_add_value(a->g, name, &v);
-    if (status == SB_OK)
+    /* A safetensors file may begin its elements anywhere. */
+    size_t size = sb_dtype_size(t->dtype);
+    if (status == SB_OK && size > 1 && (uintptr_t)t->data % size != 0) {
+        sb_tensor copy;
+
+        status = sb_tensor_clone(a->ctx, t, &copy);
+        if (status == SB_OK) {
+            status = sb_graph_set_constant(a->g, v, &copy);
+            sb_tensor_drop(&copy);
+        }
+    } else if (status == SB_OK) {
         status = sb_graph_set_constant(a->g, v, t);
+    }
     return status == SB_OK ? v : sb_arch_fail(a, status);
 }
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager
-from typing import Any, Callable, IO, Iterator, Optional, Sequence, Union
+from typing import (Any, Callable, IO, Iterator, Mapping, Optional, Sequence,
+                    Union)
 
 from .. import _core
 from .._analyze import analyze
-from .._base import (ArgumentError, ConfigError, Context, Path,
+from .._base import (ArgumentError, ConfigError, Context, ModelError, Path,
                      UnsupportedError, _logger)
 from .._config import Config, ConfigSource, config_keywords, with_specific
 from .._convert import arrays_of, like
 from .._model import Model, ModelSource, load
 from .._modules import Original
 from .._quantize import TO_FILE, QuantizedModel, Quantizer
+from .._session import Session
 
 _BN_TUNING = re.compile(r"^[^#\n]*\bBN_TUNING\W+(true|yes|on)\b", re.I | re.M)
 MEASURES = ("mse", "sqnr_db", "cosine", "largest")
@@ -54,10 +56,11 @@ class QuantModel(Original):
     def _build(self, example: Any) -> QuantizedModel:
         if self._quantized is None:
             model = load(self._source, example, context=self._context)
+            self._source = model
             try:
                 handle = self._create(model)
-            except (ConfigError, UnsupportedError) as error:  # quantizers that only training has
-                self._train = True
+            except (ConfigError, UnsupportedError) as error:
+                self._train = True  # quantizers that only training has
                 try:
                     handle = self._create(model)
                 except (ConfigError, UnsupportedError):
@@ -70,9 +73,7 @@ class QuantModel(Original):
             raise ArgumentError("bit widths are set before prepare_calibration()")
         self.cfg = with_specific(self.cfg or {}, section, {path: [key, value]})
         if self._quantized is not None:
-            model = self._quantized.model
             self._quantized = None
-            self._source = model
             self._build(None)
 
     def _create(self, model: Model) -> _core.Handle:
@@ -210,8 +211,13 @@ class QuantModel(Original):
         """Runs once: observing while calibrating, else with the quantizers
         that are on.  One output is returned as it is, several as a tuple."""
         first = self._quantized is None
-        quantized = self._build(inputs if len(inputs) > 1 else
-                                inputs[0] if inputs else by_name or None)
+        try:
+            quantized = self._build(inputs if len(inputs) > 1 else
+                                    inputs[0] if inputs else by_name or None)
+        except ModelError as error:
+            if self._calibrating or "nothing to quantize" not in str(error):
+                raise
+            return self._run_float(inputs, by_name)
         if first and self._calibrating:
             _core.quant_prepare(quantized._handle, False, False)
         elif first:
@@ -230,6 +236,13 @@ class QuantModel(Original):
         return made[0] if len(made) == 1 else made
 
     forward = __call__
+
+    def _run_float(self, inputs: Any, by_name: Mapping[str, Any]) -> Any:
+        """A network without anything to quantize, until it is calibrated."""
+        arrays = arrays_of(inputs, by_name, self._source)
+        inputs = inputs or tuple(by_name.values())
+        made = tuple(like(inputs, t) for t in Session(self._source).run(*arrays))
+        return made[0] if len(made) == 1 else made
 
     def get_quantization_error(self, data: Any,
                                checker: Union[str, Callable[..., Any]] = "mse",
