@@ -126,7 +126,15 @@ def test_interrupt_from_another_thread():
     np.testing.assert_array_equal(small.run(X)[0], tiny_numpy(X))
 
 
-def test_ctrl_c_is_keyboard_interrupt():
+@pytest.fixture
+def ctrl_c():
+    """As in a terminal: in the background a shell has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_is_keyboard_interrupt(ctrl_c):
     context = sb.Context()
     session = sb.Session(heavy_model(context))
     x = np.full((2048, 2048), 1e-4, np.float32)

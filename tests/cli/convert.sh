@@ -22,7 +22,8 @@ echo
 code $sparsebit info gptq | head -n 3
 printf 'W:\n  QSCHEME: per-group-symmetric\n  QUANTIZER: {BIT: 4, GROUP_SIZE: 32}\n  OBSERVER: {TYPE: minmax}\nA: none\n' >w4.yaml
 code $sparsebit quantize folder -c w4.yaml --format gguf --exclude 'model.embed_tokens' -o w4.gguf | grep -v seconds
-code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --tokenizer $llm/tiny.gguf -o again | grep -v seconds
+code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --tokenizer $llm/tiny.gguf -o again
+code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --exclude 'model.embed_tokens' --tokenizer $llm/tiny.gguf -o again | grep -v seconds
 code $sparsebit quantize folder --format gguf --gguf-type q4_k -o k2.gguf | grep -v seconds
 code $sparsebit quantize folder --format gguf --gguf-type q8_0 -o q8.gguf -q
 echo --- wrong
