@@ -1,6 +1,7 @@
 """The library's functions, as the extension has them."""
 
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import (Any, Callable, Iterable, Mapping, Optional, Sequence, Union,
+                    final)
 import os
 
 _Path = Union[str, bytes, "os.PathLike[str]"]
@@ -30,10 +31,12 @@ class Context:
     def set_max_memory(self, bytes: int) -> None: ...
     def set_copy_files(self, on: bool) -> None: ...
 
+@final
 class Handle:
     @property
     def context(self) -> Context: ...
 
+@final
 class Tensor:
     @property
     def shape(self) -> tuple[int, ...]: ...
