@@ -41,7 +41,7 @@ echo >photos/one.jpg
 code $sparsebit convert $llm/tiny.gguf photos
 code $sparsebit convert $llm/tiny.gguf photos/one.jpg --format float
 code $sparsebit quantize folder -c w4.yaml --format gptq --exclude 'model.embed_tokens' -o photos
-code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --tokenizer $llm/tiny.gguf -o empty -q
+code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --exclude 'model.embed_tokens' --tokenizer $llm/tiny.gguf -o empty -q
 ls photos empty
 code $sparsebit convert $llm/tiny.gguf no/such/folder
 code $sparsebit convert $llm/llama no.gguf
