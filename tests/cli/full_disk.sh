@@ -9,7 +9,6 @@ head -c 15000 /dev/zero >disk/filler 2>/dev/null
 code $sparsebit simplify $models/slow.onnx -o disk/out.onnx -q
 code $sparsebit run $models/tiny.onnx --shape x=1000x3 --out-dir disk/dir -q
 ls disk
-ls disk/dir
 printf 'SOURCE: npy\nPATH: x.npy\n' >x.yaml
 printf '\x93NUMPY\x01\x00\x76\x00%-117s\n\0\0\x80\x3f\0\0\x80\x3f\0\0\x80\x3f' "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3), }" >x.npy
 cat /dev/zero >>disk/filler 2>/dev/null

@@ -18,7 +18,6 @@ kill -INT $pid
 wait $pid 2>/dev/null
 echo "exit code $?"
 cat err
-ls out
 $sparsebit bench $models/slow.onnx --shape x=600x600 --seconds 60 2>err &
 pid=$!
 at_work

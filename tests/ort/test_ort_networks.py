@@ -65,7 +65,7 @@ NETWORKS = {
     "ppocr_rec": (48, 160, (127.5,) * 3, (127.5,) * 3, "BGR", False),
 }
 
-NUDGES = 4      # of the last bit, with different seeds
+NUDGES = 8      # of the last bit, with different seeds
 
 
 def inputs_of(name, n):
