@@ -128,6 +128,11 @@ static int convert_run(cli_env *env, const void *parsed)
                          "--format: found '%s', allowed are gguf, gptq, float, "
                          "onnx, genai",
                          args->format);
+    if (to == TO_GENAI && (args->float_as || args->round))
+        return cli_usage(&cmd_convert,
+                         "--%s is not for --format genai, which "
+                         "keeps types",
+                         args->float_as ? "float-as" : "round");
     int rc = CLI_OK;
     if (sb_model_load(env->ctx, args->model, &model) != SB_OK ||
         sb_model_info_get(model, &info) != SB_OK)

@@ -22,7 +22,7 @@ static const cli_opt opts[] = {
     {CLI_TARGET, 't', "target",  ARG(target),  "NAME",  "runtime to write for; see `sparsebit list targets` (default: BACKEND of the config, or `virtual`: for simulation, slower than float in runtimes)", false},
     {CLI_STRING, 0,   "format",  ARG(format),  "FORM",  "`qdq` (default); `qoperator`: QOperator nodes such as QLinearConv; `matmulnbits`: MatMulNBits, for `A: none`; of language models also `gguf` (for llama.cpp) and `gptq` (a Hugging Face folder)", false},
     {CLI_FILE,   0,   "tokenizer", ARG(tokenizer), "FILE", "of `--format gguf` and `gptq`, and of `--calibrate`: the tokenizer (default: the model's own, or what is beside it)", false},
-    {CLI_STRING, 0,   "float-as", ARG(float_as), "TYPE", "of `--format gguf` and `gptq`: what matrices that stay in float become: `f32`, `f16`, `bf16`, in GGUF files also `q8_0` (default there)", false},
+    {CLI_STRING, 0,   "float-as", ARG(float_as), "TYPE", "of `--format gguf` and `gptq`: what matrices that stay in float become: `f32`, `f16`, `bf16`, in GGUF files also blocks: `q8_0` (default there), `q4_k` and others", false},
     {CLI_STRING, 0,   "gguf-type", ARG(gguf_type), "TYPE", "of `--format gguf`: what linear layers become, whatever bits and groups the config says: `q2_k`, `q3_k`, `q4_k`, `q5_k`, `q6_k` (rows that 256 does not divide take blocks of 32, which is said), `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q8_0`; without a config, by `gptq` if there is data", false},
     {CLI_UINT,   0,   "opset",   ARG(opset),   "N",     "opset of the file (default: that of the model, or the lowest above it that holds all nodes)", false},
     {CLI_UINT,   0,   "accuracy-level", ARG(level), "N", "of `--format matmulnbits`: 4 (default) rounds activations to 8 bits, fast for one token at a time; 1 computes in float, fast for many at once", false},
@@ -112,7 +112,8 @@ static int quantize_create(quantize_job *j, const char *const *floats, size_t n)
     opt.half_scales = is_language(a);
     opt.gguf_type = a->gguf_type;
     if (a->gguf_type && !a->config)
-        opt.config_text = a->data.path ? gguf_fitted : gguf_nearest;
+        opt.config_text =
+            a->data.path || a->calibrate ? gguf_fitted : gguf_nearest;
     if (a->reduce)
         opt.reduce_range = (sb_reduce_range)word_in(a->reduce, reductions);
     sb_status status = sb_quant_model_create(j->model, &opt, &j->qm);
@@ -129,7 +130,8 @@ static int quantize_load(quantize_job *j)
 {
     const quantize_args *a = j->args;
 
-    if (a->limit > 0)
+    if (a->limit > 0 && (j->env->common.max_memory == 0 ||
+                         a->limit < j->env->common.max_memory))
         sb_ctx_set_max_memory(j->env->ctx, a->limit);
     int rc =
         cli_model_open(j->env, &cmd_quantize, a->model, &a->values, &j->model);
@@ -217,9 +219,10 @@ static sb_status quantize_observe(quantize_job *j)
         status = share_data(j, sb_ctx_rank(ctx), sb_ctx_ranks(ctx));
     if (status == SB_OK && j->data)
         status = quantize_feed(j, opt.asym_activations);
-    if (status == SB_OK && a->calibrate)
+    bool self = a->calibrate && sb_quant_model_can_calibrate(j->qm);
+    if (status == SB_OK && self)
         status = quantize_feed_self(j);
-    if (status == SB_OK && (j->data || a->calibrate))
+    if (status == SB_OK && (j->data || self))
         status = share_calibration(j);
     for (size_t i = 0; status == SB_OK && i < a->load.n; i++) {
         j->subject = a->load.v[i];
@@ -240,8 +243,9 @@ static int quantize_calibrate(quantize_job *j)
 
     if (needs && !a->data.path && a->load.n == 0 && !a->calibrate)
         return cli_usage(&cmd_quantize, "quantization needs samples to be "
-                                        "calibrated on: give --data or "
-                                        "--load-calibration");
+                                        "calibrated on: give --data, "
+                                        "--load-calibration or, for a "
+                                        "language model, --calibrate self");
     if ((sb_quant_model_can_calibrate(j->qm) || a->drop) && a->data.path) {
         int rc = cli_data_open(j->env, &cmd_quantize, j->model, &a->data,
                                sb_quant_model_fixed_batch(j->qm), &j->data);
@@ -412,7 +416,7 @@ static int check_options(const cli_env *env, const quantize_args *args)
     if (((args->tokenizer && !args->calibrate) || args->float_as) &&
         !is_language(args))
         return cli_usage(&cmd_quantize, "--%s is for --format gguf and gptq",
-                         args->tokenizer ? "tokenizer" : "float-as");
+                         args->float_as ? "float-as" : "tokenizer");
     if (args->gguf_type &&
         (!is_language(args) || word_in(args->format, formats) != FORMAT_GGUF))
         return cli_usage(&cmd_quantize, "--gguf-type is for --format gguf");
@@ -430,9 +434,11 @@ static int check_options(const cli_env *env, const quantize_args *args)
         return cli_usage(&cmd_quantize,
                          "--weights: found '%s', allowed are int, float-qdq",
                          args->weights);
-    if (args->preset && args->config)
-        return cli_usage(&cmd_quantize, "--preset is for quantizing without "
-                                        "--config, which says it itself");
+    if (args->preset && (args->config || args->gguf_type))
+        return cli_usage(&cmd_quantize,
+                         "--preset is for quantizing without "
+                         "--%s, which says it itself",
+                         args->config ? "config" : "gguf-type");
     if (!args->output && !args->save && !args->report && !args->dry_run &&
         !env->common.json && !env->common.verbose && args->dump_after.n == 0)
         return cli_usage(&cmd_quantize, "nothing would be written: give "

@@ -6,7 +6,7 @@
 static sb_status feed_batch(cli_feed *f, sb_feed *feed, const sb_batch *batch)
 {
     size_t n_in = sb_model_input_count(f->model);
-    size_t n_out = sb_model_output_count(f->model);
+    size_t n_out = batch->n_states ? sb_model_output_count(f->model) : 0;
     const sb_tensor **inputs = cli_alloc(n_in + n_out, sizeof(sb_tensor *));
     const sb_tensor **outputs = inputs + n_in;
     sb_status status = sb_feed_inputs(feed, batch, inputs, n_in);
@@ -15,7 +15,7 @@ static sb_status feed_batch(cli_feed *f, sb_feed *feed, const sb_batch *batch)
         f->in_data = false;
         status = f->run(f->user, inputs, n_in, outputs, n_out);
     }
-    if (status == SB_OK)
+    if (status == SB_OK && n_out > 0)
         status = sb_feed_keep(feed, batch, outputs, n_out);
     free(inputs);
     return status;

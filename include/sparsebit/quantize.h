@@ -108,9 +108,9 @@ SB_API SB_MUST_USE sb_status sb_quant_model_end_journal(sb_quant_model *qm);
 /** Runs once: observing while calibrating, else with the quantizers that are
  *  on.  As sb_session_run().
  *
- *  Calibrating with asym_activations, or where no activation is observed, it
- *  only keeps a copy of the inputs, and `outputs` are all NULL: calc_qparams()
- *  runs the network, block by block. */
+ *  Calibrating with asym_activations it only keeps a copy of the inputs, and
+ *  `outputs` are all NULL: calc_qparams() runs the network, block by block. The
+ *  same where no activation is observed and no output is asked for. */
 SB_API SB_MUST_USE sb_status sb_quant_model_forward(
     sb_quant_model *qm, const sb_tensor *const *inputs, size_t n_inputs,
     const sb_tensor **outputs, size_t n_outputs);

@@ -403,7 +403,7 @@ static sb_status feed_batch(sb_feed *feed, const sb_batch *batch,
                             const sb_tensor **tensors)
 {
     size_t n_in = sb_model_input_count(model), i = 0;
-    size_t n_out = sb_model_output_count(model);
+    size_t n_out = batch->n_states ? sb_model_output_count(model) : 0;
 
     while (takers[i].kind != taker->kind)
         i++;
@@ -412,7 +412,7 @@ static sb_status feed_batch(sb_feed *feed, const sb_batch *batch,
     sb_status s = sb_feed_inputs(feed, batch, tensors, n_in);
     if (s == SB_OK)
         s = takers[i].run(taker->pointer, tensors, n_in, tensors + n_in, n_out);
-    if (s == SB_OK)
+    if (s == SB_OK && n_out > 0)
         s = sb_feed_keep(feed, batch, tensors + n_in, n_out);
     return s;
 }

@@ -32,7 +32,12 @@ static PyObject *prune_create(PyObject *self, PyObject *args,
     opt.before = untrained ? untrained->pointer : NULL;
     if (py_call_begin(&call, m->context) == 0) {
         sb_status s = sb_prune_create(m->pointer, &opt, &prune);
-        result = py_call_end_new(&call, s, &py_prune_kind, prune, m->keep);
+        PyObject *keep = PyTuple_Pack(
+            2, m->keep ? m->keep : Py_None,
+            untrained && untrained->keep ? untrained->keep : Py_None);
+
+        result = py_call_end_new(&call, s, &py_prune_kind, prune, keep);
+        Py_XDECREF(keep);
     }
     py_strings_close(&patterns);
     return result;

@@ -397,10 +397,11 @@ static bool pattern_used(const sb_graph *g, const char *pattern, char *near)
             return true;
         keep_nearer(word, n->name, near);
         snprintf(path, sizeof path, "%s", n->module);
-        for (char *dot = path; dot; dot = strrchr(path, '.')) {
-            if (dot > path)
-                *dot = '\0';
+        for (char *dot = path; dot;) { /* and outer modules */
             keep_nearer(word, path, near);
+            dot = strrchr(path, '.');
+            if (dot)
+                *dot = '\0';
         }
     }
     return false;

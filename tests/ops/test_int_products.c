@@ -280,6 +280,20 @@ static void test_conv_integer(void **state)
         conv_case c = random_case(&seed);
         run_conv(&c, &seed, false);
     }
+    /* Windows of one pixel are gathered, in quads of channels. */
+    for (int round = 0; round < 32; round++) {
+        conv_case c = {.n = 1,
+                       .c = 1 + round % 8,
+                       .h = 6,
+                       .w = 11,
+                       .m = 5,
+                       .group = 1,
+                       .kh = 1,
+                       .kw = 1,
+                       .stride = 1,
+                       .dilation = 1};
+        run_conv(&c, &seed, false);
+    }
 }
 
 static void test_qlinear_conv(void **state)

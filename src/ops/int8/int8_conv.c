@@ -389,6 +389,9 @@ static void gather_panel(const conv_run *run, const uint8_t *x, int64_t first,
 
     for (int64_t p = 0; p < c->k; p++) {
         gather_tap(run, x, tap, rows, n_row, quad[p % 4]);
+        if (p == c->k - 1) /* what stands behind counts in sums */
+            for (int64_t i = p % 4 + 1; i < 4; i++)
+                memset(quad[i], 0, sizeof quad[i]);
         if (p % 4 == 3 || p == c->k - 1)
             sb_int8_pack_rows((const uint8_t(*)[SB_INT_NR])quad,
                               panel + p / 4 * 4 * SB_INT_NR);

@@ -37,7 +37,7 @@ static inline void sum_plain(int rows, const uint8_t *w, const uint8_t *x,
 {
     uint32_t sum[ROWS][COLS];
 
-    (void)cols;
+    cols = (cols + 15) / 16 * 16;
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < COLS; j++)
             sum[r][j] = (uint32_t)init[r];
@@ -48,7 +48,7 @@ static inline void sum_plain(int rows, const uint8_t *w, const uint8_t *x,
             const int32_t w0 = (int8_t)w[4 * r], w1 = (int8_t)w[4 * r + 1];
             const int32_t w2 = (int8_t)w[4 * r + 2], w3 = (int8_t)w[4 * r + 3];
 
-            for (int j = 0; j < COLS; j++)
+            for (int64_t j = 0; j < cols; j++)
                 sum[r][j] +=
                     (uint32_t)(w0 * from[4 * j] + w1 * from[4 * j + 1] +
                                w2 * from[4 * j + 2] + w3 * from[4 * j + 3]);

@@ -64,13 +64,13 @@ bool sb_rounded_product_suits(int64_t m, int64_t n, int64_t k)
 #endif
 }
 
-size_t sb_rounded_product_scratch(const sb_ctx *ctx, int64_t n, int64_t k)
+size_t sb_rounded_product_scratch(size_t lanes, int64_t n, int64_t k)
 {
     size_t row = (size_t)rounded_quads(k) * 4;
     size_t columns = (size_t)rounded_columns(n);
 
     return columns * (row + sizeof(int32_t) + 2 * sizeof(float)) +
-           (size_t)ctx->n_threads * ROWS * row;
+           lanes * ROWS * row;
 }
 
 /* ---- do the numbers fit? ------------------------------------------------- */
@@ -235,8 +235,8 @@ bool sb_rounded_product_run(sb_ctx *ctx, const sb_rounded_product *p)
     size_t columns = (size_t)rounded_columns(p->n);
     rounded_job job = {.p = p, .quads = rounded_quads(p->k), .low = low};
 
-    if (!rounding_fits(&p->a_from, low, low + 255) || !(fabsf(low) < 256) ||
-        !rounding_fits(&p->b_from, -128, 127))
+    if (!rounding_fits(&p->a_from, low, low + 255) ||
+        !(low <= 0 && low > -256) || !rounding_fits(&p->b_from, -128, 127))
         return false;
     job.scales = p->scratch;
     job.bias = job.scales + columns;
@@ -244,7 +244,7 @@ bool sb_rounded_product_run(sb_ctx *ctx, const sb_rounded_product *p)
     job.b = (int8_t *)(job.sums + columns);
     job.a = (uint8_t *)job.b + columns * (size_t)job.quads * 4;
     sb_parallel_for(ctx, columns / PANEL, 1, rounded_panels, &job);
-    sb_parallel_lanes(ctx, (size_t)((p->m + ROWS - 1) / ROWS),
-                      (size_t)ctx->n_threads, rounded_rows, &job);
+    sb_parallel_lanes(ctx, (size_t)((p->m + ROWS - 1) / ROWS), p->lanes,
+                      rounded_rows, &job);
     return true;
 }

@@ -27,12 +27,13 @@ typedef struct sb_rounded_product {
     float *y;
     bool add; /* to what y holds */
     void *scratch;
+    size_t lanes; /* threads that there is scratch for */
 } sb_rounded_product;
 
 /* Whether it pays, here and for these sizes. */
 bool sb_rounded_product_suits(int64_t m, int64_t n, int64_t k);
 /* Bytes of scratch. */
-size_t sb_rounded_product_scratch(const sb_ctx *ctx, int64_t n, int64_t k);
+size_t sb_rounded_product_scratch(size_t lanes, int64_t n, int64_t k);
 /* False, and y as it was, if the numbers do not fit. */
 bool sb_rounded_product_run(sb_ctx *ctx, const sb_rounded_product *p);
 

@@ -18,6 +18,7 @@ typedef struct {
 typedef struct {
     sb_matmul mm;
     bool rounded;    /* by integers, if these fit */
+    size_t lanes;    /* that there is scratch for then */
     sb_epilogue act; /* behind those */
 } fused_matmul_state;
 
@@ -74,8 +75,15 @@ static sb_status fused_matmul_plan_rounded(sb_kernel *k, fused_matmul_state *s)
                                   "%lld scales or zero points in input %u",
                                   (long long)n, i);
     }
-    s->rounded = sb_rounded_product_suits(mm->m, mm->n, mm->k);
-    size_t scratch = sb_rounded_product_scratch(k->ctx, mm->n, mm->k);
+    if (sb_tensor_count(k->in[6]) != sb_tensor_count(k->in[7]))
+        return sb_kernel_fail(k, SB_BAD_MODEL,
+                              "%lld scales and %lld zero points",
+                              (long long)sb_tensor_count(k->in[6]),
+                              (long long)sb_tensor_count(k->in[7]));
+    s->lanes = (size_t)sb_ctx_threads(k->ctx);
+    s->rounded =
+        mm->n_batch == 1 && sb_rounded_product_suits(mm->m, mm->n, mm->k);
+    size_t scratch = sb_rounded_product_scratch(s->lanes, mm->n, mm->k);
     if (s->rounded && k->scratch_size < scratch)
         k->scratch_size = scratch;
     return sb_epilogue_make(k, &a->post, false, &s->act);
@@ -128,6 +136,7 @@ static bool fused_matmul_rounded(const sb_kernel *k)
         .y = k->out[0]->data,
         .add = sb_kernel_in(k, 3) != NULL,
         .scratch = k->scratch,
+        .lanes = s->lanes,
     };
 
     if (!sb_rounded_product_run(k->ctx, &p))

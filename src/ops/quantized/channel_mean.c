@@ -29,7 +29,7 @@ static const sb_attr_def attrs[] = {
 
 static bool mean_axis_fits(int64_t axis, int rank)
 {
-    return axis >= 0 && axis < rank && (axis == 1 || axis == rank - 1);
+    return rank >= 2 && axis >= 0 && (axis == 1 || axis == rank - 1);
 }
 
 static sb_status mean_check_axis(sb_infer *in, sb_dim *channels)
@@ -104,9 +104,14 @@ static sb_channel_view mean_view(const sb_kernel *k)
 /* Scratch: two sums a channel, what sums need, then two factors a channel. */
 static sb_status mean_prepare(sb_kernel *k)
 {
+    const channel_mean_attrs *a = k->attrs;
+
+    if (!mean_axis_fits(a->axis, k->in[0]->rank))
+        return sb_kernel_fail(k, SB_BAD_MODEL,
+                              "axis %lld of rank %d, want 1 or the last",
+                              (long long)a->axis, k->in[0]->rank);
     sb_channel_view view = mean_view(k);
     size_t c = (size_t)view.c;
-
     if (k->n_in > 1 &&
         (sb_tensor_count(k->in[3]) != 1 ||
          sb_tensor_count(k->in[2]) != 2 * view.c ||

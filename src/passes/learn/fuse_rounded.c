@@ -21,6 +21,16 @@ static bool rounded_is_one(const sb_node *node, const char *factor)
     return f >= 1 && f <= 1;
 }
 
+/* Has the bias of a Gemm one element a column? */
+static bool rounded_bias_fits(const sb_graph *g, const sb_node *node)
+{
+    const sb_shape *bias = &sb_graph_value(g, node->inputs[2])->type.shape;
+    const sb_shape *b = &sb_graph_value(g, node->inputs[1])->type.shape;
+
+    return bias->rank == 1 && b->rank == 2 && sb_dim_known(bias->dim[0]) &&
+           bias->dim[0] == b->dim[sb_node_int(node, "transB", 0) ? 0 : 1];
+}
+
 /* Is it a product that FusedMatMul can be? */
 static bool rounded_is_product(const sb_graph *g, const sb_node *node)
 {
@@ -33,8 +43,7 @@ static bool rounded_is_product(const sb_graph *g, const sb_node *node)
         return true;
     return sb_node_is(node, "Gemm") && !sb_node_int(node, "transA", 0) &&
            rounded_is_one(node, "alpha") && rounded_is_one(node, "beta") &&
-           (sb_node_in(node, 2) == SB_NONE ||
-            sb_graph_value(g, node->inputs[2])->type.shape.rank == 1);
+           (sb_node_in(node, 2) == SB_NONE || rounded_bias_fits(g, node));
 }
 
 /* The FakeQuant that makes operand `i`, of 8 bits or less, with one scale or

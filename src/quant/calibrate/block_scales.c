@@ -3,6 +3,8 @@
  *
  * Offsets are numbers of their own there, so zero points are no whole
  * numbers. */
+#include <float.h>
+
 #include "base/threads.h"
 #include "llm/blocks/blocks.h"
 #include "quant/calibrate/calibrate.h"
@@ -24,8 +26,11 @@ static void scales_read(const scales_job *j, int64_t row, int64_t at, float *x,
         int64_t c = at + i;
 
         x[i] = j->w[turned ? c * j->rows + row : row * j->cols + c];
+        /* What samples did not show counts a little: it may be needed. */
         if (j->gram)
-            weight[i] = j->gram[c * (j->cols + 1)];
+            weight[i] = j->gram[c * (j->cols + 1)] > FLT_MIN
+                            ? j->gram[c * (j->cols + 1)]
+                            : FLT_MIN;
     }
 }
 

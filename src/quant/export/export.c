@@ -412,6 +412,10 @@ sb_status sb_export_check(const sb_quant_model *qm,
                        "format matmulnbits holds integer weights and float "
                        "activations: it needs `A: none` in %s",
                        sb_quant_config_file(qm->config));
+    if (qm->blocks && choice->format != SB_EXPORT_FORMAT_MATMULNBITS)
+        return sb_fail(qm->ctx, SB_BAD_ARG,
+                       "blocks of GGUF files are written in format "
+                       "matmulnbits, no other holds them");
     return SB_OK;
 }
 

@@ -39,11 +39,12 @@ static sb_status make_exec(sb_quant_model *qm)
 }
 
 /* While calibrating: are inputs only kept, to be run later? */
-static bool run_only_keeps(const sb_quant_model *qm)
+static bool run_only_keeps(const sb_quant_model *qm, size_t n_outputs)
 {
     if (qm->state.blocks)
         return true;
-    if (!qm->state.calibrating || !qm->state.batches || qm->train)
+    if (n_outputs > 0 || !qm->state.calibrating || !qm->state.batches ||
+        qm->train)
         return false;
     for (uint32_t i = 0; i < qm->place.n_points; i++)
         if (sb_calibrate_observes(qm, i))
@@ -51,15 +52,13 @@ static bool run_only_keeps(const sb_quant_model *qm)
     return true;
 }
 
-static sb_status make_run(sb_quant_model *qm)
+static sb_status make_run(sb_quant_model *qm, bool only_keeps)
 {
-    const sb_graph *g = qm->graph;
-
-    if (!run_only_keeps(qm)) {
+    if (!only_keeps && !qm->run.exec)
         SB_TRY(make_exec(qm));
-        g = qm->run.graph;
-    }
-    qm->run.outputs = sb_alloc(qm->ctx, g->n_outputs, sizeof(sb_tensor *));
+    if (!qm->run.outputs)
+        qm->run.outputs =
+            sb_alloc(qm->ctx, qm->graph->n_outputs, sizeof(sb_tensor *));
     return qm->run.outputs ? SB_OK : SB_NO_MEMORY;
 }
 
@@ -94,14 +93,13 @@ sb_status sb_quant_model_forward(sb_quant_model *qm,
                                  size_t n_outputs)
 {
     SB_TRY(sb_quant_run_check(qm, inputs, n_inputs, n_outputs));
-    if (!qm->run.outputs) {
-        sb_status status = make_run(qm);
-        if (status != SB_OK) {
-            sb_quant_run_drop(qm);
-            return status;
-        }
+    bool only_keeps = run_only_keeps(qm, n_outputs);
+    sb_status status = make_run(qm, only_keeps);
+    if (status != SB_OK) {
+        sb_quant_run_drop(qm);
+        return status;
     }
-    for (size_t i = 0; i < n_inputs && run_only_keeps(qm); i++)
+    for (size_t i = 0; i < n_inputs && only_keeps; i++)
         SB_TRY(sb_exec_check_input(
             qm->ctx, sb_graph_value(qm->graph, qm->graph->inputs[i]),
             inputs[i]));
@@ -109,7 +107,7 @@ sb_status sb_quant_model_forward(sb_quant_model *qm,
         SB_TRY(sb_batch_store_take(qm->state.batches, inputs));
     if (qm->state.blocks)
         SB_TRY(sb_blocks_take(qm->state.blocks, inputs));
-    else if (!run_only_keeps(qm))
+    else if (!only_keeps)
         SB_TRY(sb_exec_run(qm->run.exec, inputs, NULL, qm->run.outputs));
     if (n_outputs)
         memcpy(outputs, qm->run.outputs, n_outputs * sizeof *outputs);

@@ -429,6 +429,10 @@ sb_status sb_quant_place_weights(sb_quant_model *qm)
     size_t n = 0;
 
     SB_TRY(check_target(qm, p.mode));
+    if (qm->blocks && p.mode != SB_QUANT_WEIGHTS_ONLY)
+        return sb_fail(qm->ctx, SB_BAD_CONFIG,
+                       "blocks of GGUF files hold weights and no activations: "
+                       "they need `A: none`");
     SB_TRY(sb_graph_order(qm->graph, &order, &n));
     sb_status status = SB_OK;
     for (size_t i = 0; i < n && status == SB_OK; i++) {

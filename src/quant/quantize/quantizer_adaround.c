@@ -79,11 +79,13 @@ static void adaround_start(void *arg, size_t begin, size_t end)
     for (size_t i = begin; i < end; i++) {
         int64_t row = (int64_t)i / r->cols, col = (int64_t)i % r->cols;
         int64_t at = row * n + col / r->group;
-        float steps = r->w[i] / r->scale[at];
+        /* Zero points of blocks are no whole numbers: the grid is shifted. */
+        float shift = r->zero_point[at] - floorf(r->zero_point[at]);
+        float steps = r->w[i] / r->scale[at] + shift;
         float share = steps - floorf(steps);
 
         j->scale[i] = r->scale[at];
-        j->base[i] = floorf(steps);
+        j->base[i] = floorf(steps) - shift;
         j->lo[i] = (float)r->qmin - r->zero_point[at];
         j->hi[i] = (float)r->qmax - r->zero_point[at];
         j->v[i] = -logf((stretch_hi - stretch_lo) / (share - stretch_lo) - 1);
