@@ -20,6 +20,8 @@ static const struct {
     {"more rows than are made bytes at once",
      TEST_GRAPH("x: f32[130,37]", "y: f32[130,21]",
                 BODY("y = MatMul(q, p)\n"))},
+    {"no rows at all", TEST_GRAPH("x: f32[0,17,37]", "y: f32[0,17,21]",
+                                  BODY("y = MatMul(q, p)\n"))},
     {"zero points that the learning moved out of the range",
      TEST_GRAPH(
          "x: f32[20,37]", "y: f32[20,21]",
@@ -75,6 +77,11 @@ static const pass_case cases[] = {
                 SMALL ROUNDED_W
                 "q = sparsebit::FakeQuant(x, s, z) {qmin=0, qmax=65535}\n"
                 "y = MatMul(q, p)\n"),
+     NULL, false},
+    {"one bias for all columns",
+     TEST_GRAPH("x: f32[3,2]", "y: f32[3,2]",
+                SMALL "b: f32[1] = 1\n" ROUNDED_X ROUNDED_W
+                      "y = Gemm(q, p, b)\n"),
      NULL, false},
     {"factors",
      TEST_GRAPH("x: f32[3,2]", "y: f32[3,2]",
