@@ -30,15 +30,14 @@ static PyObject *prune_create(PyObject *self, PyObject *args,
     opt.n_exclude = patterns.n;
     opt.seed = seed;
     opt.before = untrained ? untrained->pointer : NULL;
-    if (py_call_begin(&call, m->context) == 0) {
+    PyObject *keep =
+        PyTuple_Pack(2, m->keep ? m->keep : Py_None,
+                     untrained && untrained->keep ? untrained->keep : Py_None);
+    if (keep && py_call_begin(&call, m->context) == 0) {
         sb_status s = sb_prune_create(m->pointer, &opt, &prune);
-        PyObject *keep = PyTuple_Pack(
-            2, m->keep ? m->keep : Py_None,
-            untrained && untrained->keep ? untrained->keep : Py_None);
-
         result = py_call_end_new(&call, s, &py_prune_kind, prune, keep);
-        Py_XDECREF(keep);
     }
+    Py_XDECREF(keep);
     py_strings_close(&patterns);
     return result;
 }

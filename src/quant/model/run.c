@@ -54,11 +54,14 @@ static bool run_only_keeps(const sb_quant_model *qm, size_t n_outputs)
 
 static sb_status make_run(sb_quant_model *qm, bool only_keeps)
 {
-    if (!only_keeps && !qm->run.exec)
+    if (qm->run.outputs && (only_keeps || qm->run.exec))
+        return SB_OK;
+    if (!only_keeps)
         SB_TRY(make_exec(qm));
-    if (!qm->run.outputs)
-        qm->run.outputs =
-            sb_alloc(qm->ctx, qm->graph->n_outputs, sizeof(sb_tensor *));
+    /* The graph that runs may have outputs of its own behind the others. */
+    const sb_graph *g = only_keeps ? qm->graph : qm->run.graph;
+    sb_free(qm->ctx, qm->run.outputs);
+    qm->run.outputs = sb_alloc(qm->ctx, g->n_outputs, sizeof(sb_tensor *));
     return qm->run.outputs ? SB_OK : SB_NO_MEMORY;
 }
 
