@@ -20,9 +20,9 @@
 /* Chinese, and what lies before it and behind it in DeepSeek's ranges. */
 #define HAN "[\\x{4e00}-\\x{9fa5}\\x{0800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
 /* Punctuation of ASCII, of full width, and Chinese. */
-#define MARKS                                                         \
-    "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{" \
-    "201f}\\x{3000}-\\x{3002}]+"
+static const char marks[] =
+    "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{"
+    "201f}\\x{3000}-\\x{3002}]+";
 /* Stands for sb_gpt2_pattern, which is no constant. */
 #define GPT_2 ""
 
@@ -52,7 +52,7 @@ static const struct {
      {LINE_END, "\\s?\\p{L}+", "\\s?\\p{P}+", HAN, DIGIT},
      false},
     {"deepseek-llm",
-     {LINE_END, "\\s?\\p{L&}+", MARKS, "\\s+$", HAN, "\\p{N}+"},
+     {LINE_END, "\\s?\\p{L&}+", marks, "\\s+$", HAN, "\\p{N}+"},
      false},
 };
 
