@@ -492,32 +492,6 @@ static void test_sparse_settings_are_read(void **state)
     sb_quant_config_free(cfg);
 }
 
-static void test_a_missing_half_is_told(void **state)
-{
-    sb_quant_config *cfg = NULL;
-    const char *sparse = published[4], *quant = W8 A8;
-
-    (void)state;
-    assert_status(sb_quant_config_load_memory(test_ctx(), "s.yaml", sparse,
-                                              strlen(sparse),
-                                              SB_QUANT_CONFIG_QUANT, &cfg),
-                  SB_BAD_CONFIG);
-    assert_string_equal(
-        sb_ctx_error(test_ctx()),
-        "s.yaml: W and A are missing: nothing says how to quantize");
-    assert_status(sb_quant_config_load_memory(test_ctx(), "q.yaml", quant,
-                                              strlen(quant),
-                                              SB_QUANT_CONFIG_SPARSE, &cfg),
-                  SB_BAD_CONFIG);
-    assert_string_equal(sb_ctx_error(test_ctx()),
-                        "q.yaml: SPARSER is missing: nothing says how to "
-                        "prune");
-    assert_status(sb_quant_config_load(test_ctx(), "/nowhere/q.yaml", 0, &cfg),
-                  SB_IO);
-    assert_null(cfg);
-    sb_quant_config_free(NULL);
-}
-
 /* What `sparsebit config default` prints, read again. */
 static sb_status load_default(sb_ctx *ctx, sb_quant_config **out)
 {
@@ -592,7 +566,6 @@ int main(void)
         cmocka_unit_test(test_modes_of_activations),
         cmocka_unit_test(test_group_sizes_go_by_node),
         cmocka_unit_test(test_sparse_settings_are_read),
-        cmocka_unit_test(test_a_missing_half_is_told),
         cmocka_unit_test(test_the_default_is_eight_bits),
         cmocka_unit_test(test_every_failed_allocation_is_reported),
         cmocka_unit_test(test_parameters_of_rows),

@@ -372,10 +372,39 @@ static void test_every_error_has_its_whole_line(void **state)
     print_message("%zu wrong configs\n", SB_COUNT(wrong));
 }
 
+static void test_a_missing_half_is_told(void **state)
+{
+    sb_quant_config *cfg = NULL;
+    const char *sparse =
+        "SPARSER: {TYPE: structed, STRATEGY: l1norm, RATIO: 0.3}\n";
+    const char *quant = W8 A8;
+
+    (void)state;
+    assert_status(sb_quant_config_load_memory(test_ctx(), "s.yaml", sparse,
+                                              strlen(sparse),
+                                              SB_QUANT_CONFIG_QUANT, &cfg),
+                  SB_BAD_CONFIG);
+    assert_string_equal(
+        sb_ctx_error(test_ctx()),
+        "s.yaml: W and A are missing: nothing says how to quantize");
+    assert_status(sb_quant_config_load_memory(test_ctx(), "q.yaml", quant,
+                                              strlen(quant),
+                                              SB_QUANT_CONFIG_SPARSE, &cfg),
+                  SB_BAD_CONFIG);
+    assert_string_equal(sb_ctx_error(test_ctx()),
+                        "q.yaml: SPARSER is missing: nothing says how to "
+                        "prune");
+    assert_status(sb_quant_config_load(test_ctx(), "/nowhere/q.yaml", 0, &cfg),
+                  SB_IO);
+    assert_null(cfg);
+    sb_quant_config_free(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_error_has_its_whole_line),
+        cmocka_unit_test(test_a_missing_half_is_told),
     };
     return cmocka_run_group_tests_name("quant_config_errors", tests, NULL,
                                        NULL);

@@ -3,7 +3,6 @@
  * What is left of a network has other means and variances than those that its
  * norms remember.  They are measured on the samples, which run through the
  * pruned network once, each norm going by its batch as in training. */
-#include <math.h>
 #include <string.h>
 
 #include "api/prune/prune_state.h"
@@ -13,6 +12,7 @@
 #include "passes/batch/dynamic_batch.h"
 #include "passes/bn_channels.h"
 #include "passes/pass.h"
+#include "quant/train/qat.h"
 
 /* Layers behind a norm see what it makes of the batch: too few samples say
  * nothing of the others.  Smaller batches are put together, where the network
@@ -244,23 +244,6 @@ sb_status sb_prune_norms_take(sb_prune_norms *s, const sb_tensor *const *inputs)
     return SB_OK;
 }
 
-/* Means over all batches, or variances around them. */
-static sb_status norm_put(sb_graph *g, sb_value_id value, bool variance,
-                          const double *sums, double weight)
-{
-    sb_tensor t;
-
-    SB_TRY(sb_tensor_clone(g->ctx, &sb_graph_value(g, value)->constant, &t));
-    for (int64_t c = 0; c < sb_tensor_count(&t); c++) {
-        double mean = sums[2 * c] / weight, square = sums[2 * c + 1] / weight;
-        ((float *)t.data)[c] =
-            (float)(variance ? fmax(square - mean * mean, 0) : mean);
-    }
-    sb_status status = sb_graph_set_constant(g, value, &t);
-    sb_tensor_drop(&t);
-    return status;
-}
-
 sb_status sb_prune_norms_set(sb_prune_norms *s, sb_graph *g)
 {
     const double *at = s->sums;
@@ -269,10 +252,10 @@ sb_status sb_prune_norms_set(sb_prune_norms *s, sb_graph *g)
         SB_TRY(norms_flush(s));
     for (size_t i = 0; s->weight >= BATCH_MOST && i < s->n; i++) {
         const norm *one = &s->norms[i];
-        SB_TRY(norm_put(g, sb_graph_find_value(g, one->mean), false, at,
-                        s->weight));
-        SB_TRY(
-            norm_put(g, sb_graph_find_value(g, one->var), true, at, s->weight));
+        SB_TRY(sb_statistics_put(g, sb_graph_find_value(g, one->mean), false,
+                                 at, s->weight));
+        SB_TRY(sb_statistics_put(g, sb_graph_find_value(g, one->var), true, at,
+                                 s->weight));
         at += 2 * one->n;
     }
     return SB_OK;

@@ -150,7 +150,9 @@ static sb_status add_weight(const product *p, sb_value_id *out)
     return status;
 }
 
-static sb_status add_scales(const product *p, sb_value_id *out)
+/* Scales of all blocks, or zero points that are no whole numbers. */
+static sb_status add_floats(const product *p, const char *suffix,
+                            const float *from, sb_value_id *out)
 {
     int64_t dims[] = {p->n, p->n_block};
     sb_tensor t = sb_tensor_make(SB_DTYPE_F32, 2, dims);
@@ -159,24 +161,8 @@ static sb_status add_scales(const product *p, sb_value_id *out)
     float *to = t.data;
     for (int64_t n = 0; n < p->n; n++)
         for (int64_t b = 0; b < p->n_block; b++)
-            *to++ = p->qparams->scale[param_at(p, b * p->block, n)];
-    sb_status status = add_constant(p, "_scale", &t, out);
-    sb_tensor_drop(&t);
-    return status;
-}
-
-/* Those of blocks are no whole numbers. */
-static sb_status add_block_zeros(const product *p, sb_value_id *out)
-{
-    int64_t dims[] = {p->n, p->n_block};
-    sb_tensor t = sb_tensor_make(SB_DTYPE_F32, 2, dims);
-
-    SB_TRY(sb_tensor_alloc(p->g->ctx, &t));
-    float *to = t.data;
-    for (int64_t n = 0; n < p->n; n++)
-        for (int64_t b = 0; b < p->n_block; b++)
-            *to++ = p->qparams->zero_point[param_at(p, b * p->block, n)];
-    sb_status status = add_constant(p, "_zero_point", &t, out);
+            *to++ = from[param_at(p, b * p->block, n)];
+    sb_status status = add_constant(p, suffix, &t, out);
     sb_tensor_drop(&t);
     return status;
 }
@@ -190,7 +176,7 @@ static sb_status add_zeros(const product *p, sb_value_id *out)
     if (p->qparams->symmetric) /* in the middle, as is assumed */
         return SB_OK;
     if (p->q->blocks)
-        return add_block_zeros(p, out);
+        return add_floats(p, "_zero_point", p->qparams->zero_point, out);
     SB_TRY(sb_tensor_alloc(p->g->ctx, &t));
     for (int64_t n = 0; n < p->n; n++)
         for (int64_t b = 0; b < p->n_block; b++)
@@ -240,7 +226,7 @@ static sb_status write_product(const product *p)
     };
 
     SB_TRY(add_weight(p, &in[1]));
-    SB_TRY(add_scales(p, &in[2]));
+    SB_TRY(add_floats(p, "_scale", p->qparams->scale, &in[2]));
     SB_TRY(add_zeros(p, &in[3]));
     SB_TRY(add_bias(p, c, &in[5]));
     sb_node_spec spec = {.op = "MatMulNBits",

@@ -99,6 +99,11 @@ SB_MUST_USE sb_status sb_qat_statistics_take(sb_qat_statistics *s,
 /* Puts their means into the graph. */
 SB_MUST_USE sb_status sb_qat_statistics_set(sb_qat_statistics *s);
 void sb_qat_statistics_free(sb_qat_statistics *s); /* NULL is allowed */
+/* Makes a constant the means of `sums`, [channels, 2] of numbers and their
+ * squares, each counted `weight` times, or the variances around them. */
+SB_MUST_USE sb_status sb_statistics_put(sb_graph *g, sb_value_id value,
+                                        bool variance, const double *sums,
+                                        double weight);
 
 /* The largest scale with which rounding does the work of the Relu or Clip that
  * makes the values, if the runtime wants that; 0: there is none. */

@@ -323,9 +323,8 @@ sb_status sb_qat_statistics_take(sb_qat_statistics *s,
     return SB_OK;
 }
 
-/* Means of all batches, or variances around them. */
-static sb_status statistics_put(sb_graph *g, sb_value_id value, bool variance,
-                                const double *sums, double weight)
+sb_status sb_statistics_put(sb_graph *g, sb_value_id value, bool variance,
+                            const double *sums, double weight)
 {
     sb_tensor t;
 
@@ -347,12 +346,12 @@ sb_status sb_qat_statistics_set(sb_qat_statistics *s)
     const double *at = s->sums;
 
     for (size_t i = 0; s->weight > 0 && i < qat->n_norms; i++) {
-        SB_TRY(statistics_put(s->learned,
-                              statistics_of(qat, s->learned, i, SB_QAT_MEAN),
-                              false, at, s->weight));
-        SB_TRY(statistics_put(s->learned,
-                              statistics_of(qat, s->learned, i, SB_QAT_VAR),
-                              true, at, s->weight));
+        SB_TRY(sb_statistics_put(s->learned,
+                                 statistics_of(qat, s->learned, i, SB_QAT_MEAN),
+                                 false, at, s->weight));
+        SB_TRY(sb_statistics_put(s->learned,
+                                 statistics_of(qat, s->learned, i, SB_QAT_VAR),
+                                 true, at, s->weight));
         at += 2 * qat->norms[i].layer.channels;
     }
     return SB_OK;
