@@ -7,7 +7,9 @@
 
 /* As sb_train_bn counts them. */
 static const char *const norms[] = {"auto", "restore", "folded", NULL};
-static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
+/* As sb_optimizer counts them, and one more. */
+static const char *const optimizers[] = {"sgd", "adam", "adamw", "auto", NULL};
+enum { OPTIMIZER_AUTO = SB_OPTIMIZER_ADAMW + 1 };
 static const char *const schedules[] = {"constant", "step", "cosine",
                                         "onecycle", NULL};
 
@@ -15,10 +17,10 @@ static const char *const schedules[] = {"constant", "step", "cosine",
 const sb_param_def sb_train_table[] = {
     {.name = "EPOCHS", .type = SB_PARAM_INT, .offset = KEY(epochs), .preset = "10",
      .min = 1, .max = 100000, .help = "how often all samples are seen"},
-    {.name = "OPTIMIZER", .type = SB_PARAM_ENUM, .offset = KEY(optimizer), .preset = "sgd",
-     .names = optimizers, .help = "how parameters follow their gradients"},
-    {.name = "LR", .type = SB_PARAM_FLOAT, .offset = KEY(rate), .preset = "0.01",
-     .min = 1e-12, .max = 1e3, .help = "learning rate, the largest of the schedule"},
+    {.name = "OPTIMIZER", .type = SB_PARAM_ENUM, .offset = KEY(optimizer), .preset = "auto",
+     .names = optimizers, .help = "how parameters follow their gradients; auto: adam with quantizers, else sgd"},
+    {.name = "LR", .type = SB_PARAM_FLOAT, .offset = KEY(rate), .preset = "0",
+     .min = 0, .max = 1e3, .help = "learning rate, the largest of the schedule; 0: 0.01 for sgd, 0.001 for adam and adamw"},
     {.name = "MOMENTUM", .type = SB_PARAM_FLOAT, .offset = KEY(momentum), .preset = "0.9",
      .min = 0, .max = 0.9999, .help = "of sgd"},
     {.name = "NESTEROV", .type = SB_PARAM_BOOL, .offset = KEY(nesterov), .preset = "false",
@@ -81,9 +83,20 @@ const sb_param_def sb_train_table[] = {
 };
 /* clang-format on */
 
+/* Quantized weights move in jumps, and what their gradients say of length and
+ * direction differs much from layer to layer: steps of a length of their own
+ * serve them better (docs/qat.md). */
+static void settle_rate(sb_train_keys *keys, bool quantized)
+{
+    if (keys->optimizer == OPTIMIZER_AUTO)
+        keys->optimizer = quantized ? SB_OPTIMIZER_ADAM : SB_OPTIMIZER_SGD;
+    if (keys->rate <= 0)
+        keys->rate = keys->optimizer == SB_OPTIMIZER_SGD ? 0.01 : 0.001;
+}
+
 sb_status sb_train_keys_read(sb_ctx *ctx, const char *path, const char *text,
-                             sb_yaml_doc **doc, sb_yaml_doc **other,
-                             sb_train_keys *out)
+                             bool quantized, sb_yaml_doc **doc,
+                             sb_yaml_doc **other, sb_train_keys *out)
 {
     static const char nothing[] = "{}";
 
@@ -98,6 +111,7 @@ sb_status sb_train_keys_read(sb_ctx *ctx, const char *path, const char *text,
         SB_TRY(sb_yaml_override(*doc, (*other)->root));
     }
     SB_TRY(sb_params_read(*doc, (*doc)->root, "", sb_train_table, out));
+    settle_rate(out, quantized);
     for (size_t i = 1; i < out->milestones.n; i++)
         if (out->milestones.v[i] < out->milestones.v[i - 1])
             return sb_yaml_fail(*doc, sb_yaml_get((*doc)->root, "MILESTONES"),

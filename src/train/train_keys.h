@@ -24,10 +24,11 @@ typedef struct sb_train_keys {
 extern const sb_param_def sb_train_table[];
 
 /* Reads file and text (either may be NULL); the document holds lists and must
- * live as long as the keys. */
+ * live as long as the keys.  Optimizer and rate are settled: what is right
+ * where none is given depends on whether quantizers are trained. */
 SB_MUST_USE sb_status sb_train_keys_read(sb_ctx *ctx, const char *path,
-                                         const char *text, sb_yaml_doc **doc,
-                                         sb_yaml_doc **other,
+                                         const char *text, bool quantized,
+                                         sb_yaml_doc **doc, sb_yaml_doc **other,
                                          sb_train_keys *out);
 /* What a learner is made with. */
 void sb_train_keys_learner(const sb_train_keys *keys, sb_learn_options *out);

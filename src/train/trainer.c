@@ -348,7 +348,7 @@ static sb_status trainer_open(sb_trainer *t)
     sb_learn_options learn = SB_LEARN_OPTIONS_INIT;
 
     SB_TRY(sb_train_keys_read(t->ctx, t->opt.options, t->opt.options_text,
-                              &t->doc, &t->other_doc, &t->keys));
+                              t->qm != NULL, &t->doc, &t->other_doc, &t->keys));
     SB_TRY(count_steps(t));
     bool text = sb_data_text_from(t->train) > 0;
     if (text && (t->opt.teacher || t->keys.mixup > 0))
@@ -464,7 +464,7 @@ sb_status sb_train_learner(const sb_model *model,
     SB_TRY(sb_options_read(model->ctx, "sb_train_options", options, &defaults,
                            sizeof opt, &opt));
     sb_status status = sb_train_keys_read(
-        model->ctx, opt.options, opt.options_text, &doc, &other, &keys);
+        model->ctx, opt.options, opt.options_text, false, &doc, &other, &keys);
     if (status == SB_OK) {
         sb_train_keys_learner(&keys, &learn);
         learn.seed = opt.seed;

@@ -74,7 +74,7 @@ def config(name, weights, activations):
 
 def train(out, *more):
     return run(command, "train", "float.onnx", "-d", "train.yaml", "--valid", "test.yaml",
-               "-o", out, "--set", "EPOCHS=2", "--set", "LR=0.02", "--json", *more)
+               "-o", out, "--set", "EPOCHS=2", "--json", *more)
 
 
 def classes_in_ort(path, x):
@@ -135,8 +135,8 @@ def main():
         want = f.read()
     for resume in [], ["--resume"]:
         p = subprocess.Popen([command, "train", "float.onnx", "-d", "train.yaml", "--valid",
-                              "test.yaml", "-o", "part.onnx", "--set", "EPOCHS=2", "--set",
-                              "LR=0.02", "-c", "lsq.yaml", "-q", *resume])
+                              "test.yaml", "-o", "part.onnx", "--set", "EPOCHS=2", "-c",
+                              "lsq.yaml", "-q", *resume])
         while p.poll() is None and not os.path.exists("part.onnx.train/last.npz"):
             try:
                 p.wait(0.05)

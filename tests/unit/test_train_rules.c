@@ -129,6 +129,36 @@ static void test_schedules_follow_their_formulas(void **state)
     assert_close("after", sb_train_rate(&warm, 1, 0, 10), 1, 0);
 }
 
+/* What is not given, as docs/training.md says. */
+static void test_optimizer_and_rate_when_not_given(void **state)
+{
+    static const struct {
+        const char *text;
+        bool quantized;
+        sb_optimizer optimizer;
+        double rate;
+    } cases[] = {
+        {"", false, SB_OPTIMIZER_SGD, 0.01},
+        {"", true, SB_OPTIMIZER_ADAM, 0.001},
+        {"OPTIMIZER: sgd", true, SB_OPTIMIZER_SGD, 0.01},
+        {"OPTIMIZER: adamw", false, SB_OPTIMIZER_ADAMW, 0.001},
+        {"LR: 0.3", true, SB_OPTIMIZER_ADAM, 0.3},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_yaml_doc *doc = NULL, *other = NULL;
+        sb_train_keys keys;
+
+        assert_ok(sb_train_keys_read(test_ctx(), NULL, cases[i].text,
+                                     cases[i].quantized, &doc, &other, &keys));
+        assert_int_equal(keys.optimizer, (int)cases[i].optimizer);
+        assert_close("rate", keys.rate, cases[i].rate, 0);
+        sb_yaml_free(other);
+        sb_yaml_free(doc);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +166,7 @@ int main(void)
         cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_soft_targets),
         cmocka_unit_test(test_schedules_follow_their_formulas),
+        cmocka_unit_test(test_optimizer_and_rate_when_not_given),
     };
     return cmocka_run_group_tests_name("train rules", tests, NULL, NULL);
 }
