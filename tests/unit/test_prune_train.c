@@ -197,6 +197,34 @@ static void test_a_scan_takes_groups_one_by_one(void **state)
     sb_prune_free(p);
 }
 
+/* The only level of the scan takes 3 of 4 channels, of which one is enough:
+ * of 36 MACs 29 (fc1) or 30 (fc2) are left then. */
+static void test_targets_take_less_than_a_level(void **state)
+{
+    sb_prune_options opt = SB_PRUNE_OPTIONS_INIT;
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "16x3", 5);
+    const sb_prune_scan *scan = NULL;
+    const sb_model_info *info = NULL;
+    sb_model *model = prune_parse(net), *small = NULL;
+    sb_prune *p = NULL;
+
+    (void)state;
+    opt.config_text = CONFIG("RATIO: 0, REFIT: false");
+    opt.target_macs = 0.85;
+    opt.scan = 1;
+    assert_ok(sb_prune_create(model, &opt, &p));
+    assert_ok(sb_prune_forward(p, &x, 1));
+    assert_ok(sb_prune_scan_groups(p, (double[]){0.75}, 1, &scan));
+    assert_ok(sb_prune_apply(p, NULL));
+    assert_ok(sb_prune_model(p, &small));
+    assert_ok(sb_model_info_get(small, &info));
+    assert_true(info->macs <= 0.85 * scan->macs);
+    assert_true(info->macs > 0.75 * scan->macs);
+    sb_model_free(small);
+    sb_prune_free(p);
+    sb_model_free(model);
+}
+
 /* The error is that of the outputs, by their definition. */
 static void test_errors_of_a_scan(void **state)
 {
@@ -310,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_channels_go_while_training),
         cmocka_unit_test(test_schedules_follow_their_formulas),
         cmocka_unit_test(test_a_scan_takes_groups_one_by_one),
+        cmocka_unit_test(test_targets_take_less_than_a_level),
         cmocka_unit_test(test_errors_of_a_scan),
         cmocka_unit_test(test_targets_choose_from_a_scan),
         cmocka_unit_test(test_levels_that_remove_nothing_are_passed),

@@ -193,28 +193,58 @@ static void path_ratios(target *t, size_t n, const double *said,
     }
 }
 
+/* Does the network with these ratios of groups meet the targets? */
+static sb_status ratios_meet(target *t, bool *met)
+{
+    sb_graph *g = NULL;
+
+    SB_TRY(sb_pruner_cut_ratios(&t->p->pruner, t->ratios, false, &g));
+    sb_status status = target_met(t, g, met);
+    sb_graph_free(g);
+    return status;
+}
+
 /* The shortest part of the path that meets the targets, by halving. */
-static sb_status find_part(target *t, const double *said, const bool *stated)
+static sb_status find_part(target *t, const double *said, const bool *stated,
+                           size_t *steps)
 {
     size_t lo = 0, hi = t->n_path + 1;
 
     while (lo + 1 < hi) {
         size_t mid = (lo + hi) / 2;
-        sb_graph *g = NULL;
         bool met = false;
 
         SB_TRY(sb_progress(t->p->ctx, "searching ratios", lo, hi));
         path_ratios(t, mid, said, stated);
-        SB_TRY(sb_pruner_cut_ratios(&t->p->pruner, t->ratios, false, &g));
-        sb_status status = target_met(t, g, &met);
-        sb_graph_free(g);
-        SB_TRY(status);
+        SB_TRY(ratios_meet(t, &met));
         lo = met ? lo : mid;
         hi = met ? mid : hi;
     }
     if (hi > t->n_path)
         return target_fail(t);
-    path_ratios(t, hi, said, stated);
+    *steps = hi;
+    return SB_OK;
+}
+
+/* Levels are coarse: of the last step only as much is taken as is needed. */
+static sb_status shorten_last(target *t, size_t steps, const double *said,
+                              const bool *stated)
+{
+    size_t last = t->p->scan.groups[t->path[steps - 1]]->index;
+
+    path_ratios(t, steps - 1, said, stated);
+    double lo = t->ratios[last];
+    path_ratios(t, steps, said, stated);
+    double hi = t->ratios[last];
+    for (int i = 0; i < HALVINGS && hi > lo; i++) {
+        bool met = false;
+
+        t->ratios[last] = (lo + hi) / 2;
+        SB_TRY(ratios_meet(t, &met));
+        lo = met ? lo : t->ratios[last];
+        hi = met ? t->ratios[last] : hi;
+    }
+    t->ratios[last] = hi;
     return SB_OK;
 }
 
@@ -223,7 +253,7 @@ static sb_status find_ratios(target *t)
     sb_prune *p = t->p;
     const sb_prune_scan *scan = &p->scan;
     uint32_t n = p->pruner.ch.n_groups;
-    size_t steps = scan->n_groups * scan->groups[0]->n_points;
+    size_t steps = scan->n_groups * scan->groups[0]->n_points, part = 0;
     size_t *level = sb_alloc(p->ctx, scan->n_groups, sizeof *level);
     double *said = sb_alloc(p->ctx, n, sizeof *said);
     bool *stated = sb_alloc(p->ctx, n, sizeof *stated);
@@ -235,8 +265,10 @@ static sb_status find_ratios(target *t)
     if (status == SB_OK) {
         sb_select_stated(&p->pruner.ch, &p->pruner.args, 0, said, stated);
         find_path(t, level);
-        status = find_part(t, said, stated);
+        status = find_part(t, said, stated, &part);
     }
+    if (status == SB_OK)
+        status = shorten_last(t, part, said, stated);
     if (status == SB_OK) {
         p->by_group = t->ratios;
         p->ratio = 0; /* there is no single one */
