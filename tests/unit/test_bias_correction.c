@@ -119,12 +119,103 @@ static void test_export(void **state)
     sb_quant_model_free(qm);
 }
 
+/* ---- without a configuration of the user -------------------------------- */
+
+#define CHOICE(bits)                                                        \
+    "SCHEDULE: {BIAS_CORRECTION: true, LAYERWISE: false}\n"                 \
+    "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: " bits ", TYPE: " \
+    "gptq}}\n" TEST_A8
+
+static const char wide[] =
+    "graph main(x: f32[N,6,2,2]) -> (y) {\n"
+    "w: f32[8,6,1,1] = [0.25, 0.48, 0.59, 0.88, 0.48, 0.84, -0.94, "
+    "-0.07, 0.89, 0.30, 0.80, -0.77, -0.06, -0.51, 0.09, 0.15, -0.97, "
+    "-0.57, -0.44, 0.83, 0.53, -0.68, 0.59, -0.72, 0.23, -0.75, -1.00, "
+    "0.74, -0.58, -0.57, 0.96, 0.74, -0.42, 0.92, 0.08, 0.36, -0.59, "
+    "0.88, 0.38, 0.93, 0.79, -0.40, -0.28, -0.67, -0.71, -0.87, -0.40, "
+    "0.21]\n"
+    "v: f32[2,8,1,1] = [-0.99, 0.36, -0.32, -0.38, 0.64, -0.04, -0.37, "
+    "-0.04, 0.41, -0.89, 0.95, -0.95, 0.50, 0.69, -0.96, 0.58]\n"
+    "b: f32[2] = [0.1, -0.2]\n"
+    "c = Conv(x, w) \"first\"\n"
+    "r = Relu(c)\n"
+    "y = Conv(r, v, b) \"second\"\n}";
+
+enum { SAMPLES = 64 };
+
+static void random_samples(const sb_tensor **data)
+{
+    for (unsigned i = 0; i < SAMPLES; i++)
+        data[i] = test_random(SB_DTYPE_F32, "1x6x2x2", 10 + i);
+    data[SAMPLES] = NULL;
+}
+
+/* Noise of the outputs on samples that calibration did not see. */
+static double noise_of(sb_quant_model *qm)
+{
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "40x6x2x2", 99);
+    double want[40 * 8], sum = 0;
+    const sb_tensor *y = test_quant_forward(qm, x);
+
+    for (int i = 0; i < 40 * 8; i++)
+        want[i] = sb_tensor_get_f64(y, i);
+    sb_quant_model_set_quant(qm, 1, 1);
+    y = test_quant_forward(qm, x);
+    for (int i = 0; i < 40 * 8; i++) {
+        double d = sb_tensor_get_f64(y, i) - want[i];
+        sum += d * d;
+    }
+    return sum;
+}
+
+/* Two bits are far off: the second layer makes up for what the first one lost.
+ * Rounding and biases alone, as a configuration says, do not. */
+static void test_far_off_is_fitted(void **state)
+{
+    const sb_tensor *data[SAMPLES + 1];
+    sb_quant_model *fitted = test_quant(wide, CHOICE("2"), NULL);
+    sb_quant_model *rounded = test_quant(wide, CHOICE("2"), NULL);
+
+    (void)state;
+    rounded->asked = true;
+    random_samples(data);
+    test_calibrate(fitted, NULL, data);
+    test_calibrate(rounded, NULL, data);
+    const sb_quant_step *step = sb_quant_model_step(fitted, 0);
+    assert_non_null(step);
+    assert_string_equal(step->name, "weights fitted layer by layer");
+    assert_true(step->kept);
+    assert_true(step->after < step->before);
+    assert_null(sb_quant_model_step(fitted, 1));
+    step = sb_quant_model_step(rounded, 0);
+    assert_string_equal(step->name, "rounding of weights");
+    assert_true(noise_of(fitted) < noise_of(rounded));
+    sb_quant_model_free(fitted);
+    sb_quant_model_free(rounded);
+}
+
+/* Eight are near: there is nothing to make up for. */
+static void test_near_is_rounded(void **state)
+{
+    const sb_tensor *data[SAMPLES + 1];
+    sb_quant_model *qm = test_quant(wide, CHOICE("8"), NULL);
+
+    (void)state;
+    random_samples(data);
+    test_calibrate(qm, NULL, data);
+    assert_string_equal(sb_quant_model_step(qm, 0)->name,
+                        "rounding of weights");
+    sb_quant_model_free(qm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_means_come_back),
         cmocka_unit_test(test_batches),
         cmocka_unit_test(test_export),
+        cmocka_unit_test(test_far_off_is_fitted),
+        cmocka_unit_test(test_near_is_rounded),
     };
 
     return cmocka_run_group_tests_name("bias_correction", tests, NULL, NULL);

@@ -89,6 +89,25 @@ static void test_fell(void **state)
     assert_true(sb_errors_fell(before, half, 1, true));
 }
 
+/* Only what further samples will not turn round ends the comparison. */
+static void test_rose(void **state)
+{
+    const double before[] = {1, 2, 3, 4, 5}, twice[] = {2, 4, 6, 8, 10};
+    /* Logarithms 0.1, -0.1, 0.3, -0.1, 0.1: 0.06 on average, sure to 0.075. */
+    const double either[] = {1.105171, 1.809675, 4.049576, 3.619350, 5.525855};
+    /* 0.2, 0.1, 0.3, 0.2, 0.2: 0.2, sure to 0.032. */
+    const double more[] = {1.221403, 2.210342, 4.049576, 4.885611, 6.107014};
+
+    (void)state;
+    assert_true(sb_errors_rose(before, twice, 5));
+    assert_true(sb_errors_rose(before, twice, 4));
+    assert_false(sb_errors_rose(before, twice, 3)); /* too few */
+    assert_false(sb_errors_rose(twice, before, 5));
+    assert_false(sb_errors_rose(before, before, 5));
+    assert_false(sb_errors_rose(before, either, 5));
+    assert_true(sb_errors_rose(before, more, 5));
+}
+
 /* ---- batches ------------------------------------------------------------ */
 
 enum { BATCHES = 10 };
@@ -138,7 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_probabilities), cmocka_unit_test(test_parts),
         cmocka_unit_test(test_vector),        cmocka_unit_test(test_fell),
-        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_rose),          cmocka_unit_test(test_batches),
     };
 
     return cmocka_run_group_tests_name("output_error", tests, NULL, NULL);

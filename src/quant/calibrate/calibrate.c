@@ -474,6 +474,9 @@ sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,
     if (sb_refine_wanted(qm) || qm->train)
         SB_TRY(sb_batch_store_create(qm->ctx, qm->graph->n_inputs,
                                      given.memory_limit, &qm->state.batches));
+    if (qm->state.batches && !qm->state.blocks && !given.asym_weights)
+        SB_TRY(sb_batch_store_create(qm->ctx, qm->graph->n_outputs,
+                                     given.memory_limit, &qm->state.outputs));
     return SB_OK;
 }
 
@@ -514,6 +517,8 @@ static sb_status calibrate_refine(sb_quant_model *qm)
     sb_comm_show(qm->ctx, ranks);
     sb_batch_store_free(qm->state.batches);
     qm->state.batches = NULL;
+    sb_batch_store_free(qm->state.outputs);
+    qm->state.outputs = NULL;
     return status;
 }
 

@@ -484,6 +484,11 @@ sb_quant_schedule sb_quant_config_schedule(const sb_quant_config *cfg)
     };
 }
 
+void sb_quant_config_set_layerwise(sb_quant_config *cfg, bool on)
+{
+    cfg->file.layerwise = on ? SB_LAYERWISE_ON : SB_LAYERWISE_OFF;
+}
+
 bool sb_quant_config_qadd(const sb_quant_config *cfg)
 {
     return cfg->sides[SB_QUANT_ACTIVATION].side->qadd;

@@ -149,6 +149,8 @@ typedef struct sb_quant_schedule {
 } sb_quant_schedule;
 
 sb_quant_schedule sb_quant_config_schedule(const sb_quant_config *cfg);
+/* Another SCHEDULE.LAYERWISE, where the user has not said one. */
+void sb_quant_config_set_layerwise(sb_quant_config *cfg, bool on);
 /* A.QADD.ENABLE_QUANT */
 bool sb_quant_config_qadd(const sb_quant_config *cfg);
 /* Refuses settings for a node that the target, be it that of BACKEND or

@@ -38,9 +38,9 @@ void sb_snapshot_settle(sb_quant_model *qm, sb_snapshot *s, bool keep);
 /* Outputs of the float network for the batches that judge. */
 typedef struct sb_reference {
     sb_quant_model *qm;
-    sb_batch_store *outputs;
-    sb_output_form *forms; /* of each output */
-    size_t *batch;         /* which they are */
+    sb_batch_store *outputs; /* own, or those that calibration kept */
+    sb_output_form *forms;   /* of each output */
+    size_t *batch;           /* which they are */
     size_t n_batches, n_samples;
 } sb_reference;
 
@@ -48,14 +48,19 @@ typedef struct sb_reference {
 SB_MUST_USE sb_status sb_reference_open(sb_quant_model *qm, sb_reference *r);
 void sb_reference_close(sb_reference *r);
 /* How far the outputs of the quantized network are from the reference, for each
- * of n_samples: the mean over outputs of noise / signal. */
+ * of n_samples: the mean over outputs of noise / signal.  If they clearly are
+ * not less than those of `before` (NULL: nothing is known of it) only some
+ * samples are run; *seen is how many. */
 SB_MUST_USE sb_status sb_reference_errors(const sb_reference *r,
-                                          double *errors);
+                                          const double *before, double *errors,
+                                          size_t *seen);
 double sb_errors_mean(const double *errors, size_t n);
 /* Are they less: the mean, and sample by sample on average?  `clearly`: by more
  * than the uncertainty of that average, so that others will gain, too. */
 bool sb_errors_fell(const double *before, const double *after, size_t n,
                     bool clearly);
+/* Are they more, by so much that further samples will not change that? */
+bool sb_errors_rose(const double *before, const double *after, size_t n);
 
 /* ---- ranges (ranges.c) -------------------------------------------------- */
 

@@ -106,14 +106,70 @@ static sb_status equalize_put_seen(void *user, sb_graph *g, uint32_t point,
     return link == SB_NONE ? SB_OK : sb_quant_add_node(g, beside, &spec, x, y);
 }
 
+/* Is the node seen through, or does one that is read it? */
+static bool equalize_needs(const sb_graph *g, const sb_node *node,
+                           const bool *needed)
+{
+    bool found = strcmp(node->op, "Observe") == 0 &&
+                 strcmp(node->domain, SB_FUSED_DOMAIN) == 0;
+
+    for (uint32_t k = 0; k < node->n_out && !found; k++) {
+        if (node->outputs[k] == SB_NONE)
+            continue;
+        const sb_value *v = sb_graph_value(g, node->outputs[k]);
+        for (uint32_t i = 0; i < v->n_uses && !found; i++)
+            found = needed[v->uses[i].node];
+    }
+    return found;
+}
+
+/* Leaves what leads to observers; the last of these are the outputs then. */
+static sb_status equalize_cut(sb_graph *g, const sb_node_id *order, size_t n,
+                              bool *needed)
+{
+    for (size_t i = 0; i < g->n_outputs; i++)
+        sb_graph_value(g, g->outputs[i])->is_output = false;
+    g->n_outputs = 0;
+    for (size_t i = n; i-- > 0;) {
+        const sb_node *node = sb_graph_node(g, order[i]);
+
+        needed[order[i]] = equalize_needs(g, node, needed);
+        if (!needed[order[i]])
+            sb_graph_remove_node(g, order[i]);
+        else if (sb_graph_value(g, node->outputs[0])->n_uses == 0)
+            SB_TRY(sb_graph_add_output(g, node->outputs[0]));
+    }
+    return SB_OK;
+}
+
+static sb_status equalize_shorten(sb_graph *g)
+{
+    sb_node_id *order = NULL;
+    size_t n = 0;
+    bool *needed = sb_alloc(g->ctx, g->n_nodes + 1, sizeof *needed);
+    sb_status status = needed ? sb_graph_order(g, &order, &n) : SB_NO_MEMORY;
+
+    if (status == SB_OK)
+        status = equalize_cut(g, order, n, needed);
+    sb_free(g->ctx, order);
+    sb_free(g->ctx, needed);
+    return status;
+}
+
+/* Takes the graph. */
 static sb_status equalize_replay(sb_quant_model *qm, sb_graph *g,
                                  const sb_exec_options *opt,
                                  sb_replay_part part)
 {
     size_t batches = sb_batch_store_count(qm->state.batches);
     sb_replay replay = {0};
-    sb_status status = sb_replay_open(qm, g, opt, &replay);
+    sb_status status = equalize_shorten(g);
 
+    if (status != SB_OK || g->n_outputs == 0) {
+        sb_graph_free(g);
+        return status;
+    }
+    status = sb_replay_open(qm, g, opt, &replay);
     for (size_t i = 0; i < batches && status == SB_OK; i++) {
         if (!sb_replay_is_for(qm, part, i))
             continue;

@@ -9,23 +9,56 @@
 
 /* ---- the float network -------------------------------------------------- */
 
+/* `replay` NULL: outputs are there. */
 static sb_status reference_fill(sb_reference *r, sb_replay *replay)
 {
     size_t n = sb_batch_store_count(r->qm->state.batches);
 
-    r->batch = sb_alloc(r->qm->ctx, n + 1, sizeof *r->batch);
-    if (!r->batch)
-        return SB_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
         if (!sb_replay_is_for(r->qm, SB_REPLAY_JUDGED, i))
             continue;
         SB_TRY(sb_ctx_poll(r->qm->ctx));
-        SB_TRY(sb_replay_run(replay, i));
-        SB_TRY(sb_batch_store_take(r->outputs, replay->outputs));
+        if (replay) {
+            SB_TRY(sb_replay_run(replay, i));
+            SB_TRY(sb_batch_store_take(r->outputs, replay->outputs));
+        }
         r->batch[r->n_batches++] = i;
         r->n_samples += (size_t)sb_batch_store_samples(r->qm->state.batches, i);
     }
     return SB_OK;
+}
+
+/* Did calibration keep the outputs of all batches?  (Of several ranks each kept
+ * its own.) */
+static bool reference_is_kept(const sb_quant_model *qm)
+{
+    return qm->state.outputs && sb_batch_store_count(qm->state.outputs) ==
+                                    sb_batch_store_count(qm->state.batches);
+}
+
+static sb_status reference_get(const sb_reference *r, size_t i,
+                               const sb_tensor *const **out)
+{
+    bool kept = r->outputs == r->qm->state.outputs;
+
+    return sb_batch_store_get(r->outputs, kept ? r->batch[i] : i, out);
+}
+
+static sb_status reference_run(sb_reference *r)
+{
+    sb_quant_model *qm = r->qm;
+    sb_graph *g = NULL;
+    sb_replay replay = {0};
+
+    SB_TRY(sb_batch_store_create(qm->ctx, qm->graph->n_outputs,
+                                 qm->state.calibration.memory_limit,
+                                 &r->outputs));
+    SB_TRY(sb_replay_float(qm, &g));
+    sb_status status = sb_replay_open(qm, g, NULL, &replay);
+    if (status == SB_OK)
+        status = reference_fill(r, &replay);
+    sb_replay_close(&replay);
+    return status;
 }
 
 /* What kind of numbers the outputs are, and how large. */
@@ -34,7 +67,7 @@ static sb_status reference_look(const sb_reference *r, bool count)
     const sb_tensor *const *t = NULL;
 
     for (size_t i = 0; i < r->n_batches; i++) {
-        SB_TRY(sb_batch_store_get(r->outputs, i, &t));
+        SB_TRY(reference_get(r, i, &t));
         for (size_t k = 0; k < r->qm->graph->n_outputs; k++)
             if (count)
                 sb_output_form_count(&r->forms[k], t[k]);
@@ -46,31 +79,29 @@ static sb_status reference_look(const sb_reference *r, bool count)
 
 sb_status sb_reference_open(sb_quant_model *qm, sb_reference *r)
 {
-    sb_graph *g = NULL;
-    sb_replay replay = {0};
+    size_t n = sb_batch_store_count(qm->state.batches);
 
     *r = (sb_reference){.qm = qm};
     r->forms = sb_alloc(qm->ctx, qm->graph->n_outputs + 1, sizeof *r->forms);
-    if (!r->forms)
+    r->batch = sb_alloc(qm->ctx, n + 1, sizeof *r->batch);
+    if (!r->forms || !r->batch)
         return SB_NO_MEMORY;
-    SB_TRY(sb_batch_store_create(qm->ctx, qm->graph->n_outputs,
-                                 qm->state.calibration.memory_limit,
-                                 &r->outputs));
-    SB_TRY(sb_replay_float(qm, &g));
-    sb_status status = sb_replay_open(qm, g, NULL, &replay);
-    if (status == SB_OK)
-        status = reference_fill(r, &replay);
-    sb_replay_close(&replay);
-    if (status == SB_OK)
-        status = reference_look(r, false);
-    return status == SB_OK ? reference_look(r, true) : status;
+    if (reference_is_kept(qm)) {
+        r->outputs = qm->state.outputs;
+        SB_TRY(reference_fill(r, NULL));
+    } else {
+        SB_TRY(reference_run(r));
+    }
+    SB_TRY(reference_look(r, false));
+    return reference_look(r, true);
 }
 
 void sb_reference_close(sb_reference *r)
 {
     if (!r->qm)
         return;
-    sb_batch_store_free(r->outputs);
+    if (r->outputs != r->qm->state.outputs)
+        sb_batch_store_free(r->outputs);
     for (size_t k = 0; r->forms && k < r->qm->graph->n_outputs; k++)
         sb_free(r->qm->ctx, r->forms[k].sums);
     sb_free(r->qm->ctx, r->forms);
@@ -103,44 +134,59 @@ static void reference_add(const sb_reference *r, const sb_output_form *f,
     }
 }
 
+/* How many of the outputs count. */
+static double reference_counts(const sb_reference *r)
+{
+    double outputs = 0;
+
+    for (size_t k = 0; k < r->qm->graph->n_outputs; k++)
+        outputs += r->forms[k].counts;
+    return outputs;
+}
+
 static sb_status reference_compare(const sb_reference *r, sb_replay *replay,
-                                   double *errors)
+                                   const double *before, double *errors,
+                                   size_t *seen)
 {
     const sb_tensor *const *want = NULL;
+    const double outputs = reference_counts(r);
 
     for (size_t i = 0; i < r->n_batches; i++) {
         int64_t n = sb_batch_store_samples(r->qm->state.batches, r->batch[i]);
+        double *at = errors + *seen;
 
         SB_TRY(sb_ctx_poll(r->qm->ctx));
         SB_TRY(sb_replay_run(replay, r->batch[i]));
-        SB_TRY(sb_batch_store_get(r->outputs, i, &want));
+        SB_TRY(reference_get(r, i, &want));
         for (size_t k = 0; k < r->qm->graph->n_outputs; k++)
-            reference_add(r, &r->forms[k], want[k], replay->outputs[k], n,
-                          errors);
-        errors += n;
+            reference_add(r, &r->forms[k], want[k], replay->outputs[k], n, at);
+        for (int64_t s = 0; s < n && outputs > 0; s++)
+            at[s] /= outputs;
+        *seen += (size_t)n;
+        if (before && sb_errors_rose(before, errors, *seen))
+            break;
     }
     return SB_OK;
 }
 
-sb_status sb_reference_errors(const sb_reference *r, double *errors)
+sb_status sb_reference_errors(const sb_reference *r, const double *before,
+                              double *errors, size_t *seen)
 {
-    double outputs = 0;
     sb_graph *g = NULL;
     sb_replay replay = {0};
 
+    *seen = 0;
     memset(errors, 0, r->n_samples * sizeof *errors);
     sb_status status = sb_replay_quantized(r->qm, &g);
     if (status == SB_OK)
         status = sb_replay_open(r->qm, g, NULL, &replay);
     if (status == SB_OK)
-        status = reference_compare(r, &replay, errors);
+        status = reference_compare(r, &replay, before, errors, seen);
     sb_replay_close(&replay);
-    for (size_t k = 0; k < r->qm->graph->n_outputs; k++)
-        outputs += r->forms[k].counts;
-    for (size_t i = 0; i < r->n_samples && outputs > 0; i++)
-        errors[i] /= outputs;
     return status;
 }
+
+/* ---- more or less ------------------------------------------------------- */
 
 double sb_errors_mean(const double *errors, size_t n)
 {
@@ -151,11 +197,18 @@ double sb_errors_mean(const double *errors, size_t n)
     return n > 0 ? sum / (double)n : 0;
 }
 
-bool sb_errors_fell(const double *before, const double *after, size_t n,
-                    bool clearly)
+/* By what factor the errors of samples changed. */
+typedef struct error_change {
+    double count; /* of samples that say something of it */
+    double mean;  /* of the logarithms */
+    double sure;  /* uncertainty of the mean */
+} error_change;
+
+static error_change errors_change(const double *before, const double *after,
+                                  size_t n)
 {
-    const double least = 0.02;
-    double sum = 0, squares = 0, count = 0;
+    error_change c = {0};
+    double sum = 0, squares = 0;
 
     for (size_t i = 0; i < n; i++) {
         if (!(before[i] > 0) || !(after[i] > 0))
@@ -163,13 +216,34 @@ bool sb_errors_fell(const double *before, const double *after, size_t n,
         double change = log(after[i] / before[i]);
         sum += change;
         squares += change * change;
-        count++;
+        c.count++;
     }
+    if (c.count == 0)
+        return c;
+    c.mean = sum / c.count;
+    if (c.count > 1)
+        c.sure =
+            sqrt(fmax(squares / c.count - c.mean * c.mean, 0) / (c.count - 1));
+    return c;
+}
+
+bool sb_errors_fell(const double *before, const double *after, size_t n,
+                    bool clearly)
+{
+    const double least = 0.02;
+    const error_change c = errors_change(before, after, n);
+
     if (!(sb_errors_mean(after, n) < sb_errors_mean(before, n)))
         return false;
-    if (count < 3) /* too few to tell how sure it is */
+    if (c.count < 3) /* too few to tell how sure it is */
         return true;
-    double mean = sum / count;
-    double spread = fmax(squares / count - mean * mean, 0) / (count - 1);
-    return mean < (clearly ? -fmax(sqrt(spread), least) : 0);
+    return c.mean < (clearly ? -fmax(c.sure, least) : 0);
+}
+
+bool sb_errors_rose(const double *before, const double *after, size_t n)
+{
+    const double enough = 4;
+    const error_change c = errors_change(before, after, n);
+
+    return c.count >= enough && c.mean > 2 * c.sure;
 }

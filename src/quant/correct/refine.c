@@ -60,21 +60,33 @@ static bool refine_wants_norms(const sb_quant_model *qm)
     return sb_quant_config_schedule(qm->config).bn_tuning && qm->known.n == 0;
 }
 
-static const refine_method methods[] = {
+static const refine_method channel_methods[] = {
     {"batch norm statistics", refine_wants_norms, sb_tune_norms, NULL, true},
     {"equalization", refine_wants_channels, sb_equalize, sb_equalize_settle,
      true},
+};
+
+static const refine_method weight_methods[] = {
     {"rounding of weights", sb_rounds_weights, sb_round_weights, NULL, false},
     {"bias correction", refine_wants_biases, sb_correct_biases, NULL, false},
 };
+
+/* In place of these two.  It has more to choose from the samples than they
+ * have, and may choose what suits no others. */
+static const refine_method fitting = {"weights fitted layer by layer",
+                                      sb_rounds_weights, sb_round_weights, NULL,
+                                      true};
 
 static const refine_method clipping = {"clipping of ranges", sb_ranges_wanted,
                                        sb_clip_ranges, NULL, true};
 
 bool sb_refine_wanted(const sb_quant_model *qm)
 {
-    for (size_t i = 0; i < SB_COUNT(methods); i++)
-        if (methods[i].wanted(qm))
+    for (size_t i = 0; i < SB_COUNT(channel_methods); i++)
+        if (channel_methods[i].wanted(qm))
+            return true;
+    for (size_t i = 0; i < SB_COUNT(weight_methods); i++)
+        if (weight_methods[i].wanted(qm))
             return true;
     return clipping.wanted(qm);
 }
@@ -105,7 +117,7 @@ static sb_status refine_note(sb_quant_model *qm, const sb_quant_step *step)
 static sb_status refine_measure(const refiner *r, const refine_method *method,
                                 sb_quant_step *step)
 {
-    size_t n = r->reference.n_samples;
+    size_t n = r->reference.n_samples, seen = 0;
 
     SB_TRY(method->run(r->qm, &step->layers));
     if (step->layers == 0)
@@ -114,10 +126,14 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
     step->after = (double)NAN;
     if (!r->measures)
         return SB_OK;
-    SB_TRY(sb_reference_errors(&r->reference, r->tried));
-    step->after = sb_errors_mean(r->tried, n);
+    SB_TRY(sb_reference_errors(&r->reference, r->qm->asked ? NULL : r->now,
+                               r->tried, &seen));
+    step->after = sb_errors_mean(r->tried, seen);
+    if (seen < n) /* the others changed as much, as far as is known */
+        step->after *= step->before / sb_errors_mean(r->now, seen);
     step->kept =
-        r->qm->asked || sb_errors_fell(r->now, r->tried, n, method->clearly);
+        r->qm->asked ||
+        (seen == n && sb_errors_fell(r->now, r->tried, n, method->clearly));
     return SB_OK;
 }
 
@@ -125,6 +141,7 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
 {
     sb_quant_step step = {.name = method->name};
     sb_snapshot before;
+    size_t seen = 0;
     sb_status status = sb_snapshot_take(r->qm, &before);
 
     step.before = r->measures ? sb_errors_mean(r->now, r->reference.n_samples)
@@ -143,7 +160,7 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
         if (method->settle)
             status = method->settle(r->qm);
         if (method->settle && status == SB_OK && r->measures)
-            status = sb_reference_errors(&r->reference, r->now);
+            status = sb_reference_errors(&r->reference, NULL, r->now, &seen);
     }
     if (status == SB_OK && step.layers > 0)
         status = refine_note(r->qm, &step);
@@ -173,10 +190,54 @@ static sb_status refine_ranges(refiner *r)
     return SB_OK;
 }
 
+static sb_status refine_list(refiner *r, const refine_method *list, size_t n)
+{
+    bool kept = false;
+
+    for (size_t i = 0; i < n; i++)
+        if (list[i].wanted(r->qm))
+            SB_TRY(refine_run(r, &list[i], &kept));
+    return SB_OK;
+}
+
+/* Outputs that are far off say that layers read what has little to do with what
+ * the float network has there.  Rounding takes that as it is; only weights that
+ * are fitted to the float network make up for it. */
+static bool refine_fits(const refiner *r)
+{
+    const double far = 0.05;
+    sb_quant_schedule said = sb_quant_config_schedule(r->qm->config);
+
+    return !r->qm->asked && r->measures && fitting.wanted(r->qm) &&
+           (said.layerwise ||
+            sb_errors_mean(r->now, r->reference.n_samples) > far);
+}
+
+/* Fitted, or else rounded and corrected. */
+static sb_status refine_weights(refiner *r)
+{
+    sb_quant_config *config = r->qm->config;
+    const bool said = sb_quant_config_schedule(config).layerwise;
+    const bool fits = refine_fits(r);
+    bool kept = false;
+    sb_status status = SB_OK;
+
+    if (fits) {
+        sb_quant_config_set_layerwise(config, true);
+        status = refine_run(r, &fitting, &kept);
+        sb_quant_config_set_layerwise(config, false);
+    }
+    if (!kept && status == SB_OK)
+        status = refine_list(r, weight_methods, SB_COUNT(weight_methods));
+    if (fits)
+        sb_quant_config_set_layerwise(config, said);
+    return status;
+}
+
 static sb_status refine_all(refiner *r)
 {
     sb_quant_model *qm = r->qm;
-    bool kept = false;
+    size_t seen = 0;
 
     r->measures = refine_measures(qm);
     if (r->measures)
@@ -186,12 +247,11 @@ static sb_status refine_all(refiner *r)
     if (!r->now || !r->tried)
         return SB_NO_MEMORY;
     if (r->measures) {
-        SB_TRY(sb_reference_errors(&r->reference, r->now));
+        SB_TRY(sb_reference_errors(&r->reference, NULL, r->now, &seen));
         SB_TRY(refine_ranges(r));
     }
-    for (size_t i = 0; i < SB_COUNT(methods); i++)
-        if (methods[i].wanted(qm))
-            SB_TRY(refine_run(r, &methods[i], &kept));
+    SB_TRY(refine_list(r, channel_methods, SB_COUNT(channel_methods)));
+    SB_TRY(refine_weights(r));
     if (qm->target->bias == SB_BIAS_INT32)
         sb_calibrate_fit_biases(qm);
     return SB_OK;

@@ -90,6 +90,33 @@ sb_status sb_quant_run_check(const sb_quant_model *qm,
     return SB_OK;
 }
 
+static size_t run_bytes(const sb_tensor *const *list, size_t n)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < n; i++)
+        bytes += list[i] ? sb_tensor_bytes(list[i]) : 0;
+    return bytes;
+}
+
+/* Methods are judged by the outputs of the float network: those that take no
+ * more room than the inputs are kept. */
+static sb_status run_keep_outputs(sb_quant_model *qm,
+                                  const sb_tensor *const *inputs)
+{
+    sb_quant_state *s = &qm->state;
+    const sb_graph *g = qm->graph;
+
+    if (!s->calibrating || !s->outputs)
+        return SB_OK;
+    if (run_bytes(qm->run.outputs, g->n_outputs) <=
+        run_bytes(inputs, g->n_inputs))
+        return sb_batch_store_take(s->outputs, qm->run.outputs);
+    sb_batch_store_free(s->outputs);
+    s->outputs = NULL;
+    return SB_OK;
+}
+
 sb_status sb_quant_model_forward(sb_quant_model *qm,
                                  const sb_tensor *const *inputs,
                                  size_t n_inputs, const sb_tensor **outputs,
@@ -110,8 +137,10 @@ sb_status sb_quant_model_forward(sb_quant_model *qm,
         SB_TRY(sb_batch_store_take(qm->state.batches, inputs));
     if (qm->state.blocks)
         SB_TRY(sb_blocks_take(qm->state.blocks, inputs));
-    else if (!only_keeps)
+    else if (!only_keeps) {
         SB_TRY(sb_exec_run(qm->run.exec, inputs, NULL, qm->run.outputs));
+        SB_TRY(run_keep_outputs(qm, inputs));
+    }
     if (n_outputs)
         memcpy(outputs, qm->run.outputs, n_outputs * sizeof *outputs);
     return SB_OK;

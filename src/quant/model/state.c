@@ -28,6 +28,8 @@ void sb_quant_state_reset(sb_quant_model *qm)
     s->blocks = NULL;
     sb_batch_store_free(s->batches);
     s->batches = NULL;
+    sb_batch_store_free(s->outputs);
+    s->outputs = NULL;
     s->n_steps = 0;
     for (size_t v = 0; s->overlay && v < qm->graph->n_values; v++)
         sb_overlay_drop(qm, (sb_value_id)v);

@@ -43,6 +43,9 @@ typedef struct sb_quant_state {
     bool anew;               /* a network was observed that was equalized */
     sb_blocks *blocks;       /* while calibrating block by block, else NULL */
     sb_batch_store *batches; /* kept for sb_refine(), else NULL */
+    /* What the float network made of them; NULL if that is too large, or was
+     * not computed. */
+    sb_batch_store *outputs;
     sb_tensor *overlay;      /* by value (overlay.h) */
     sb_quant_step *steps;    /* what sb_refine() did */
     size_t n_steps, cap_steps;
