@@ -202,35 +202,31 @@ static sb_status refine_list(refiner *r, const refine_method *list, size_t n)
 
 /* Outputs that are far off say that layers read what has little to do with what
  * the float network has there.  Rounding takes that as it is; only weights that
- * are fitted to the float network make up for it. */
+ * are fitted to the float network make up for it.  Where the configuration has
+ * them fitted anyway, rounding does it. */
 static bool refine_fits(const refiner *r)
 {
     const double far = 0.05;
-    sb_quant_schedule said = sb_quant_config_schedule(r->qm->config);
 
     return !r->qm->asked && r->measures && fitting.wanted(r->qm) &&
-           (said.layerwise ||
-            sb_errors_mean(r->now, r->reference.n_samples) > far);
+           !sb_quant_config_schedule(r->qm->config).layerwise &&
+           sb_errors_mean(r->now, r->reference.n_samples) > far;
 }
 
 /* Fitted, or else rounded and corrected. */
 static sb_status refine_weights(refiner *r)
 {
     sb_quant_config *config = r->qm->config;
-    const bool said = sb_quant_config_schedule(config).layerwise;
-    const bool fits = refine_fits(r);
     bool kept = false;
     sb_status status = SB_OK;
 
-    if (fits) {
+    if (refine_fits(r)) {
         sb_quant_config_set_layerwise(config, true);
         status = refine_run(r, &fitting, &kept);
         sb_quant_config_set_layerwise(config, false);
     }
     if (!kept && status == SB_OK)
         status = refine_list(r, weight_methods, SB_COUNT(weight_methods));
-    if (fits)
-        sb_quant_config_set_layerwise(config, said);
     return status;
 }
 
