@@ -46,8 +46,8 @@ typedef struct sb_quant_state {
     /* What the float network made of them; NULL if that is too large, or was
      * not computed. */
     sb_batch_store *outputs;
-    sb_tensor *overlay;      /* by value (overlay.h) */
-    sb_quant_step *steps;    /* what sb_refine() did */
+    sb_tensor *overlay;   /* by value (overlay.h) */
+    sb_quant_step *steps; /* what sb_refine() did */
     size_t n_steps, cap_steps;
 } sb_quant_state;
 
