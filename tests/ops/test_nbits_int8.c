@@ -8,12 +8,12 @@
 #include "base/rng.h"
 #include "ops/int8/nbits_int8.h"
 
-enum { N = 7, M_MOST = 9, K_MOST = 300, BLOCKS_MOST = 20 };
+enum { N = 7, M_MOST = 9, K_MOST = 600, BLOCKS_MOST = 40 };
 
 typedef enum zero_kind { ZERO_MIDDLE, ZERO_FLOATS, ZERO_PACKED } zero_kind;
 
 typedef struct fixture {
-    uint8_t codes[N * (K_MOST + 128)], zero_bits[N * BLOCKS_MOST];
+    uint8_t codes[N * (K_MOST + 256)], zero_bits[N * BLOCKS_MOST];
     float scales[N * BLOCKS_MOST], zeros[N * BLOCKS_MOST], bias[N];
     float a[M_MOST * K_MOST], y[M_MOST * N];
 } fixture;
@@ -44,6 +44,26 @@ static void fill_activations(fixture *f, sb_rng *rng, int64_t m, int64_t k)
                               64;
 }
 
+/* Number `i` of `bits` bits each, low ones first. */
+static int bits_at(const uint8_t *from, int64_t i, int64_t bits)
+{
+    int code = 0;
+
+    for (int64_t b = 0, at = i * bits; b < bits; b++, at++)
+        code |= (from[at / 8] >> (at % 8) & 1) << b;
+    return code;
+}
+
+static double zero_at(const sb_nbits_weights *w, int64_t n, int64_t block)
+{
+    if (w->zeros)
+        return (double)w->zeros[n * w->n_block + block];
+    if (!w->zero_bits)
+        return 1 << (w->bits - 1);
+    return bits_at(w->zero_bits + n * ((w->n_block * w->bits + 7) / 8), block,
+                   w->bits);
+}
+
 static double want_at(const fixture *f, const sb_nbits_weights *w, int64_t n,
                       int64_t r)
 {
@@ -51,13 +71,11 @@ static double want_at(const fixture *f, const sb_nbits_weights *w, int64_t n,
 
     for (int64_t i = 0; i < w->k; i++) {
         int64_t block = i / w->block;
-        int64_t at = n * w->n_block * w->block + i;
-        int code =
-            w->bits == 8 ? w->codes[at] : w->codes[at / 2] >> (at % 2 * 4) & 15;
+        int code = bits_at(w->codes, n * w->n_block * w->block + i, w->bits);
 
         sum += (double)f->a[r * w->k + i] *
                (double)w->scales[n * w->n_block + block] *
-               (code - (double)sb_nbits_zero(w, n, block));
+               (code - zero_at(w, n, block));
     }
     return sum;
 }
@@ -83,7 +101,8 @@ static void check_shape(const sb_nbits_kernel *kernel, fixture *f,
 static void check_kernel(const sb_nbits_kernel *kernel, fixture *f, sb_rng *rng,
                          int64_t bits, int64_t block)
 {
-    static const int64_t widths[] = {1, 16, 32, 50, 64, 129, 256, 288, 300};
+    static const int64_t widths[] = {1,   16,  32,  50,  64,
+                                     129, 256, 288, 300, 600};
 
     for (size_t i = 0; i < SB_COUNT(widths); i++)
         for (int kind = ZERO_MIDDLE; kind <= ZERO_PACKED; kind++) {
@@ -94,12 +113,9 @@ static void check_kernel(const sb_nbits_kernel *kernel, fixture *f, sb_rng *rng,
                                   .bits = bits,
                                   .codes = f->codes,
                                   .scales = f->scales};
-            sb_nbits_shape s = sb_nbits_shape_of(bits, block, widths[i]);
 
             w.zeros = kind == ZERO_FLOATS ? f->zeros : NULL;
             w.zero_bits = kind == ZERO_PACKED ? f->zero_bits : NULL;
-            if (!kernel->suits(&s))
-                continue;
             fill_activations(f, rng, M_MOST, widths[i]);
             check_shape(kernel, f, &w, 1);
             check_shape(kernel, f, &w, M_MOST);
@@ -108,7 +124,8 @@ static void check_kernel(const sb_nbits_kernel *kernel, fixture *f, sb_rng *rng,
 
 static void test_products_are_exact_where_rounding_is(void **state)
 {
-    static const int64_t blocks[] = {16, 32, 64, 128};
+    static const int64_t blocks[] = {16, 32, 48, 64, 128, 256};
+    static const int64_t widths[] = {2, 3, 4, 8};
     fixture *f = calloc(1, sizeof *f);
     const sb_nbits_kernel *kernel;
     sb_rng rng;
@@ -118,11 +135,14 @@ static void test_products_are_exact_where_rounding_is(void **state)
     assert_non_null(f);
     sb_rng_init(&rng, 3);
     fill_fixture(f, &rng);
-    for (; (kernel = sb_nbits_kernel_at(seen)) != NULL; seen++)
+    for (size_t k = 0; (kernel = sb_nbits_kernel_at(k)) != NULL; k++) {
+        if (!kernel->suits())
+            continue;
         for (size_t i = 0; i < SB_COUNT(blocks); i++)
-            for (int64_t bits = 4; bits <= 8; bits += 4)
-                if (sb_nbits_int8_ok(bits, blocks[i]))
-                    check_kernel(kernel, f, &rng, bits, blocks[i]);
+            for (size_t j = 0; j < SB_COUNT(widths); j++)
+                check_kernel(kernel, f, &rng, widths[j], blocks[i]);
+        seen++;
+    }
     assert_true(seen >= 1);
     free(f);
 }

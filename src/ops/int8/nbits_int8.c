@@ -9,46 +9,41 @@
 #include "base/threads.h"
 #include "tensor/tensor.h"
 
-enum { CHUNK = 32, GROUP = 4 };
+enum { CHUNK = 32 };
 
 /* ---- sizes -------------------------------------------------------------- */
 
-bool sb_nbits_int8_ok(int64_t bits, int64_t block)
-{
-    return (bits == 4 && block % 32 == 0) ||
-           (bits == 8 && (block % 32 == 0 || block == 16));
-}
-
 sb_nbits_shape sb_nbits_shape_of(int64_t bits, int64_t block, int64_t k)
 {
-    sb_nbits_shape s = {.chunk = block < CHUNK ? block : CHUNK};
+    int64_t n_block = (k + block - 1) / block;
+    sb_nbits_shape s = {.chunk = block % CHUNK ? CHUNK / 2 : CHUNK,
+                        .planes = bits == 2   ? 4
+                                  : bits <= 4 ? 2
+                                              : 1};
 
     s.per_block = block / s.chunk;
-    s.chunks = (k + block - 1) / block * s.per_block;
-    s.group = bits == 4 ? GROUP : 64 / s.chunk; /* 64 bytes of weights */
+    s.chunks = n_block * s.per_block;
+    s.group = s.planes * SB_NBITS_PLANE / s.chunk;
     s.groups = (s.chunks + s.group - 1) / s.group;
+    s.bytes = s.planes * SB_NBITS_PLANE * bits / 8;
+    s.row = n_block * block * bits / 8;
     return s;
-}
-
-static size_t aligned_bytes(size_t bytes)
-{
-    return (bytes + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
 }
 
 static size_t codes_bytes(const sb_nbits_shape *s, int64_t rows)
 {
-    return aligned_bytes((size_t)(rows * s->groups * s->group * s->chunk));
+    return (size_t)(rows * s->groups * s->planes * SB_NBITS_PLANE);
 }
 
-static size_t floats_bytes(const sb_nbits_shape *s, int64_t rows)
+static int64_t lanes_count(const sb_nbits_shape *s, int64_t rows)
 {
-    return aligned_bytes((size_t)(rows * s->groups * s->group) * sizeof(float));
+    return rows * s->groups * SB_NBITS_LANES;
 }
 
 size_t sb_nbits_acts_bytes(const sb_nbits_shape *s, int64_t rows)
 {
-    return codes_bytes(s, rows) + 2 * floats_bytes(s, rows) +
-           (size_t)(rows * s->groups * SB_NBITS_LANES) * sizeof(float);
+    return codes_bytes(s, rows) +
+           (size_t)lanes_count(s, rows) * (2 * sizeof(float) + sizeof(int32_t));
 }
 
 /* ---- activations -------------------------------------------------------- */
@@ -64,16 +59,6 @@ SB_HOT static float largest_of(const float *x, int64_t n)
         odd |= !(v <= FLT_MAX);
     }
     return odd ? NAN : most;
-}
-
-/* Where element i of chunk c of a group is. */
-static int64_t place_of(const sb_nbits_shape *s, int64_t bits, int64_t c,
-                        int64_t i)
-{
-    if (bits == 8)
-        return c * s->chunk + i;
-    int64_t half = s->chunk / 2;
-    return i % 2 * s->group * half + c * half + i / 2;
 }
 
 /* Codes of a whole chunk; adding and taking away 1.5 * 2^23 rounds as rintf
@@ -93,27 +78,27 @@ SB_HOT static int32_t round_codes(const float *x, float by, int64_t n,
     return sum;
 }
 
+/* Chunk `c` of a group: its codes in all planes, and its lanes. */
 static void round_chunk(const float *x, int64_t n, const sb_nbits_shape *s,
-                        int64_t bits, int64_t c, int8_t *group, float *scale,
-                        float *sum)
+                        int64_t bits, int64_t c, const sb_nbits_acts *group)
 {
     float most = largest_of(x, n), by = most > 0 ? 127 / most : 0;
+    int64_t each = s->chunk / s->planes, lanes = SB_NBITS_LANES / s->group;
     int8_t codes[CHUNK] = {0};
 
     if (!isfinite(by))
         by = 0;
     /* What is not finite stays so in the result. */
-    *scale = isfinite(most) ? most / 127 : most;
-    *sum = *scale * (float)(by > 0 ? round_codes(x, by, n, codes) : 0);
-    if (bits == 8) {
-        memcpy(group + c * s->chunk, codes, (size_t)s->chunk);
-        return;
-    }
-    int64_t half = s->chunk / 2;
-    int8_t *even = group + c * half, *odd = even + s->group * half;
-    for (int64_t i = 0; i < half; i++) {
-        even[i] = codes[2 * i];
-        odd[i] = codes[2 * i + 1];
+    float scale = isfinite(most) ? most / 127 : most;
+    int32_t sum = by > 0 ? round_codes(x, by, n, codes) : 0;
+    for (int64_t p = 0; p < s->planes; p++)
+        for (int64_t i = 0; i < each; i++)
+            group->codes[p * SB_NBITS_PLANE + c * each + i] =
+                codes[i * s->planes + p];
+    for (int64_t i = 0; i < lanes; i++) {
+        group->scales[c * lanes + i] = scale;
+        group->sums[c * lanes + i] = i ? 0 : scale * (float)sum;
+        group->starts[c * lanes + i] = i ? 0 : -sum * (1 << (bits - 1));
     }
 }
 
@@ -123,60 +108,90 @@ typedef struct round_job {
     const float *x;
 } round_job;
 
+/* What belongs to a group. */
+static sb_nbits_acts acts_group(const sb_nbits_acts *a, int64_t m, int64_t g)
+{
+    const sb_nbits_shape *s = &a->shape;
+    int64_t at = m * s->groups + g;
+
+    return (sb_nbits_acts){.codes = a->codes + at * s->planes * SB_NBITS_PLANE,
+                           .scales = a->scales + at * SB_NBITS_LANES,
+                           .sums = a->sums + at * SB_NBITS_LANES,
+                           .starts = a->starts + at * SB_NBITS_LANES};
+}
+
 static void round_rows(void *arg, size_t begin, size_t end)
 {
     const round_job *job = arg;
     const sb_nbits_shape *s = &job->a->shape;
-    int64_t all = s->groups * s->group, k = job->w->k;
+    int64_t k = job->w->k;
 
     for (size_t m = begin; m < end; m++) {
         const float *x = job->x + (int64_t)m * k;
-        int8_t *codes = job->a->codes + (int64_t)m * all * s->chunk;
-        float *scales = job->a->scales + (int64_t)m * all;
-        float *sums = job->a->sums + (int64_t)m * all;
-        float *wide = job->a->wide + (int64_t)m * s->groups * SB_NBITS_LANES;
 
-        for (int64_t c = 0; c < all; c++) {
+        for (int64_t c = 0; c < s->groups * s->group; c++) {
+            sb_nbits_acts group = acts_group(job->a, (int64_t)m, c / s->group);
             int64_t at = c * s->chunk;
             int64_t n = at >= k ? 0 : k - at < s->chunk ? k - at : s->chunk;
 
             round_chunk(n ? x + at : x, n, s, job->w->bits, c % s->group,
-                        codes + c / s->group * s->group * s->chunk, &scales[c],
-                        &sums[c]);
+                        &group);
         }
-        for (int64_t i = 0; i < s->groups * SB_NBITS_LANES; i++)
-            wide[i] = scales[i * s->group / SB_NBITS_LANES];
+    }
+}
+
+/* ---- scales of weights -------------------------------------------------- */
+
+sb_nbits_blocks sb_nbits_blocks_of(const sb_nbits_shape *s)
+{
+    int64_t span = s->per_block / s->group; /* groups of a block */
+    sb_nbits_blocks b = {0};
+
+    if (s->group % s->per_block == 0)
+        b.count = s->group / s->per_block;
+    else if (s->per_block % s->group == 0 && (span & (span - 1)) == 0)
+        b.count = 1;
+    while (b.count == 1 && span >> b.shift > 1)
+        b.shift++;
+    for (int64_t i = 0; i < SB_NBITS_LANES; i++)
+        b.index[i] = (uint32_t)(i * b.count / SB_NBITS_LANES);
+    return b;
+}
+
+void sb_nbits_lanes(const sb_nbits_weights *w, const sb_nbits_shape *s,
+                    int64_t n, int64_t g, float *scales, float *zeros)
+{
+    for (int64_t i = 0; i < SB_NBITS_LANES; i++) {
+        int64_t c = g * s->group + i * s->group / SB_NBITS_LANES;
+        bool in = c < s->chunks;
+
+        scales[i] = in ? w->scales[n * w->n_block + c / s->per_block] : 0;
+        zeros[i] = in ? sb_nbits_zero(w, n, c / s->per_block) : 0;
     }
 }
 
 /* ---- plain loops -------------------------------------------------------- */
 
-static int code_at(const uint8_t *row, int64_t i, int64_t bits)
-{
-    return bits == 8 ? row[i] : row[i / 2] >> (i % 2 * 4) & 15;
-}
-
 static void dot_plain(const sb_nbits_weights *w, int64_t n,
                       const sb_nbits_acts *a, int64_t m, float *out)
 {
     const sb_nbits_shape *s = &a->shape;
-    int64_t all = s->groups * s->group;
-    const uint8_t *row = w->codes + n * w->n_block * w->block * w->bits / 8;
+    int64_t each = s->chunk / s->planes, lanes = SB_NBITS_LANES / s->group;
+    const uint8_t *row = w->codes + n * s->row;
     float sum = 0;
 
     for (int64_t c = 0; c < s->chunks; c++) {
-        const int8_t *x =
-            a->codes + (m * all + c / s->group * s->group) * s->chunk;
-        int64_t block = c / s->per_block;
-        float zero = sb_nbits_zero(w, n, block);
+        sb_nbits_acts x = acts_group(a, m, c / s->group);
+        int64_t at = c % s->group, block = c / s->per_block;
         int32_t dot = 0;
 
         for (int64_t i = 0; i < s->chunk; i++)
-            dot += code_at(row, c * s->chunk + i, w->bits) *
-                   x[place_of(s, w->bits, c % s->group, i)];
-        sum +=
-            w->scales[n * w->n_block + block] *
-            (a->scales[m * all + c] * (float)dot - zero * a->sums[m * all + c]);
+            dot += (int)sb_nbits_code(row, c * s->chunk + i, w->bits) *
+                   x.codes[i % s->planes * SB_NBITS_PLANE + at * each +
+                           i / s->planes];
+        sum += w->scales[n * w->n_block + block] *
+               (x.scales[at * lanes] * (float)dot -
+                sb_nbits_zero(w, n, block) * x.sums[at * lanes]);
     }
     *out = sum;
 }
@@ -226,21 +241,31 @@ static void nbits_range(void *arg, size_t begin, size_t end)
     }
 }
 
-static bool suits_all(const sb_nbits_shape *s)
+static bool suits_all(void)
 {
-    (void)s;
     return true;
 }
 
-static const sb_nbits_kernel plain = {"plain", suits_all, plain_tile};
+static const sb_nbits_kernel *plain_kernel(void)
+{
+    static const sb_nbits_kernel plain = {"plain", suits_all, plain_tile};
+
+    return &plain;
+}
 
 const sb_nbits_kernel *sb_nbits_kernel_at(size_t i)
 {
-    const sb_nbits_kernel *own = sb_nbits_kernel_x86(i);
+    static const sb_nbits_kernel *(*const all[])(void) = {
+        sb_nbits_vnni, sb_nbits_avx2, sb_nbits_dotprod, sb_nbits_neon,
+        plain_kernel};
 
-    if (own)
-        return own;
-    return i == 0 || sb_nbits_kernel_x86(i - 1) ? &plain : NULL;
+    for (size_t j = 0; j < SB_COUNT(all); j++) {
+        const sb_nbits_kernel *kernel = all[j]();
+
+        if (kernel && i-- == 0)
+            return kernel;
+    }
+    return NULL;
 }
 
 void sb_nbits_int8_run_with(sb_ctx *ctx, const sb_nbits_kernel *kernel,
@@ -251,14 +276,12 @@ void sb_nbits_int8_run_with(sb_ctx *ctx, const sb_nbits_kernel *kernel,
     nbits_job job = {
         .w = w, .a = &acts, .bias = bias, .y = y, .m = m, .fn = kernel->fn};
     round_job rounding = {w, &acts, a};
-    char *p = room;
+    int64_t lanes = lanes_count(&acts.shape, m);
 
     acts.codes = room;
-    acts.scales = (float *)(void *)(p + codes_bytes(&acts.shape, m));
-    acts.sums = (float *)(void *)(p + codes_bytes(&acts.shape, m) +
-                                  floats_bytes(&acts.shape, m));
-    acts.wide =
-        (float *)(void *)((char *)acts.sums + floats_bytes(&acts.shape, m));
+    acts.scales = (float *)(void *)(acts.codes + codes_bytes(&acts.shape, m));
+    acts.sums = acts.scales + lanes;
+    acts.starts = (int32_t *)(void *)(acts.sums + lanes);
     sb_parallel_for(ctx, (size_t)m, (size_t)(4096 / (w->k + 1) + 1), round_rows,
                     &rounding);
     sb_parallel_for(ctx, (size_t)((w->n + SB_NBITS_COLS - 1) / SB_NBITS_COLS),
@@ -269,10 +292,9 @@ void sb_nbits_int8_run_with(sb_ctx *ctx, const sb_nbits_kernel *kernel,
 void sb_nbits_int8_run(sb_ctx *ctx, const sb_nbits_weights *w, const float *a,
                        int64_t m, const float *bias, float *y, void *room)
 {
-    sb_nbits_shape s = sb_nbits_shape_of(w->bits, w->block, w->k);
     size_t i = 0;
 
-    while (!sb_nbits_kernel_at(i)->suits(&s))
+    while (!sb_nbits_kernel_at(i)->suits())
         i++;
     sb_nbits_int8_run_with(ctx, sb_nbits_kernel_at(i), w, a, m, bias, y, room);
 }

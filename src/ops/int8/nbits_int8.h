@@ -1,11 +1,16 @@
-/* nbits_int8.h - packed 4- and 8-bit weights times activations rounded to
- * int8, as MatMulNBits with accuracy_level 4 allows.
+/* nbits_int8.h - packed weights of 2, 3, 4 and 8 bits times activations rounded
+ * to int8, as MatMulNBits with accuracy_level 4 allows.
  *
  * Activations are rounded in chunks of a row, each with a scale of its own, and
- * laid out once so that weights are read as they lie in the file: a byte holds
- * two neighbors, so even and odd elements of a chunk are apart.
+ * laid out once so that weights are read as they lie in the file.  A group is
+ * as many weights as give vectors of 64 bytes, its planes: with 2 bits to a
+ * weight each byte of the file holds four neighbors, so every fourth element is
+ * in the same plane; with 3 and 4 bits every second.  Four bytes of all planes
+ * are summed into one of 16 lanes, so a chunk has lanes of its own.
  *
- *     y = sum over chunks of  w_scale a_scale (sum(code a) - zero sum(a)) */
+ *     y = sum over lanes of  w_scale a_scale (sum(code a) - zero sum(a))
+ *
+ * The sums of integers are exact. */
 #ifndef SB_OPS_INT8_NBITS_INT8_H
 #define SB_OPS_INT8_NBITS_INT8_H
 
@@ -16,9 +21,11 @@
 #include "base/ctx.h"
 
 /* Rows of weights, and of activations, that a kernel takes at most. */
-enum { SB_NBITS_COLS = 4, SB_NBITS_ROWS = 4, SB_NBITS_LANES = 16 };
+enum { SB_NBITS_COLS = 4, SB_NBITS_ROWS = 4 };
+/* Bytes of a plane, lanes of their sums. */
+enum { SB_NBITS_PLANE = 64, SB_NBITS_LANES = 16 };
 
-/* Weights [n, blocks, block * bits / 8]. */
+/* Weights [n, blocks, block * bits / 8]; `block` is a multiple of 16. */
 typedef struct sb_nbits_weights {
     int64_t n, k, block, n_block, bits;
     const uint8_t *codes;
@@ -29,6 +36,19 @@ typedef struct sb_nbits_weights {
     const uint8_t *zero_bits;
 } sb_nbits_weights;
 
+/* Code `i` of a packed row, low bits first; those of 3 bits may be in two
+ * bytes. */
+static inline unsigned sb_nbits_code(const uint8_t *row, int64_t i,
+                                     int64_t bits)
+{
+    int64_t at = i * bits;
+    unsigned two = row[at / 8];
+
+    if (at % 8 + bits > 8)
+        two |= (unsigned)row[at / 8 + 1] << 8;
+    return two >> (unsigned)(at % 8) & ((1u << (unsigned)bits) - 1);
+}
+
 static inline float sb_nbits_zero(const sb_nbits_weights *w, int64_t n,
                                   int64_t block)
 {
@@ -36,32 +56,33 @@ static inline float sb_nbits_zero(const sb_nbits_weights *w, int64_t n,
         return w->zeros[n * w->n_block + block];
     if (!w->zero_bits)
         return (float)(1 << (w->bits - 1));
-    const uint8_t *row = w->zero_bits + n * ((w->n_block * w->bits + 7) / 8);
-    return (float)(w->bits == 8 ? row[block]
-                                : row[block / 2] >> (block % 2 * 4) & 15);
+    return (float)sb_nbits_code(
+        w->zero_bits + n * ((w->n_block * w->bits + 7) / 8), block, w->bits);
 }
 
 /* Sizes of rounded activations. */
 typedef struct sb_nbits_shape {
-    int64_t chunk;     /* elements: 32, or 16 where blocks are so small */
+    int64_t chunk;     /* elements: 32, or 16 where blocks are no multiple */
     int64_t chunks;    /* of a row of weights */
     int64_t per_block; /* chunks of a block */
-    int64_t group;     /* chunks that are laid out together */
+    int64_t planes;    /* of a group */
+    int64_t group;     /* its chunks */
     int64_t groups;    /* whole ones, the last filled up with zeros */
+    int64_t bytes;     /* of a group of weights */
+    int64_t row;       /* bytes of a row of weights */
 } sb_nbits_shape;
 
 /* Rows of rounded activations. */
 typedef struct sb_nbits_acts {
     sb_nbits_shape shape;
-    int8_t *codes; /* [rows, groups * group * chunk] */
-    float *scales; /* [rows, groups * group] */
-    float *sums;   /* the same: scale times the sum of a chunk's codes */
-    float *wide;   /* [rows, groups, SB_NBITS_LANES]: each scale as often as
-                      a vector of a group's sums has lanes for its chunk */
+    int8_t *codes; /* [rows, groups, planes, SB_NBITS_PLANE] */
+    /* The others: [rows, groups, SB_NBITS_LANES]. */
+    float *scales;   /* of the lane's chunk */
+    float *sums;     /* in a chunk's first lane its scale times its sum */
+    int32_t *starts; /* there the sum times -2^(bits - 1): what to begin with
+                        where weights have no zero points */
 } sb_nbits_acts;
 
-/* Can these weights be taken? */
-bool sb_nbits_int8_ok(int64_t bits, int64_t block);
 sb_nbits_shape sb_nbits_shape_of(int64_t bits, int64_t block, int64_t k);
 /* Bytes for `rows` rows. */
 size_t sb_nbits_acts_bytes(const sb_nbits_shape *s, int64_t rows);
@@ -70,6 +91,21 @@ size_t sb_nbits_acts_bytes(const sb_nbits_shape *s, int64_t rows);
  * above for m rows. */
 void sb_nbits_int8_run(sb_ctx *ctx, const sb_nbits_weights *w, const float *a,
                        int64_t m, const float *bias, float *y, void *room);
+
+/* ---- kernels ------------------------------------------------------------ */
+
+/* How the lanes of a group find their blocks, if all groups are alike: the
+ * first of `count` neighbors is g * count >> shift, and lane i has number
+ * index[i] of these.  Else count is 0. */
+typedef struct sb_nbits_blocks {
+    int64_t count, shift;
+    uint32_t index[SB_NBITS_LANES];
+} sb_nbits_blocks;
+
+sb_nbits_blocks sb_nbits_blocks_of(const sb_nbits_shape *s);
+/* Scales and zero points of a group's lanes; 0 beyond the end. */
+void sb_nbits_lanes(const sb_nbits_weights *w, const sb_nbits_shape *s,
+                    int64_t n, int64_t g, float *scales, float *zeros);
 
 /* Rows [n, n + cols) of weights times rows [m, m + rows) of activations:
  * out[r * SB_NBITS_COLS + c].  An element does not depend on how many are asked
@@ -80,16 +116,18 @@ typedef void (*sb_nbits_fn)(const sb_nbits_weights *w, int64_t n, int64_t cols,
 
 typedef struct sb_nbits_kernel {
     const char *name;
-    /* Does this processor have it, and does it take this shape? */
-    bool (*suits)(const sb_nbits_shape *s);
+    bool (*suits)(void); /* does this processor have it? */
     sb_nbits_fn fn;
 } sb_nbits_kernel;
 
-/* The i-th implementation, the most wanted first, plain loops last; NULL past
- * the end. */
+/* The i-th implementation that this program has, the most wanted first, plain
+ * loops last; NULL past the end. */
 const sb_nbits_kernel *sb_nbits_kernel_at(size_t i);
-/* nbits_int8_x86.c: those of this processor family. */
-const sb_nbits_kernel *sb_nbits_kernel_x86(size_t i);
+/* nbits_int8_vnni.c, _avx2.c, _neon.c; NULL on other processor families. */
+const sb_nbits_kernel *sb_nbits_vnni(void);
+const sb_nbits_kernel *sb_nbits_avx2(void);
+const sb_nbits_kernel *sb_nbits_dotprod(void);
+const sb_nbits_kernel *sb_nbits_neon(void);
 /* The same run with a given one. */
 void sb_nbits_int8_run_with(sb_ctx *ctx, const sb_nbits_kernel *kernel,
                             const sb_nbits_weights *w, const float *a,

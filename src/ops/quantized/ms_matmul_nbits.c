@@ -1,11 +1,12 @@
 /* com.microsoft MatMulNBits: y = A * dequantized(B)^T + bias.
  *
- * B [N, n_block, block_size * bits / 8] holds 2-, 4- or 8-bit weights packed
- * low bits first, in blocks along K with one scale each:
- * w = (q - zero) * scale.  Zero points are absent (2^(bits - 1)), packed like
- * the weights with each row of blocks starting on a byte, or floats.  With
- * g_idx [K] column k belongs to block g_idx[k] instead of k / block_size.
- * (ONNX Runtime 1.31 on a CPU takes no notice of packed zero points then.)
+ * B [N, n_block, block_size * bits / 8] holds 2-, 3-, 4- or 8-bit weights
+ * packed low bits first (ONNX Runtime has no kernel for 3), in blocks along K
+ * with one scale each: w = (q - zero) * scale.  Zero points are absent (2^(bits
+ * - 1)), packed like the weights with each row of blocks starting on a byte, or
+ * floats.  With g_idx [K] column k belongs to block g_idx[k] instead of k /
+ * block_size. (ONNX Runtime 1.31 on a CPU takes no notice of packed zero points
+ * then.)
  *
  * With accuracy_level 4 activations are rounded to int8 in chunks, as ONNX
  * Runtime does (ops/int8/nbits_int8.h), unless results are to be exact.  Else
@@ -112,8 +113,9 @@ static sb_status nbits_check(sb_kernel *k)
     const sb_tensor *zeros = sb_kernel_in(k, ZEROS);
     int64_t row = 0, n_block = n_block_of(a);
 
-    if (a->bits != 2 && a->bits != 4 && a->bits != 8)
-        return sb_kernel_fail(k, SB_UNSUPPORTED, "bits is %lld, want 2, 4 or 8",
+    if (a->bits != 2 && a->bits != 3 && a->bits != 4 && a->bits != 8)
+        return sb_kernel_fail(k, SB_UNSUPPORTED,
+                              "bits is %lld, want 2, 3, 4 or 8",
                               (long long)a->bits);
     if (a->block_size % 16 != 0 || a->block_size > 1 << 20)
         return sb_kernel_fail(k, SB_UNSUPPORTED,
@@ -147,14 +149,6 @@ typedef struct nbits_job {
     float *y;
 } nbits_job;
 
-/* Code number i of a packed row. */
-static unsigned code_at(const uint8_t *row, int64_t i, int64_t bits)
-{
-    unsigned byte = row[i * bits / 8];
-
-    return byte >> (unsigned)(i * bits % 8) & ((1u << (unsigned)bits) - 1);
-}
-
 static float zero_of(const nbits_job *job, int64_t n, int64_t block)
 {
     int64_t bits = job->attrs->bits;
@@ -162,8 +156,8 @@ static float zero_of(const nbits_job *job, int64_t n, int64_t block)
     if (job->zero_floats)
         return job->zero_floats[n * job->n_block + block];
     if (job->zero_bits)
-        return (float)code_at(job->zero_bits + n * zero_row_of(job->attrs),
-                              block, bits);
+        return (float)sb_nbits_code(
+            job->zero_bits + n * zero_row_of(job->attrs), block, bits);
     return (float)(1 << (bits - 1));
 }
 
@@ -179,8 +173,9 @@ static void matmul_nbits_unpack(const nbits_job *job, int64_t n, int64_t k,
     if (job->groups) {
         for (int64_t i = 0; i < count; i++) {
             block = job->groups[k + i];
-            w[i] = ((float)code_at(from, i, bits) - zero_of(job, n, block)) *
-                   job->scales[n * job->n_block + block];
+            w[i] =
+                ((float)sb_nbits_code(from, i, bits) - zero_of(job, n, block)) *
+                job->scales[n * job->n_block + block];
         }
         return;
     }
@@ -199,7 +194,7 @@ static void matmul_nbits_unpack(const nbits_job *job, int64_t n, int64_t k,
         return;
     }
     for (int64_t i = 0; i < count; i++)
-        w[i] = ((float)code_at(from, i, bits) - zero) * scale;
+        w[i] = ((float)sb_nbits_code(from, i, bits) - zero) * scale;
 }
 
 /* Eight partial sums, added in a fixed order. */
@@ -283,7 +278,7 @@ static bool is_int8(const sb_kernel *k)
     const nbits_attrs *a = k->attrs;
 
     return !k->exact && a->accuracy_level == INT8_LEVEL &&
-           !sb_kernel_in(k, G_IDX) && sb_nbits_int8_ok(a->bits, a->block_size);
+           !sb_kernel_in(k, G_IDX);
 }
 
 static sb_status nbits_prepare(sb_kernel *k)
