@@ -162,7 +162,7 @@ static sb_status count_packed(sb_info_quant *q, const sb_graph *g,
     int64_t bits = sb_node_int(node, "bits", 4);
     int64_t k = sb_node_int(node, "K", 0), n = sb_node_int(node, "N", 0);
     sb_dtype dtype = bits == 2   ? SB_DTYPE_U2
-                     : bits == 4 ? SB_DTYPE_U4
+                     : bits <= 4 ? SB_DTYPE_U4
                                  : SB_DTYPE_U8;
     const sb_value *w = value_in(g, node, 1);
 

@@ -9,6 +9,7 @@
 #include "llm/llm_load.h"
 #include "onnx/onnx.h"
 #include "ops/op_registry.h"
+#include "passes/deploy/three_bits.h"
 #include "passes/pass.h"
 
 enum { OPSET_LEAST = 7 }; /* that files are read and written in */
@@ -236,18 +237,20 @@ void sb_model_set_sparse(sb_model *model, int on)
 }
 
 /* Operators that simplifying brought in and that would lift the file to a much
- * newer opset are written out, in a copy. */
+ * newer opset are written out, and 3-bit codes as 4, in a copy. */
 static sb_status model_save(const sb_model *model, const char *path, void **out,
                             size_t *size)
 {
     const sb_graph *graph = model->graph;
     sb_graph *copy = NULL;
 
-    if (!sb_graph_wants_decompose(graph))
+    if (!sb_graph_wants_decompose(graph) && !sb_graph_has_three_bits(graph))
         return sb_model_write(graph, sb_graph_min_opset(graph), path, out,
                               size);
     SB_TRY(sb_graph_clone(graph, &copy));
-    sb_status status = sb_passes_run(copy, "decompose", NULL, NULL, NULL);
+    sb_status status = sb_graph_widen_three_bits(copy);
+    if (status == SB_OK && sb_graph_wants_decompose(graph))
+        status = sb_passes_run(copy, "decompose", NULL, NULL, NULL);
     if (status == SB_OK)
         status =
             sb_model_write(copy, sb_graph_min_opset(copy), path, out, size);

@@ -7,10 +7,10 @@
  *     g_idx    GPTQ: [in], the group of each input; not in order if columns
  *              were
  *
- * They become the constants of MatMulNBits, [out, groups, ...]; three bits take
- * four.  Bits and groups are seen in the shapes.  Zero points of GPTQ's first
- * version are stored less one, by subtraction from whole words: so one is added
- * to whole words. */
+ * They become the constants of MatMulNBits, [out, groups, ...].  Bits and
+ * groups are seen in the shapes.  Zero points of GPTQ's first version are
+ * stored less one, by subtraction from whole words: so one is added to whole
+ * words. */
 #include <string.h>
 
 #include "base/threads.h"
@@ -20,7 +20,7 @@ typedef struct packed {
     const sb_weight *codes, *zeros, *scales, *groups_of;
     int64_t in, out, groups, group;
     int64_t block, blocks; /* of MatMulNBits: a power of 2 in a group */
-    int bits, kept;        /* of a code there and here */
+    int bits;
     bool awq;
     bool add_one;
     int64_t *order; /* input of column i; NULL: in order */
@@ -107,7 +107,6 @@ static bool packed_bits(packed *p)
     if (w->rank != 2 || w->format->dtype != SB_DTYPE_I32)
         return false;
     p->bits = p->awq ? 4 : (int)(w->dims[0] * 32 / (p->in ? p->in : 1) % 64);
-    p->kept = p->bits == 3 ? 4 : p->bits;
     bool known = p->bits == 2 || p->bits == 3 || p->bits == 4 || p->bits == 8;
     return known && p->in % 32 == 0 && p->out % 32 == 0 &&
            (p->awq ? is_matrix(w, SB_DTYPE_I32, p->in, p->out / 8)
@@ -192,25 +191,29 @@ typedef struct repack_job {
 
 static void put_code(uint8_t *row, int64_t i, int bits, uint32_t code)
 {
-    row[i * bits / 8] |= (uint8_t)(code << (i * bits % 8));
+    int64_t at = i * bits;
+
+    row[at / 8] |= (uint8_t)(code << (at % 8));
+    if (at % 8 + bits > 8)
+        row[at / 8 + 1] |= (uint8_t)(code >> (8 - at % 8));
 }
 
 static void repack_rows(void *arg, size_t begin, size_t end)
 {
     const repack_job *job = arg;
     const packed *p = job->p;
-    int64_t bytes = p->in * p->kept / 8;
-    int64_t zero_bytes = (p->blocks * p->kept + 7) / 8;
+    int64_t bytes = p->in * p->bits / 8;
+    int64_t zero_bytes = (p->blocks * p->bits + 7) / 8;
     size_t size = p->scales->format->bytes;
 
     for (int64_t out = (int64_t)begin; out < (int64_t)end; out++) {
         for (int64_t i = 0; i < p->in; i++)
-            put_code(job->codes + out * bytes, i, p->kept,
+            put_code(job->codes + out * bytes, i, p->bits,
                      weight_code(p, p->order ? p->order[i] : i, out));
         for (int64_t b = 0; b < p->blocks; b++) {
             int64_t g = b * p->block / p->group;
 
-            put_code(job->zeros + out * zero_bytes, b, p->kept,
+            put_code(job->zeros + out * zero_bytes, b, p->bits,
                      zero_code(p, g, out));
             sb_convert(p->scales->format->dtype,
                        (const char *)sb_weight_data(p->scales) +
@@ -226,10 +229,10 @@ static sb_status packed_constants(sb_arch *a, const packed *p, const char *name,
 {
     sb_tensor t[3] = {
         sb_tensor_make(SB_DTYPE_U8, 3,
-                       (int64_t[]){p->out, p->blocks, p->block * p->kept / 8}),
+                       (int64_t[]){p->out, p->blocks, p->block * p->bits / 8}),
         sb_tensor_make(SB_DTYPE_F32, 2, (int64_t[]){p->out, p->blocks}),
         sb_tensor_make(SB_DTYPE_U8, 2,
-                       (int64_t[]){p->out, (p->blocks * p->kept + 7) / 8})};
+                       (int64_t[]){p->out, (p->blocks * p->bits + 7) / 8})};
     static const char *const endings[3] = {"weight", "weight.scales",
                                            "weight.zeros"};
     sb_status status = SB_OK;
@@ -269,7 +272,7 @@ static sb_value_id packed_node(sb_arch *a, const packed *p, const char *name,
     const sb_attr attrs[] = {
         {.name = "K", .type = SB_ATTR_INT, .i = p->in},
         {.name = "N", .type = SB_ATTR_INT, .i = p->out},
-        {.name = "bits", .type = SB_ATTR_INT, .i = p->kept},
+        {.name = "bits", .type = SB_ATTR_INT, .i = p->bits},
         {.name = "block_size", .type = SB_ATTR_INT, .i = p->block}};
     sb_value_id constants[3] = {SB_NONE, SB_NONE, SB_NONE};
     sb_status status = packed_constants(a, p, name, constants);

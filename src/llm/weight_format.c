@@ -158,13 +158,13 @@ static void unpack_q3_k(const uint8_t *from, sb_block *to)
     float d = half_at(from + 108);
 
     for (int i = 0; i < 256; i++)
-        to->code[i] = (uint8_t)(k_quarter(from + 32, i) + 8 - 4 +
+        to->code[i] = (uint8_t)(k_quarter(from + 32, i) +
                                 4 * (from[i % 32] >> (i / 32) & 1));
     for (int g = 0; g < 16; g++) {
         int scale = (low[g % 8] >> (g / 8 * 4) & 15) |
                     (high[g % 4] >> (g / 4 * 2) & 3) << 4;
         to->scale[g] = d * (float)(scale - 32);
-        to->offset[g] = -8 * to->scale[g];
+        to->offset[g] = -4 * to->scale[g];
     }
 }
 
@@ -245,8 +245,8 @@ static const sb_weight_format formats[] = {
     {"Q5_0", 6,  SB_DTYPE_NONE, 32, 22, 8, 32, true, -16, 15, BLOCKS(q5_0), 8},
     {"Q5_1", 7,  SB_DTYPE_NONE, 32, 24, 8, 32, false, 0, 31, BLOCKS(q5_1), 9},
     {"Q8_0", 8,  SB_DTYPE_NONE, 32, 34, 8, 32, true, -128, 127, BLOCKS(q8_0), 7},
-    {"Q2_K", 10, SB_DTYPE_NONE, 256, 84, 4, 16, false, 0, 3, unpack_q2_k, sb_pack_q2_k, 10},
-    {"Q3_K", 11, SB_DTYPE_NONE, 256, 110, 4, 16, true, -4, 3, unpack_q3_k, sb_pack_q3_k, 12},
+    {"Q2_K", 10, SB_DTYPE_NONE, 256, 84, 2, 16, false, 0, 3, unpack_q2_k, sb_pack_q2_k, 10},
+    {"Q3_K", 11, SB_DTYPE_NONE, 256, 110, 3, 16, true, -4, 3, unpack_q3_k, sb_pack_q3_k, 12},
     {"Q4_K", 12, SB_DTYPE_NONE, 256, 144, 4, 32, false, 0, 15, unpack_q4_k, sb_pack_q4_k, 15},
     {"Q5_K", 13, SB_DTYPE_NONE, 256, 176, 8, 32, false, 0, 31, unpack_q5_k, sb_pack_q5_k, 17},
     {"Q6_K", 14, SB_DTYPE_NONE, 256, 210, 8, 16, true, -32, 31, unpack_q6_k, sb_pack_q6_k, 18},
@@ -319,6 +319,22 @@ static void make_zero(const sb_weight_format *f, sb_block *b, size_t g,
     *zero = 1;
 }
 
+/* Low bits first; returns the end. */
+static uint8_t *put_codes(const uint8_t *code, size_t n, unsigned bits,
+                          uint8_t *to)
+{
+    unsigned have = 0, word = 0;
+
+    for (size_t i = 0; bits == 4 && i < n; i += 2)
+        *to++ = (uint8_t)(code[i] | code[i + 1] << 4);
+    for (size_t i = 0; bits != 4 && i < n; i++) {
+        word |= (unsigned)code[i] << have;
+        for (have += bits; have >= 8; have -= 8, word >>= 8)
+            *to++ = (uint8_t)(word & 255);
+    }
+    return to;
+}
+
 void sb_weight_to_nbits(const sb_weight_format *f, const void *from, size_t n,
                         uint8_t *codes, float *scales, float *zeros)
 {
@@ -334,10 +350,6 @@ void sb_weight_to_nbits(const sb_weight_format *f, const void *from, size_t n,
                 make_zero(f, &b, g, scales, zeros++);
             scales++;
         }
-        if (f->bits == 8)
-            memcpy(codes, b.code, f->block);
-        for (size_t e = 0; f->bits == 4 && e < f->block; e += 2)
-            codes[e / 2] = (uint8_t)(b.code[e] | b.code[e + 1] << 4);
-        codes += (size_t)f->block * f->bits / 8;
+        codes = put_codes(b.code, f->block, f->bits, codes);
     }
 }

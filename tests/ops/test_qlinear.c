@@ -197,9 +197,29 @@ static void test_matmul_nbits(void **state)
     assert_status(test_try_run("graph g(x: f32[1,17], b: u8[2,2,8]) ->"
                                " (y: f32[1,2]) {\n  s: f32[4] = 1\n"
                                "  y = com.microsoft::MatMulNBits(x, b, s)"
-                               " {K=17, N=2, bits=3, block_size=16}\n}\n",
+                               " {K=17, N=2, bits=5, block_size=16}\n}\n",
                                INPUTS(x, b)),
                   SB_UNSUPPORTED);
+}
+
+/* 3 bits: eight codes in three bytes, here 0 to 7 (0xfac688) over and over. */
+static void test_matmul_nbits_of_three_bits(void **state)
+{
+    (void)state;
+    double a[16], packed[6] = {0x88, 0xc6, 0xfa, 0x88, 0xc6, 0xfa};
+    double want = 0;
+
+    for (int k = 0; k < 16; k++) {
+        a[k] = k * k;
+        want += a[k] * (k % 8 - 4) * 0.5;
+    }
+    sb_tensor *y = test_run1(
+        "graph g(x: f32[1,16], b: u8[1,1,6]) -> (y: f32[1,1]) {\n"
+        "  s: f32[1] = 0.5\n  y = com.microsoft::MatMulNBits(x, b, s)"
+        " {K=16, N=1, bits=3, block_size=16}\n}\n",
+        INPUTS(test_tensor(SB_DTYPE_F32, "1x16", a), u8("1x1x6", packed)));
+
+    assert_close("y", ((float *)y->data)[0], want, 1e-4);
 }
 
 int main(void)
@@ -211,6 +231,7 @@ int main(void)
         cmocka_unit_test(test_concat_where),
         cmocka_unit_test(test_qlinear_pools_by_hand),
         cmocka_unit_test(test_matmul_nbits),
+        cmocka_unit_test(test_matmul_nbits_of_three_bits),
     };
     return cmocka_run_group_tests_name("qlinear", tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static const pass_case cases[] = {
     {"no block",
      GRAPH(BYTES SCALES NODE("x, b, s") "{K=17, N=2, block_size=8}\n"), NULL,
      true},
-    {"3 bit",
+    {"bytes that codes of 3 bits do not fill",
      GRAPH(BYTES SCALES NODE("x, b, s") "{K=17, N=2, bits=3, block_size=16}\n"),
      NULL, true},
     {"sizes that no memory has",

@@ -89,8 +89,9 @@ static void assert_block(const sb_checkpoint *c, const char *name)
         sb_weight_to_nbits(f, sb_weight_data(w), SB_COUNT(got), codes, scales,
                            zeros);
         for (size_t i = 0; i < SB_COUNT(got); i++) {
-            int code =
-                f->bits == 8 ? codes[i] : codes[i / 2] >> (i % 2 * 4) & 15;
+            int code = 0;
+            for (size_t b = 0, at = i * f->bits; b < f->bits; b++, at++)
+                code |= (codes[at / 8] >> (at % 8) & 1) << b;
             size_t g = i / f->group;
             float zero = f->symmetric ? (float)(1 << (f->bits - 1)) : zeros[g];
             back[i] = ((float)code - zero) * scales[g];

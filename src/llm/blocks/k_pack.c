@@ -131,8 +131,8 @@ void sb_pack_q3_k(const sb_block *from, uint8_t *to)
         *low = (uint8_t)(*low | (u & 15) << (g / 8 * 4));
         *high = (uint8_t)(*high | u >> 4 << (g / 4 * 2));
     }
-    k_put_bits(from, 4, 2, to);
-    k_put_quarters(from, 4, to + 32);
+    k_put_bits(from, 0, 2, to);
+    k_put_quarters(from, 0, to + 32);
 }
 
 void sb_pack_q4_k(const sb_block *from, uint8_t *to)

@@ -9,6 +9,7 @@
 #include "llm/write/shards.h"
 #include "onnx/onnx.h"
 #include "ops/op_registry.h"
+#include "passes/deploy/three_bits.h"
 
 /* Names by which it knows architectures; others are decoders like any. */
 static const char *genai_type(const sb_llm_config *c)
@@ -127,7 +128,9 @@ sb_status sb_genai_write(const sb_parts *p, const sb_graph *from,
                        "a folder for onnxruntime-genai holds the tokenizer as "
                        "well: --tokenizer names it");
     SB_TRY(sb_graph_clone(from, &g));
-    sb_status status = sb_graph_infer(g);
+    sb_status status = sb_graph_widen_three_bits(g);
+    if (status == SB_OK)
+        status = sb_graph_infer(g);
     if (status == SB_OK)
         status = sb_shards_open(&s, p->ctx, path, 0);
     if (status == SB_OK)

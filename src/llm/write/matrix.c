@@ -2,6 +2,7 @@
 #include "llm/write/matrix.h"
 
 #include "base/threads.h"
+#include "ops/int8/nbits_int8.h"
 
 int64_t sb_matrix_source_row(const sb_matrix *m, int64_t row)
 {
@@ -57,8 +58,8 @@ bool sb_matrix_fits(const sb_matrix *m)
         return false;
     if (m->bits == 0)
         return sb_is_plain_float(m->t) && has_count(m->t, m->rows, m->cols);
-    if ((m->bits != 2 && m->bits != 4 && m->bits != 8) || m->group < 16 ||
-        m->group > GROUP_MOST || m->group % 16)
+    if ((m->bits != 2 && m->bits != 3 && m->bits != 4 && m->bits != 8) ||
+        m->group < 16 || m->group > GROUP_MOST || m->group % 16)
         return false;
     int64_t n = sb_matrix_groups(m);
     return m->t->dtype == SB_DTYPE_U8 && sb_is_plain_float(m->scales) &&
@@ -67,11 +68,6 @@ bool sb_matrix_fits(const sb_matrix *m)
 }
 
 /* ---- elements ----------------------------------------------------------- */
-
-static unsigned code_at(const uint8_t *row, int64_t i, int bits)
-{
-    return (unsigned)row[i * bits / 8] >> (i * bits % 8) & ((1u << bits) - 1);
-}
 
 static const uint8_t *codes_row(const sb_matrix *m, int64_t from)
 {
@@ -87,9 +83,9 @@ static float zero_at(const sb_matrix *m, int64_t from, int64_t group)
     if (m->zeros && m->zeros->dtype != SB_DTYPE_U8)
         floats_of(m->zeros, from * n + group, 1, &zero);
     else if (m->zeros)
-        zero = (float)code_at((const uint8_t *)m->zeros->data +
-                                  from * ((n * m->bits + 7) / 8),
-                              group, m->bits);
+        zero = (float)sb_nbits_code((const uint8_t *)m->zeros->data +
+                                        from * ((n * m->bits + 7) / 8),
+                                    group, m->bits);
     return zero;
 }
 
@@ -100,7 +96,7 @@ void sb_matrix_codes(const sb_matrix *m, int64_t row, uint8_t *codes,
     const uint8_t *packed = codes_row(m, from);
 
     for (int64_t i = 0; i < m->cols; i++)
-        codes[i] = (uint8_t)code_at(packed, i, m->bits);
+        codes[i] = (uint8_t)sb_nbits_code(packed, i, m->bits);
     floats_of(m->scales, from * n, n, scales);
     for (int64_t g = 0; g < n; g++)
         zeros[g] = zero_at(m, from, g);
@@ -127,7 +123,7 @@ void sb_matrix_floats(const sb_matrix *m, int64_t row, float *to)
                       &scale);
             zero = zero_at(m, from, i / m->group);
         }
-        to[i] = ((float)code_at(packed, i, m->bits) - zero) * scale;
+        to[i] = ((float)sb_nbits_code(packed, i, m->bits) - zero) * scale;
     }
 }
 

@@ -154,17 +154,16 @@ static sb_status take_codes(sb_parts *p, const sb_graph *g, const sb_node *node,
                        "node '%s': its weight, scales or zero points are no "
                        "constants",
                        sb_node_label(g, node));
-    if (bits != 2 && bits != 4 && bits != 8)
+    if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
         return sb_fail(p->ctx, SB_UNSUPPORTED,
-                       "node '%s': codes of %lld bits, want 2, 4 or 8",
+                       "node '%s': codes of %lld bits, want 2, 3, 4 or 8",
                        sb_node_label(g, node), (long long)bits);
     const sb_part part = {
         .name = module_of(p, node, table),
         .ending = "weight",
         .table = table,
         .m = {.rows = table ? t->dims[0] : sb_node_int(node, "N", 0),
-              .cols =
-                  table ? t->dims[1] * (8 / bits) : sb_node_int(node, "K", 0),
+              .cols = table ? t->dims[1] * 8 / bits : sb_node_int(node, "K", 0),
               .t = t,
               .bits = (int)bits,
               .group = sb_node_int(node, "block_size", table ? 128 : 0),

@@ -1,14 +1,15 @@
 /* com.microsoft GatherBlockQuantized: Gather from a quantized table, as floats.
  *
- * The table holds 2-, 4- or 8-bit codes packed low bits first, in blocks along
- * one axis with one scale each: w = (q - zero) * scale.  As bytes it is packed
- * along its last axis, which is the one with blocks, and rows are gathered; as
- * elements of 4 bits any axis may be either.  Zero points are absent
- * (2^(bits - 1) for bytes, else 0), packed like the codes, or (unlike in ONNX
- * Runtime) floats. */
+ * The table holds 2-, 3-, 4- or 8-bit codes packed low bits first, in blocks
+ * along one axis with one scale each: w = (q - zero) * scale.  As bytes it is
+ * packed along its last axis, which is the one with blocks, and rows are
+ * gathered; as elements of 4 bits any axis may be either.  Zero points are
+ * absent (2^(bits - 1) for bytes, else 0), packed like the codes, or (unlike in
+ * ONNX Runtime) floats. */
 #include "base/threads.h"
 #include "ops/index/index_util.h"
 #include "ops/infer_util.h"
+#include "ops/int8/nbits_int8.h"
 
 enum { DATA, INDICES, SCALES, ZEROS };
 
@@ -26,10 +27,17 @@ static const sb_attr_def gather_attr_defs[] = {
     {0},
 };
 
-/* Codes in an element of the table. */
-static int64_t per_element(const gather_attrs *a, sb_dtype dtype)
+/* Codes in `n` elements of the table. */
+static int64_t codes_in(const gather_attrs *a, sb_dtype dtype, int64_t n)
 {
-    return dtype == SB_DTYPE_U8 ? 8 / a->bits : 1;
+    return dtype == SB_DTYPE_U8 ? n * 8 / a->bits : n;
+}
+
+static sb_dim codes_dim(const gather_attrs *a, sb_dtype dtype, sb_dim n)
+{
+    if (sb_dim_known(n) && n < INT64_MAX / 8)
+        return codes_in(a, dtype, n);
+    return sb_dim_mul(n, codes_in(a, dtype, 1));
 }
 
 static sb_status gather_block_infer(sb_infer *in)
@@ -40,8 +48,8 @@ static sb_status gather_block_infer(sb_infer *in)
     sb_shape out = {.rank = -1};
     int axis = 0;
 
-    if (a->bits != 2 && a->bits != 4 && a->bits != 8)
-        return sb_infer_fail(in, "bits is %lld, want 2, 4 or 8",
+    if (a->bits != 2 && a->bits != 3 && a->bits != 4 && a->bits != 8)
+        return sb_infer_fail(in, "bits is %lld, want 2, 3, 4 or 8",
                              (long long)a->bits);
     if (x->rank >= 0)
         SB_TRY(sb_infer_axis(in, a->gather_axis, x->rank, &axis));
@@ -58,8 +66,7 @@ static sb_status gather_block_infer(sb_infer *in)
             out.dim[out.rank++] = x->dim[i];
         if (axis + 1 < x->rank)
             out.dim[out.rank - 1] =
-                sb_dim_mul(out.dim[out.rank - 1],
-                           per_element(a, in->in[DATA]->type.dtype));
+                codes_dim(a, in->in[DATA]->type.dtype, out.dim[out.rank - 1]);
     }
     sb_infer_set(in, 0, in->in[SCALES]->type.dtype, &out);
     return SB_OK;
@@ -76,7 +83,7 @@ static sb_status gather_block_prepare(sb_kernel *k)
     const gather_attrs *a = k->attrs;
     const sb_tensor *x = k->in[DATA], *scales = k->in[SCALES];
     const sb_tensor *zeros = sb_kernel_in(k, ZEROS);
-    int64_t rank = x->rank, pack = per_element(a, x->dtype);
+    int64_t rank = x->rank;
     int64_t g = a->gather_axis + (a->gather_axis < 0 ? rank : 0);
     int64_t q = a->quantize_axis + (a->quantize_axis < 0 ? rank : 0);
     bool bytes = x->dtype == SB_DTYPE_U8;
@@ -91,6 +98,11 @@ static sb_status gather_block_prepare(sb_kernel *k)
                               (long long)a->gather_axis,
                               (long long)a->quantize_axis, (long long)a->bits,
                               sb_dtype_name(x->dtype));
+    if (bytes && a->bits == 3 && x->dims[rank - 1] % 3)
+        return sb_kernel_fail(k, SB_BAD_MODEL,
+                              "rows of %lld bytes hold no whole number of "
+                              "3-bit codes",
+                              (long long)x->dims[rank - 1]);
     if (a->block_size < 16 || a->block_size > 1 << 20)
         return sb_kernel_fail(k, SB_UNSUPPORTED,
                               "block_size is %lld, want 16 or more",
@@ -101,8 +113,9 @@ static sb_status gather_block_prepare(sb_kernel *k)
     k->state = s;
     s->outer = sb_dims_product(x->dims, 0, (int)g);
     s->rows = x->dims[g];
-    s->inner = sb_dims_product(x->dims, (int)g + 1, (int)rank) * pack;
-    s->len = x->dims[q] * pack;
+    s->inner =
+        codes_in(a, x->dtype, sb_dims_product(x->dims, (int)g + 1, (int)rank));
+    s->len = codes_in(a, x->dtype, x->dims[q]);
     s->step = sb_dims_product(x->dims, (int)q + 1, (int)rank);
     s->blocks = (s->len + a->block_size - 1) / a->block_size;
     bool fits = scales->rank == rank && scales->dtype == SB_DTYPE_F32;
@@ -130,7 +143,7 @@ static sb_status gather_block_prepare(sb_kernel *k)
 /* Code `i` of packed ones, signed if they are so. */
 static int code_at(const uint8_t *codes, int64_t i, int64_t bits, bool sign)
 {
-    int code = codes[i * bits / 8] >> (i * bits % 8) & ((1 << bits) - 1);
+    int code = (int)sb_nbits_code(codes, i, bits);
 
     return sign && code >= 1 << (bits - 1) ? code - (1 << bits) : code;
 }

@@ -65,7 +65,7 @@ NEON_INLINE int32x4_t neon_dot(int32x4_t d, int8x16_t a, int8x16_t b,
         return vpadalq_s16(d,
                            vpaddq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b)),
                                       vmull_high_s8(a, b)));
-    __asm__(".arch_extension dotprod\n\tsdot %0.4s, %1.16b, %2.16b"
+    __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.16b"
             : "+w"(d)
             : "w"(a), "w"(b));
     return d;

@@ -6,9 +6,9 @@
  *
  * or MatMul and Add, where a is no matrix.
  *
- * The node holds codes of 2, 4 or 8 bit as [N, n_block, bytes], low bits first
- * along K; w is [K, N] in a type of that width.  Without zero points zero is in
- * the middle of the codes: then w is signed.
+ * The node holds codes of 2, 3, 4 or 8 bit as [N, n_block, bytes], low bits
+ * first along K; w is [K, N] in a type of that width, 3 bits in one of 4.
+ * Without zero points zero is in the middle of the codes: then w is signed.
  *
  * Left as they are: packed weights that a runtime has laid out for itself,
  * those whose columns g_idx assigns to blocks, and zero points in float.  The
@@ -18,6 +18,7 @@
 
 #include "base/ctx.h"
 #include "base/str.h"
+#include "ops/int8/nbits_int8.h"
 #include "passes/pass.h"
 #include "passes/readback/integer_util.h"
 #include "passes/rewrite.h"
@@ -65,7 +66,8 @@ static bool read_packed(const sb_graph *g, const sb_node *node, packed *p)
         sb_node_int(node, "weight_prepacked", 0) != 0)
         return false;
     if (p->k < 1 || p->n < 1 || p->block < 16 || p->block > 1 << 20 ||
-        p->block % 16 != 0 || (p->bits != 2 && p->bits != 4 && p->bits != 8))
+        p->block % 16 != 0 ||
+        (p->bits != 2 && p->bits != 3 && p->bits != 4 && p->bits != 8))
         return false;
     p->n_block = p->k / p->block + (p->k % p->block != 0);
     if (!sb_mul_i64(p->n_block, p->block * p->bits / 8, &row) ||
@@ -95,24 +97,16 @@ static sb_dtype type_of(const packed *p)
 {
     if (p->bits == 8)
         return p->zeros.data ? SB_DTYPE_U8 : SB_DTYPE_I8;
-    if (p->bits == 4)
+    if (p->bits > 2)
         return p->zeros.data ? SB_DTYPE_U4 : SB_DTYPE_I4;
     return p->zeros.data ? SB_DTYPE_U2 : SB_DTYPE_I2;
-}
-
-static int code_at(const uint8_t *row, int64_t i, int64_t bits)
-{
-    unsigned byte = row[i * bits / 8];
-
-    return (int)(byte >> (unsigned)(i * bits % 8) &
-                 ((1u << (unsigned)bits) - 1));
 }
 
 static double zero_code(const packed *p, int64_t n, int64_t b)
 {
     int64_t row = (p->n_block * p->bits + 7) / 8;
 
-    return code_at((const uint8_t *)p->zeros.data + n * row, b, p->bits);
+    return sb_nbits_code((const uint8_t *)p->zeros.data + n * row, b, p->bits);
 }
 
 /* Codes of the weight, less what makes them signed. */
@@ -121,7 +115,9 @@ static double weight_code(const packed *p, int64_t n, int64_t k)
     int64_t row = p->n_block * p->block * p->bits / 8;
     int less = p->zeros.data ? 0 : 1 << (p->bits - 1);
 
-    return code_at((const uint8_t *)p->b.data + n * row, k, p->bits) - less;
+    return (int)sb_nbits_code((const uint8_t *)p->b.data + n * row, k,
+                              p->bits) -
+           less;
 }
 
 /* out [rows, N], of what `code` says. */
