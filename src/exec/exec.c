@@ -5,6 +5,7 @@
 
 #include "base/simd.h"
 #include "exec/plan.h"
+#include "exec/prepare.h"
 #include "tensor/mapped.h"
 
 /* ---- making ------------------------------------------------------------- */
@@ -337,6 +338,14 @@ sb_status sb_exec_run(sb_exec *exec, const sb_tensor *const *inputs,
     sb_status status = exec_plan_and_run(exec, inputs, captured, outputs);
     sb_subnormals_restore(before);
     return status;
+}
+
+sb_status sb_exec_prepare(sb_exec *exec, const sb_tensor *const *inputs)
+{
+    sb_plan *plan = NULL;
+
+    SB_TRY(exec_check_inputs(exec, inputs));
+    return exec_ready(exec, inputs, NULL, &plan);
 }
 
 /* ---- in parts ----------------------------------------------------------- */

