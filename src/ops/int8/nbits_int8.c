@@ -142,7 +142,7 @@ static void round_rows(void *arg, size_t begin, size_t end)
 
 /* ---- scales of weights -------------------------------------------------- */
 
-sb_nbits_blocks sb_nbits_blocks_of(const sb_nbits_shape *s)
+static sb_nbits_blocks blocks_of(const sb_nbits_shape *s)
 {
     int64_t span = s->per_block / s->group; /* groups of a block */
     sb_nbits_blocks b = {0};
@@ -304,6 +304,7 @@ void sb_nbits_int8_run_with(sb_ctx *ctx, const sb_nbits_kernel *kernel,
     round_job rounding = {w, &acts, a};
     int64_t lanes = lanes_count(&acts.shape, m);
 
+    acts.blocks = blocks_of(&acts.shape);
     acts.codes = room;
     acts.scales = (float *)(void *)(acts.codes + codes_bytes(&acts.shape, m));
     acts.sums = acts.scales + lanes;

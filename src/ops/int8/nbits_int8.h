@@ -72,9 +72,18 @@ typedef struct sb_nbits_shape {
     int64_t row;       /* bytes of a row of weights */
 } sb_nbits_shape;
 
+/* How the lanes of a group find their blocks, if all groups are alike: the
+ * first of `count` neighbors is g * count >> shift, and lane i has number
+ * index[i] of these.  Else count is 0. */
+typedef struct sb_nbits_blocks {
+    int64_t count, shift;
+    uint32_t index[SB_NBITS_LANES];
+} sb_nbits_blocks;
+
 /* Rows of rounded activations. */
 typedef struct sb_nbits_acts {
     sb_nbits_shape shape;
+    sb_nbits_blocks blocks;
     int8_t *codes; /* [rows, groups, planes, SB_NBITS_PLANE] */
     /* The others: [rows, groups, SB_NBITS_LANES]. */
     float *scales;   /* of the lane's chunk */
@@ -94,15 +103,6 @@ void sb_nbits_int8_run(sb_ctx *ctx, const sb_nbits_weights *w, const float *a,
 
 /* ---- kernels ------------------------------------------------------------ */
 
-/* How the lanes of a group find their blocks, if all groups are alike: the
- * first of `count` neighbors is g * count >> shift, and lane i has number
- * index[i] of these.  Else count is 0. */
-typedef struct sb_nbits_blocks {
-    int64_t count, shift;
-    uint32_t index[SB_NBITS_LANES];
-} sb_nbits_blocks;
-
-sb_nbits_blocks sb_nbits_blocks_of(const sb_nbits_shape *s);
 /* Scales and zero points of a group's lanes; 0 beyond the end. */
 void sb_nbits_lanes(const sb_nbits_weights *w, const sb_nbits_shape *s,
                     int64_t n, int64_t g, float *scales, float *zeros);

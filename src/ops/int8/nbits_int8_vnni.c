@@ -274,10 +274,10 @@ static VNNI_TARGET void vnni_run(const sb_nbits_weights *w, int64_t n,
         {vnni_each_4, vnni_one_4, vnni_index_4, vnni_loose_4},
         {vnni_each_8, vnni_one_8, vnni_index_8, vnni_loose_8}};
     const sb_nbits_shape *s = &a->shape;
-    const sb_nbits_blocks blocks = sb_nbits_blocks_of(s);
+    const sb_nbits_blocks *blocks = &a->blocks;
     bool middle = !w->zeros && !w->zero_bits;
-    vnni_kind kind = blocks.count == 0             ? KIND_LOOSE
-                     : middle && blocks.count == 1 ? KIND_ONE
+    vnni_kind kind = blocks->count == 0             ? KIND_LOOSE
+                     : middle && blocks->count == 1 ? KIND_ONE
                      : middle && s->chunk == 32 && s->per_block == 1
                          ? KIND_EACH
                          : KIND_INDEX;
@@ -287,9 +287,9 @@ static VNNI_TARGET void vnni_run(const sb_nbits_weights *w, int64_t n,
                    .m = m,
                    .cols = (int)cols,
                    .rows = (int)rows,
-                   .index = _mm512_loadu_si512(blocks.index),
-                   .count = blocks.count,
-                   .shift = blocks.shift,
+                   .index = _mm512_loadu_si512(blocks->index),
+                   .count = blocks->count,
+                   .shift = blocks->shift,
                    .row = s->row,
                    .n_block = w->n_block,
                    .groups = s->groups};
