@@ -4,7 +4,7 @@ llm=$models/../../fixtures/llm
 code $sparsebit info $llm/tiny.gguf
 code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q
 code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --threads 1
-code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --temperature 1 --seed 3
+code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --temperature 1 --seed 4
 code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --temperature 1 --top-k 5 --top-p 0.9 --seed 3
 code $sparsebit generate $llm/tiny.gguf -p "ab" -n 4 --json | grep -v per_second
 echo --- wrong
