@@ -123,7 +123,7 @@ typedef struct sb_nbits_kernel {
 /* The i-th implementation that this program has, the most wanted first, plain
  * loops last; NULL past the end. */
 const sb_nbits_kernel *sb_nbits_kernel_at(size_t i);
-/* nbits_int8_vnni.c, _avx2.c, _neon.c; NULL on other processor families. */
+/* Of processor families, a file each; NULL on other ones. */
 const sb_nbits_kernel *sb_nbits_vnni(void);
 const sb_nbits_kernel *sb_nbits_avx2(void);
 const sb_nbits_kernel *sb_nbits_dotprod(void);
