@@ -212,6 +212,7 @@ static sb_status quantize_observe(quantize_job *j)
     opt.asym_weights = quantize_asym_has(j, 'w');
     opt.asym_activations = quantize_asym_has(j, 'a');
     opt.memory_limit = (size_t)a->memory << 20;
+    opt.seed = j->env->common.seed;
     quantize_keep(j);
     opt.journal = j->journal;
     sb_status status = sb_quant_model_prepare_calibration(j->qm, &opt);

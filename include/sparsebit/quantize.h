@@ -91,11 +91,12 @@ typedef struct sb_calibration_options {
      *  and text must stay until the model is freed or end_journal() was
      *  called. */
     const char *journal;
+    uint64_t seed; /**< of methods that draw samples at random */
 } sb_calibration_options;
 
-#define SB_CALIBRATION_OPTIONS_INIT                   \
-    {                                                 \
-        sizeof(sb_calibration_options), 0, 0, 0, NULL \
+#define SB_CALIBRATION_OPTIONS_INIT                      \
+    {                                                    \
+        sizeof(sb_calibration_options), 0, 0, 0, NULL, 0 \
     }
 
 /** From now on forward() observes; what was observed before is forgotten.

@@ -205,20 +205,6 @@ typedef struct block {
     sb_value_id *watched; /* [value] what Observe makes of it; or SB_NONE */
 } block;
 
-static bool read_here(const block *k, uint32_t point)
-{
-    const sb_placement *p = &k->b->qm->place;
-    const sb_quantizer *q;
-
-    for (uint32_t i = p->points[point].head; i != SB_NONE; i = q->next) {
-        q = &p->quantizers[i];
-        for (size_t u = 0; u < q->n_uses; u++)
-            if (sb_stage_has(&k->stage, q->uses[u].node))
-                return true;
-    }
-    return false;
-}
-
 static sb_status put_point(void *user, sb_graph *g, uint32_t point,
                            sb_node_id beside, sb_value_id x, sb_value_id *y)
 {
@@ -239,7 +225,7 @@ static sb_status put_point(void *user, sb_graph *g, uint32_t point,
     }
     if ((constant && !qm->state.calibration.asym_weights) ||
         sb_quantizer_qparams(qm, q)->n == 0 || q->spec.dynamic ||
-        !read_here(k, point))
+        !sb_stage_reads(&k->stage, &qm->place, point))
         return SB_OK;
     return sb_quant_put_fake(qm, g, point, beside, x, y);
 }

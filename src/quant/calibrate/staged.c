@@ -22,7 +22,7 @@ sb_status sb_staged_init(sb_ctx *ctx, const sb_graph *g, size_t limit,
     return sb_graph_order(g, &s->order, &s->n_order);
 }
 
-static void staged_drop(sb_staged *s, sb_value_id v)
+void sb_staged_drop(sb_staged *s, sb_value_id v)
 {
     if (!s->kept[v])
         return;
@@ -37,7 +37,7 @@ void sb_staged_clear(sb_staged *s)
     if (!s->g)
         return;
     for (size_t v = 0; s->kept && v < s->g->n_values; v++)
-        staged_drop(s, (sb_value_id)v);
+        sb_staged_drop(s, (sb_value_id)v);
     sb_spill_free(s->spill);
     sb_free(s->ctx, s->kept);
     sb_free(s->ctx, s->order);
@@ -147,6 +147,19 @@ static bool stage_leaves(const sb_stage *k, sb_value_id v)
 
     return !k->again && producer != SB_NONE && sb_stage_has(k, producer) &&
            k->s->kept_until[v] > k->level;
+}
+
+bool sb_stage_reads(const sb_stage *k, const sb_placement *p, uint32_t point)
+{
+    const sb_quantizer *q;
+
+    for (uint32_t i = p->points[point].head; i != SB_NONE; i = q->next) {
+        q = &p->quantizers[i];
+        for (size_t u = 0; u < q->n_uses; u++)
+            if (sb_stage_has(k, q->uses[u].node))
+                return true;
+    }
+    return false;
 }
 
 sb_status sb_stage_open(sb_stage *k, size_t extra)
@@ -299,7 +312,7 @@ void sb_stage_done(sb_stage *k)
     stage_unload(k);
     for (size_t i = 0; i < k->n_in; i++)
         if (stage_is_last(k, k->in[i]))
-            staged_drop(k->s, k->in[i]);
+            sb_staged_drop(k->s, k->in[i]);
 }
 
 void sb_stage_clear(sb_stage *k)

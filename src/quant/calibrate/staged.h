@@ -9,6 +9,7 @@
 #define SB_QUANT_CALIBRATE_STAGED_H
 
 #include "exec/exec.h"
+#include "quant/model/placement.h"
 #include "tensor/spill.h"
 
 enum { SB_NO_LEVEL = -1 };
@@ -35,6 +36,8 @@ void sb_staged_mark(sb_staged *s);
 /* Keeps a batch; one tensor per graph input, NULL where a default stands. */
 SB_MUST_USE sb_status sb_staged_take(sb_staged *s,
                                      const sb_tensor *const *inputs);
+/* Forgets what is kept of a value. */
+void sb_staged_drop(sb_staged *s, sb_value_id v);
 size_t sb_staged_nodes(const sb_staged *s, int32_t level);
 
 /* ---- one level ---------------------------------------------------------- */
@@ -74,6 +77,9 @@ SB_MUST_USE sb_status sb_stage_run(sb_stage *k, size_t batch);
 /* After all batches: drops what was read for the last time. */
 void sb_stage_done(sb_stage *k);
 void sb_stage_clear(sb_stage *k);
+
+/* Does a node of the level read through the point? */
+bool sb_stage_reads(const sb_stage *k, const sb_placement *p, uint32_t point);
 
 static inline bool sb_stage_has(const sb_stage *k, sb_node_id node)
 {

@@ -481,6 +481,7 @@ sb_quant_schedule sb_quant_config_schedule(const sb_quant_config *cfg)
                      (cfg->file.layerwise == SB_LAYERWISE_AUTO &&
                       cfg->mode == SB_QUANT_WEIGHTS_ONLY),
         .refine_samples = cfg->file.refine_samples,
+        .blockwise = cfg->file.blockwise,
     };
 }
 

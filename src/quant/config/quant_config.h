@@ -138,6 +138,15 @@ void sb_quant_config_warn_unused(const sb_quant_config *cfg,
 const sb_target_def *sb_quant_config_target(const sb_quant_config *cfg);
 sb_quant_mode sb_quant_config_mode(const sb_quant_config *cfg);
 
+/* Blocks of layers learned together (SCHEDULE.BLOCKWISE). */
+typedef struct sb_quant_blockwise {
+    int64_t steps; /* for each block; 0: none are */
+    int64_t batch;
+    double rate, scale_rate; /* of rounding, and of scales of activations */
+    double lambda;           /* as in quantize/soft_rounding.h */
+    double drop;             /* share of activations that is not rounded */
+} sb_quant_blockwise;
+
 typedef struct sb_quant_schedule {
     bool fuse_bn;
     bool bn_tuning; /* fold it once it is tuned, which nothing does yet */
@@ -146,6 +155,7 @@ typedef struct sb_quant_schedule {
     bool equalization;      /* the same */
     bool layerwise;         /* rounding, and fitted to the float network */
     int64_t refine_samples; /* for it, and for rounding; 0: all */
+    sb_quant_blockwise blockwise;
 } sb_quant_schedule;
 
 sb_quant_schedule sb_quant_config_schedule(const sb_quant_config *cfg);

@@ -32,6 +32,7 @@ typedef struct sb_quant_file {
     bool fuse_bn, bn_tuning, disable_unnecessary, bias_correction, equalization;
     int layerwise; /* sb_layerwise */
     int64_t refine_samples;
+    sb_quant_blockwise blockwise;
     const sb_yaml *w, *a;
     int sparser, strategy; /* -1 if not set */
     double ratio;

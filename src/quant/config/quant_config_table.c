@@ -152,6 +152,28 @@ static const sb_param_def a_table[] = {
 
 /* ---- the file ------------------------------------------------------------- */
 
+static const sb_param_def blockwise_table[] = {
+    {.name = "STEPS", .type = SB_PARAM_INT, .offset = TOP(blockwise.steps),
+     .preset = "0", .sample = "2000", .min = 0, .max = 1e7,
+     .help = "steps of learning, for each block; 0: blocks are not learned"},
+    {.name = "BATCH", .type = SB_PARAM_INT, .offset = TOP(blockwise.batch),
+     .preset = "32", .min = 1, .max = 65536,
+     .help = "samples of a step, drawn at random (--seed)"},
+    {.name = "LEARNING_RATE", .type = SB_PARAM_FLOAT,
+     .offset = TOP(blockwise.rate), .preset = "0.01", .min = 1e-9, .max = 1,
+     .help = "of the rounding of weights, by Adam"},
+    {.name = "SCALE_RATE", .type = SB_PARAM_FLOAT,
+     .offset = TOP(blockwise.scale_rate), .preset = "0.001", .max = 1,
+     .help = "of the scales of activations, in parts of each; 0: they stay as calibrated"},
+    {.name = "LAMBDA", .type = SB_PARAM_FLOAT, .offset = TOP(blockwise.lambda),
+     .preset = "0.01", .max = 1e6,
+     .help = "weight of the term that drives weights to one side"},
+    {.name = "DROP", .type = SB_PARAM_FLOAT, .offset = TOP(blockwise.drop),
+     .preset = "0.5", .max = 1,
+     .help = "share of activations that is not rounded in a step (QDrop); 0: all are (BRECQ)"},
+    {0},
+};
+
 static const sb_param_def schedule_table[] = {
     {.name = "FUSE_BN", .type = SB_PARAM_BOOL, .offset = TOP(fuse_bn),
      .preset = "false", .sample = "true",
@@ -171,9 +193,11 @@ static const sb_param_def schedule_table[] = {
     {.name = "LAYERWISE", .type = SB_PARAM_ENUM, .offset = TOP(layerwise),
      .preset = "auto", .names = layerwise,
      .help = "round weights layer by layer, each fitted to what the float network computes; takes longer; for quantizers that need samples (auto: if only weights are quantized)"},
+    {.name = "BLOCKWISE", .type = SB_PARAM_MAP, .fields = blockwise_table,
+     .help = "learn the rounding of weights and the scales of activations, block by block, so that each computes what it does in float"},
     {.name = "SAMPLES", .type = SB_PARAM_INT, .offset = TOP(refine_samples),
      .preset = "0", .sample = "32", .min = 0, .max = 1e9,
-     .help = "how many samples bias correction and rounding methods run on; 0: all"},
+     .help = "how many samples bias correction, rounding methods and BLOCKWISE run on; 0: all"},
     {0},
 };
 

@@ -14,6 +14,7 @@
 #include "quant/calibrate/calibrate.h"
 #include "quant/correct/correct.h"
 #include "quant/model/overlay.h"
+#include "quant/reconstruct/blocks.h"
 #include "quant/reconstruct/reconstruct.h"
 #include "quant/train/qat.h"
 
@@ -68,6 +69,7 @@ static const refine_method channel_methods[] = {
 
 static const refine_method weight_methods[] = {
     {"rounding of weights", sb_rounds_weights, sb_round_weights, NULL, false},
+    {"learning of blocks", sb_learns_blocks, sb_learn_blocks, NULL, false},
     {"bias correction", refine_wants_biases, sb_correct_biases, NULL, false},
 };
 

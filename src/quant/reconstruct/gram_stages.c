@@ -148,21 +148,18 @@ typedef struct stages_run {
     bool *given;
 } stages_run;
 
-/* Is a layer of the list, or a node of the level, behind the quantizer? */
-static bool stages_reads(const stages_run *run, uint32_t point)
+/* Does a layer of the list read its input through the point? */
+static bool stages_feeds(const stages_run *run, uint32_t point)
 {
     const sb_placement *p = &run->list->qm->place;
     const sb_quantizer *q;
 
     for (uint32_t i = p->points[point].head; i != SB_NONE; i = q->next) {
         q = &p->quantizers[i];
-        for (size_t u = 0; u < q->n_uses; u++) {
-            if (sb_stage_has(&run->quantized, q->uses[u].node))
-                return true;
+        for (size_t u = 0; u < q->n_uses; u++)
             for (size_t k = 0; q->uses[u].input == 0 && k < run->list->n; k++)
                 if (run->list->v[k].node == q->uses[u].node)
                     return true;
-        }
     }
     return false;
 }
@@ -173,7 +170,8 @@ static sb_status stages_put(void *user, sb_graph *g, uint32_t point,
     const stages_run *run = user;
 
     *y = x;
-    return stages_reads(run, point)
+    return sb_stage_reads(&run->quantized, &run->list->qm->place, point) ||
+                   stages_feeds(run, point)
                ? sb_quant_put_simulated(run->list->qm, g, point, beside, x, y)
                : SB_OK;
 }

@@ -1,0 +1,74 @@
+/* blocks.h - blocks of layers that are learned to compute, quantized, what they
+ * compute in float (Y. Li et al., BRECQ: pushing the limit of post-training
+ * quantization by block reconstruction, arXiv 2102.05426). */
+#ifndef SB_QUANT_RECONSTRUCT_BLOCKS_H
+#define SB_QUANT_RECONSTRUCT_BLOCKS_H
+
+#include "learn/learner.h"
+#include "quant/calibrate/staged.h"
+#include "quant/model/quant_model.h"
+#include "quant/quantize/soft_rounding.h"
+
+/* Does the configuration ask for it? */
+bool sb_learns_blocks(const sb_quant_model *qm);
+/* Lays rounded weights over those of the network and sets scales of
+ * activations; *layers is how many weights were learned.  What cannot be is
+ * named in the log and rounded to nearest. */
+SB_MUST_USE sb_status sb_learn_blocks(sb_quant_model *qm, size_t *layers);
+
+/* ---- which nodes belong together (find_blocks.c) ------------------------ */
+
+/* Gives each node the block that it is in as its level; `layer` says which
+ * nodes have a weight to be learned.  Returns how many there are in *n. */
+SB_MUST_USE sb_status sb_find_blocks(sb_staged *s, const bool *layer,
+                                     int32_t *n);
+
+/* ---- one block ---------------------------------------------------------- */
+
+typedef struct sb_blocks_walk {
+    sb_quant_model *qm;
+    sb_quant_blockwise how;
+    /* By batch of these: a sample, or several that cannot be taken apart. */
+    sb_staged quantized, plain;
+    bool samples;               /* each is one sample, and may be joined */
+    const sb_quantizer **learn; /* [value] of a weight; NULL: not learned */
+    int32_t n_blocks;
+} sb_blocks_walk;
+
+/* A weight that is learned. */
+typedef struct sb_block_weight {
+    const sb_quantizer *q;
+    sb_parameter *p; /* as it is now */
+    sb_soft_rounding soft;
+} sb_block_weight;
+
+/* A scale of activations, or those of its channels. */
+typedef struct sb_block_scale {
+    uint32_t point;
+    sb_value_id value; /* in the graph of the block */
+    sb_parameter *p;
+    float most;    /* that a scale may be; 0: anything */
+    double *m, *u; /* Adam's moments, of logarithms */
+} sb_block_scale;
+
+typedef struct sb_block {
+    sb_blocks_walk *walk;
+    sb_stage stage; /* its graph is that of the block, quantized */
+    sb_block_weight *weights;
+    size_t n_weights;
+    sb_block_scale *scales;
+    size_t n_scales;
+    bool drops;        /* inputs for counter and share come last */
+    double *gain;      /* [output] what it is multiplied by in the loss */
+    const char **name; /* [output] */
+    sb_learner *learner;
+} sb_block;
+
+/* The graph of block stage.level, and a learner over it (block_graph.c).
+ * sb_block_close() in any case. */
+SB_MUST_USE sb_status sb_block_open(sb_block *b);
+void sb_block_close(sb_block *b);
+/* Learns it, and takes the result over if that is better (learn_block.c). */
+SB_MUST_USE sb_status sb_block_learn(sb_block *b);
+
+#endif

@@ -1,0 +1,449 @@
+/* Learning one block.
+ *
+ * A step draws samples, runs the block on what it reads in the quantized
+ * network, with elements of what it reads in float here and there (QDrop), and
+ * follows the gradients of the squared difference from what the block makes in
+ * float.  What was learned is taken if the block is then nearer to that than
+ * with weights rounded to nearest and scales as calibrated. */
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "ops/learn/mix_train.h"
+#include "quant/model/overlay.h"
+#include "quant/reconstruct/blocks.h"
+
+enum { LEARN_MEASURED = 8, LEARN_POLL = 8 };
+
+/* ---- samples ------------------------------------------------------------ */
+
+/* The tensors of a run, and memory for them. */
+typedef struct block_feed {
+    sb_block *b;
+    size_t units;            /* that a run joins */
+    sb_tensor *in, *out;     /* memory, or one unit's own */
+    const sb_tensor **given; /* inputs of the learner */
+    const sb_tensor **features;
+    int64_t counter;
+    float share; /* of activations that are rounded */
+    sb_tensor counter_tensor, share_tensor;
+} block_feed;
+
+/* Can units of the value be put behind one another? */
+static bool feed_joins(const sb_staged *s, sb_value_id v)
+{
+    const sb_tensor *first = &s->kept[v][0].t;
+
+    if (first->dtype != SB_DTYPE_F32 || first->rank < 2 || first->dims[0] != 1)
+        return false;
+    for (size_t i = 1; i < s->n_batches; i++) {
+        const sb_tensor *t = &s->kept[v][i].t;
+
+        if (t->dtype != first->dtype || t->rank != first->rank ||
+            memcmp(t->dims, first->dims, (size_t)t->rank * sizeof *t->dims) !=
+                0)
+            return false;
+    }
+    return true;
+}
+
+static sb_status feed_room(const block_feed *f, sb_value_id v, sb_tensor *out)
+{
+    const sb_staged *s = &f->b->walk->plain;
+
+    if (f->units == 1)
+        return SB_OK;
+    *out = s->kept[v][0].t;
+    out->buf = NULL;
+    out->data = NULL;
+    out->dims[0] = (int64_t)f->units;
+    return sb_tensor_alloc_raw(s->ctx, out);
+}
+
+static sb_status feed_open(block_feed *f)
+{
+    const sb_stage *k = &f->b->stage;
+    sb_ctx *ctx = k->s->ctx;
+    bool joins = f->b->walk->samples;
+
+    f->in = sb_alloc(ctx, k->n_in + 1, sizeof *f->in);
+    f->out = sb_alloc(ctx, k->n_out + 1, sizeof *f->out);
+    f->given = sb_alloc(ctx, k->n_in + 3, sizeof *f->given);
+    f->features = sb_alloc(ctx, k->n_out + 1, sizeof *f->features);
+    if (!f->in || !f->out || !f->given || !f->features)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < k->n_in; i++)
+        joins = joins && feed_joins(&f->b->walk->plain, k->in[i]);
+    for (size_t i = 0; i < k->n_out; i++)
+        joins = joins && feed_joins(&f->b->walk->plain, k->out[i]);
+    f->units = joins ? (size_t)f->b->walk->how.batch : 1;
+    for (size_t i = 0; i < k->n_in; i++)
+        SB_TRY(feed_room(f, k->in[i], &f->in[i]));
+    for (size_t i = 0; i < k->n_out; i++)
+        SB_TRY(feed_room(f, k->out[i], &f->out[i]));
+    f->counter_tensor = sb_tensor_make(SB_DTYPE_I64, 0, NULL);
+    f->counter_tensor.data = &f->counter;
+    f->share_tensor = sb_tensor_make(SB_DTYPE_F32, 0, NULL);
+    f->share_tensor.data = &f->share;
+    f->given[k->n_in] = &f->counter_tensor;
+    f->given[k->n_in + 1] = &f->share_tensor;
+    return SB_OK;
+}
+
+static void feed_close(block_feed *f)
+{
+    const sb_stage *k = &f->b->stage;
+
+    for (size_t i = 0; f->in && i < k->n_in; i++)
+        sb_tensor_drop(&f->in[i]);
+    for (size_t i = 0; f->out && i < k->n_out; i++)
+        sb_tensor_drop(&f->out[i]);
+    sb_free(k->s->ctx, f->in);
+    sb_free(k->s->ctx, f->out);
+    sb_free(k->s->ctx, f->given);
+    sb_free(k->s->ctx, f->features);
+}
+
+/* Where unit `at` of a run goes; of its own memory if a run is one unit. */
+static sb_status feed_place(const block_feed *f, const sb_tensor *like,
+                            size_t at, sb_tensor *all, char **to)
+{
+    if (f->units == 1) {
+        sb_tensor_drop(all);
+        *all = *like;
+        all->buf = NULL;
+        SB_TRY(sb_tensor_alloc_raw(f->b->stage.s->ctx, all));
+    }
+    *to = (char *)all->data + at * sb_tensor_bytes(like);
+    return SB_OK;
+}
+
+/* What the block reads: behind quantized layers, or in float. */
+static sb_status feed_input(const block_feed *f, size_t i, size_t unit,
+                            size_t at)
+{
+    const sb_blocks_walk *w = f->b->walk;
+    sb_value_id v = f->b->stage.in[i];
+    const sb_mix_choice choice = {.counter = (uint64_t)f->counter,
+                                  .stream = (uint64_t)(at + 1) << 32 | i,
+                                  .share = (double)f->share};
+    sb_tensor q = {0}, x = {0};
+    char *to = NULL;
+    sb_status status =
+        sb_spill_get(w->quantized.spill, &w->quantized.kept[v][unit], &q);
+
+    if (status == SB_OK)
+        status = sb_spill_get(w->plain.spill, &w->plain.kept[v][unit], &x);
+    if (status == SB_OK)
+        status = feed_place(f, &q, at, &f->in[i], &to);
+    if (status == SB_OK && q.dtype == SB_DTYPE_F32 &&
+        sb_tensor_count(&q) == sb_tensor_count(&x))
+        sb_mix(w->qm->ctx, &choice, x.data, q.data, (float *)(void *)to,
+               sb_tensor_count(&q));
+    else if (status == SB_OK)
+        memcpy(to, q.data, sb_tensor_bytes(&q));
+    sb_tensor_drop(&q);
+    sb_tensor_drop(&x);
+    f->given[i] = &f->in[i];
+    return status;
+}
+
+/* What it makes in float. */
+static sb_status feed_target(const block_feed *f, size_t i, size_t unit,
+                             size_t at)
+{
+    const sb_staged *s = &f->b->walk->plain;
+    float gain = (float)f->b->gain[i];
+    sb_tensor t = {0};
+    char *to = NULL;
+
+    SB_TRY(sb_spill_get(s->spill, &s->kept[f->b->stage.out[i]][unit], &t));
+    sb_status status = feed_place(f, &t, at, &f->out[i], &to);
+    if (status == SB_OK) {
+        const float *from = t.data;
+        float *y = (float *)(void *)to;
+        int64_t n = sb_tensor_count(&t);
+
+        for (int64_t k = 0; k < n; k++)
+            y[k] = from[k] * gain;
+    }
+    sb_tensor_drop(&t);
+    return status;
+}
+
+/* Loss and gradients for units of the list. */
+static sb_status feed_run(block_feed *f, const size_t *units, double *loss)
+{
+    sb_block *b = f->b;
+    const sb_stage *k = &b->stage;
+
+    for (size_t at = 0; at < f->units; at++) {
+        for (size_t i = 0; i < k->n_in; i++)
+            SB_TRY(feed_input(f, i, units[at], at));
+        for (size_t i = 0; i < k->n_out; i++)
+            SB_TRY(feed_target(f, i, units[at], at));
+    }
+    for (size_t i = 1; i < k->n_out; i++)
+        f->features[i - 1] = &f->out[i];
+    SB_TRY(sb_learner_set_features(b->learner, f->features, k->n_out - 1));
+    return sb_learner_gradient(b->learner, f->given,
+                               k->n_in + (b->drops ? 2 : 0), &f->out[0], loss);
+}
+
+/* ---- what is learned ---------------------------------------------------- */
+
+/* Which of the quantizer's scales element `i` of the weight has. */
+static int64_t weight_scale_at(const sb_quantizer *q, const sb_tensor *w,
+                               int64_t i)
+{
+    if (q->axis < 0)
+        return 0;
+    int64_t n = w->dims[q->axis];
+    int64_t inner = sb_dims_product(w->dims, q->axis + 1, w->rank);
+    int64_t at = i / inner % n;
+
+    return q->block == 0 ? at
+                         : (i / inner / n * ((n + q->block - 1) / q->block) +
+                            at / q->block) *
+                                   inner +
+                               i % inner;
+}
+
+static sb_status weight_start(const sb_block *b, sb_block_weight *w)
+{
+    const sb_quant_model *qm = b->walk->qm;
+    const sb_tensor *t = &sb_graph_value(qm->graph, w->q->value)->constant;
+    const sb_qparams *p = sb_quantizer_qparams(qm, w->q);
+    int64_t n = sb_tensor_count(t);
+
+    SB_TRY(sb_soft_init(qm->ctx, (size_t)n, &w->soft));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = weight_scale_at(w->q, t, i);
+
+        sb_soft_set(&w->soft, (size_t)i, ((const float *)t->data)[i],
+                    p->scale[at], p->zero_point[at], p->qmin, p->qmax);
+    }
+    return SB_OK;
+}
+
+typedef void (*weight_values_fn)(const sb_soft_rounding *s, float *out);
+
+static void weight_soft(const sb_soft_rounding *s, float *out)
+{
+    sb_soft_values(s, NULL, out);
+}
+
+static void block_set_weights(const sb_block *b, weight_values_fn values)
+{
+    for (size_t i = 0; i < b->n_weights; i++) {
+        sb_state *state = &b->weights[i].p->kept[SB_STORE_VALUE];
+
+        values(&b->weights[i].soft, state->t.data);
+        state->version++;
+    }
+}
+
+/* Adam, of logarithms: a scale stays positive, and steps are parts of it. */
+static void scale_step(sb_block_scale *s, double rate, int64_t step,
+                       const float *gradient, double factor)
+{
+    sb_state *state = &s->p->kept[SB_STORE_VALUE];
+    float *v = state->t.data;
+    double fix_m = 1 / (1 - pow(0.9, (double)step + 1));
+    double fix_u = 1 / (1 - pow(0.999, (double)step + 1));
+
+    for (int64_t i = 0; i < sb_tensor_count(&state->t); i++) {
+        double g = (double)gradient[i] * factor * (double)v[i];
+
+        s->m[i] = 0.9 * s->m[i] + 0.1 * g;
+        s->u[i] = 0.999 * s->u[i] + 0.001 * g * g;
+        v[i] *= (float)exp(-rate * s->m[i] * fix_m /
+                           (sqrt(s->u[i] * fix_u) + 1e-8));
+        if (s->most > 0 && v[i] > s->most)
+            v[i] = s->most;
+    }
+    state->version++;
+}
+
+/* ---- steps -------------------------------------------------------------- */
+
+typedef struct block_steps {
+    sb_block *b;
+    block_feed feed;
+    sb_rng rng;
+    size_t runs;   /* of a step */
+    size_t *units; /* of a run */
+    sb_tensor sum; /* of gradients, if there are several runs */
+} block_steps;
+
+static float *steps_sum(const block_steps *s, const sb_parameter *p)
+{
+    const sb_tensor *all = &s->b->learner->store.gradients;
+    const float *own = p->kept[SB_STORE_GRADIENT].t.data;
+
+    return s->runs == 1 ? p->kept[SB_STORE_GRADIENT].t.data
+                        : (float *)s->sum.data + (own - (float *)all->data);
+}
+
+static sb_status steps_run(block_steps *s)
+{
+    const sb_staged *units = &s->b->walk->quantized;
+    const sb_tensor *gradients = &s->b->learner->store.gradients;
+
+    for (size_t run = 0; run < s->runs; run++) {
+        double loss = 0;
+
+        for (size_t i = 0; i < s->feed.units; i++)
+            s->units[i] = sb_rng_below(&s->rng, units->n_batches);
+        s->feed.counter++;
+        SB_TRY(feed_run(&s->feed, s->units, &loss));
+        float *sum = s->sum.data;
+        const float *g = gradients->data;
+        for (int64_t i = 0; s->runs > 1 && i < sb_tensor_count(gradients); i++)
+            sum[i] = run ? sum[i] + g[i] : g[i];
+    }
+    return SB_OK;
+}
+
+static void steps_learn(const block_steps *s, int64_t step)
+{
+    const sb_block *b = s->b;
+    const sb_quant_blockwise *how = &b->walk->how;
+    const double half_turn = acos(-1.0);
+    double rate = 0.5 * how->scale_rate *
+                  (1 + cos(half_turn * (double)step / (double)how->steps));
+
+    for (size_t i = 0; i < b->n_weights; i++) {
+        const sb_soft_step one = {.step = step,
+                                  .steps = how->steps,
+                                  .rate = how->rate,
+                                  .lambda = how->lambda,
+                                  .gradient = steps_sum(s, b->weights[i].p),
+                                  .factor = 1 / (double)s->runs};
+
+        sb_soft_learn(&b->weights[i].soft, &one);
+    }
+    for (size_t i = 0; i < b->n_scales; i++)
+        if (b->scales[i].p)
+            scale_step(&b->scales[i], rate, step, steps_sum(s, b->scales[i].p),
+                       1 / (double)s->runs);
+}
+
+/* The loss with all activations rounded, on samples from all over. */
+static sb_status steps_measure(block_steps *s, double *out)
+{
+    size_t n = s->b->walk->quantized.n_batches, runs = LEARN_MEASURED * s->runs;
+    size_t all = runs * s->feed.units, unit = 0;
+
+    s->feed.share = 1;
+    *out = 0;
+    for (size_t run = 0; run < runs; run++) {
+        double loss = 0;
+
+        SB_TRY(sb_ctx_poll(s->b->walk->qm->ctx));
+        for (size_t i = 0; i < s->feed.units; i++, unit++)
+            s->units[i] = all < n ? unit * n / all : unit % n;
+        SB_TRY(feed_run(&s->feed, s->units, &loss));
+        *out += loss / (double)runs;
+    }
+    s->feed.share = (float)(1 - s->b->walk->how.drop);
+    return SB_OK;
+}
+
+static sb_status steps_all(block_steps *s, double *before, double *after)
+{
+    const sb_blocks_walk *w = s->b->walk;
+    size_t steps = (size_t)w->how.steps,
+           done = (size_t)s->b->stage.level * steps;
+
+    block_set_weights(s->b, sb_soft_rounded);
+    SB_TRY(steps_measure(s, before));
+    for (size_t step = 0; step < steps; step++) {
+        if (step % LEARN_POLL == 0)
+            SB_TRY(sb_progress(w->qm->ctx, "learn blocks", done + step,
+                               (size_t)w->n_blocks * steps));
+        block_set_weights(s->b, weight_soft);
+        SB_TRY(steps_run(s));
+        steps_learn(s, (int64_t)step);
+    }
+    block_set_weights(s->b, sb_soft_rounded);
+    return steps_measure(s, after);
+}
+
+/* ---- what comes of it --------------------------------------------------- */
+
+static void block_take_scale(const sb_block *b, const sb_block_scale *s)
+{
+    sb_quant_model *qm = b->walk->qm;
+
+    for (size_t i = 0; i < qm->place.n_quantizers; i++) {
+        const sb_quantizer *q = &qm->place.quantizers[i];
+        sb_qparams *p = &qm->state.quantizers[i].qparams;
+
+        if (qm->place.points[q->point].same_as != s->point)
+            continue;
+        for (int64_t c = 0; c < p->n; c++)
+            p->scale[c] = ((const float *)s->p->kept[SB_STORE_VALUE].t.data)[c];
+    }
+}
+
+static sb_status block_take(const sb_block *b)
+{
+    sb_quant_model *qm = b->walk->qm;
+
+    for (size_t i = 0; i < b->n_weights; i++) {
+        const sb_block_weight *w = &b->weights[i];
+        sb_tensor t;
+
+        SB_TRY(sb_tensor_clone(qm->ctx, &w->p->kept[SB_STORE_VALUE].t, &t));
+        sb_overlay_set(qm, w->q->value, &t);
+        sb_tensor_drop(&t);
+    }
+    for (size_t i = 0; i < b->n_scales; i++)
+        if (b->scales[i].p)
+            block_take_scale(b, &b->scales[i]);
+    return SB_OK;
+}
+
+static sb_status steps_open(block_steps *s)
+{
+    sb_ctx *ctx = s->b->walk->qm->ctx;
+    const sb_tensor *all = &s->b->learner->store.gradients;
+    const sb_quant_blockwise *how = &s->b->walk->how;
+
+    for (size_t i = 0; i < s->b->n_weights; i++)
+        SB_TRY(weight_start(s->b, &s->b->weights[i]));
+    SB_TRY(feed_open(&s->feed));
+    /* Units that hold several samples make up a batch with fewer of them. */
+    size_t each = 1;
+    if (!s->b->walk->samples)
+        each = (size_t)sb_batch_store_samples(s->b->walk->qm->state.batches, 0);
+    s->runs = (size_t)how->batch / (s->feed.units * (each ? each : 1));
+    s->runs = s->runs ? s->runs : 1;
+    s->feed.share = (float)(1 - how->drop);
+    s->units = sb_alloc(ctx, s->feed.units, sizeof *s->units);
+    if (!s->units)
+        return SB_NO_MEMORY;
+    if (s->runs == 1)
+        return SB_OK;
+    s->sum = sb_tensor_make(all->dtype, all->rank, all->dims);
+    return sb_tensor_alloc(ctx, &s->sum);
+}
+
+sb_status sb_block_learn(sb_block *b)
+{
+    sb_quant_model *qm = b->walk->qm;
+    block_steps s = {.b = b, .feed = {.b = b}};
+    double before = 0, after = 0;
+
+    sb_rng_init(&s.rng, qm->state.calibration.seed + (uint64_t)b->stage.level);
+    sb_status status = steps_open(&s);
+    if (status == SB_OK)
+        status = steps_all(&s, &before, &after);
+    if (status == SB_OK && after < before)
+        status = block_take(b);
+    feed_close(&s.feed);
+    sb_free(qm->ctx, s.units);
+    sb_tensor_drop(&s.sum);
+    return status;
+}
