@@ -25,6 +25,8 @@ SB_MUST_USE sb_status sb_find_blocks(sb_staged *s, const bool *layer,
 
 /* ---- one block ---------------------------------------------------------- */
 
+typedef struct sb_block sb_block;
+
 typedef struct sb_blocks_walk {
     sb_quant_model *qm;
     sb_quant_blockwise how;
@@ -33,7 +35,14 @@ typedef struct sb_blocks_walk {
     bool samples;               /* each is one sample, and may be joined */
     const sb_quantizer **learn; /* [value] of a weight; NULL: not learned */
     int32_t n_blocks;
+    /* (optional) Called for each block that was learned. */
+    void (*report)(void *user, const sb_block *b);
+    void *report_user;
 } sb_blocks_walk;
+
+/* As sb_learn_blocks(), of a walk with `qm`, `how` and nothing else but a
+ * report. */
+SB_MUST_USE sb_status sb_blocks_walk_run(sb_blocks_walk *w, size_t *layers);
 
 /* A weight that is learned. */
 typedef struct sb_block_weight {
@@ -51,7 +60,7 @@ typedef struct sb_block_scale {
     double *m, *u; /* Adam's moments, of logarithms */
 } sb_block_scale;
 
-typedef struct sb_block {
+struct sb_block {
     sb_blocks_walk *walk;
     sb_stage stage; /* its graph is that of the block, quantized */
     sb_block_weight *weights;
@@ -62,7 +71,10 @@ typedef struct sb_block {
     double *gain;      /* [output] what it is multiplied by in the loss */
     const char **name; /* [output] */
     sb_learner *learner;
-} sb_block;
+    /* The loss rounded to nearest and as learned: noise of each output, summed
+     * over channels, for a mean square of 1. */
+    double before, after;
+};
 
 /* The graph of block stage.level, and a learner over it (block_graph.c).
  * sb_block_close() in any case. */

@@ -350,14 +350,14 @@ static sb_status steps_measure(block_steps *s, double *out)
     return SB_OK;
 }
 
-static sb_status steps_all(block_steps *s, double *before, double *after)
+static sb_status steps_all(block_steps *s)
 {
     const sb_blocks_walk *w = s->b->walk;
     size_t steps = (size_t)w->how.steps,
            done = (size_t)s->b->stage.level * steps;
 
     block_set_weights(s->b, sb_soft_rounded);
-    SB_TRY(steps_measure(s, before));
+    SB_TRY(steps_measure(s, &s->b->before));
     for (size_t step = 0; step < steps; step++) {
         if (step % LEARN_POLL == 0)
             SB_TRY(sb_progress(w->qm->ctx, "learn blocks", done + step,
@@ -367,7 +367,7 @@ static sb_status steps_all(block_steps *s, double *before, double *after)
         steps_learn(s, (int64_t)step);
     }
     block_set_weights(s->b, sb_soft_rounded);
-    return steps_measure(s, after);
+    return steps_measure(s, &s->b->after);
 }
 
 /* ---- what comes of it --------------------------------------------------- */
@@ -434,13 +434,12 @@ sb_status sb_block_learn(sb_block *b)
 {
     sb_quant_model *qm = b->walk->qm;
     block_steps s = {.b = b, .feed = {.b = b}};
-    double before = 0, after = 0;
 
     sb_rng_init(&s.rng, qm->state.calibration.seed + (uint64_t)b->stage.level);
     sb_status status = steps_open(&s);
     if (status == SB_OK)
-        status = steps_all(&s, &before, &after);
-    if (status == SB_OK && after < before)
+        status = steps_all(&s);
+    if (status == SB_OK && b->after < b->before)
         status = block_take(b);
     feed_close(&s.feed);
     sb_free(qm->ctx, s.units);

@@ -268,6 +268,8 @@ static sb_status blocks_learn(sb_blocks_walk *w, int32_t level, size_t *layers)
     if (status == SB_OK && b.learner && b.n_weights > 0) {
         status = sb_block_learn(&b);
         *layers += b.n_weights;
+        if (status == SB_OK && w->report)
+            w->report(w->report_user, &b);
     } else {
         status = blocks_skip(&b, status);
     }
@@ -290,14 +292,20 @@ static sb_status blocks_all(sb_blocks_walk *w, size_t *layers)
     return SB_OK;
 }
 
+sb_status sb_blocks_walk_run(sb_blocks_walk *w, size_t *layers)
+{
+    sb_status status = blocks_all(w, layers);
+
+    sb_staged_clear(&w->plain);
+    sb_staged_clear(&w->quantized);
+    sb_free(w->qm->ctx, w->learn);
+    return status;
+}
+
 sb_status sb_learn_blocks(sb_quant_model *qm, size_t *layers)
 {
     sb_blocks_walk w = {.qm = qm,
                         .how = sb_quant_config_schedule(qm->config).blockwise};
-    sb_status status = blocks_all(&w, layers);
 
-    sb_staged_clear(&w.plain);
-    sb_staged_clear(&w.quantized);
-    sb_free(qm->ctx, w.learn);
-    return status;
+    return sb_blocks_walk_run(&w, layers);
 }

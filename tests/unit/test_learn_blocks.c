@@ -1,0 +1,249 @@
+/* Blocks that are learned: which nodes they are, by hand; their losses against
+ * those of the same block in double precision; what comes of it. */
+#include "quanttest.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "graph/text.h"
+#include "quant/model/overlay.h"
+#include "quant/reconstruct/blocks.h"
+
+/* ---- which nodes belong together ---------------------------------------- */
+
+/* The blocks of nodes in their order: "0 0 1"; layers are those that have a
+ * weight. */
+static void check_blocks(const char *text, const char *want)
+{
+    sb_graph *g = NULL;
+    sb_staged s = {0};
+    bool layer[64] = {0};
+    char got[256] = "";
+    int32_t n = 0;
+
+    assert_ok(sb_graph_parse(test_ctx(), text, &g));
+    assert_ok(sb_graph_infer(g));
+    assert_ok(sb_staged_init(test_ctx(), g, 0, &s));
+    for (sb_node_id id = 0; id < g->n_nodes; id++)
+        layer[id] = strcmp(sb_graph_node(g, id)->op, "MatMul") == 0;
+    assert_ok(sb_find_blocks(&s, layer, &n));
+    for (size_t i = 0; i < s.n_order; i++) {
+        size_t at = strlen(got);
+        (void)snprintf(got + at, sizeof got - at, "%s%d", i ? " " : "",
+                       s.node_level[s.order[i]]);
+    }
+    assert_string_equal(got, want);
+    assert_int_equal(n, s.node_level[s.order[s.n_order - 1]] + 1);
+    sb_staged_clear(&s);
+    sb_graph_free(g);
+}
+
+#define HEAD "graph g(x: f32[N,4]) -> (y) {\nw: f32[4,4] = random(1)\n"
+
+static void test_blocks_found(void **state)
+{
+    (void)state;
+    /* A chain: two layers each, with what is behind them. */
+    check_blocks(HEAD "a = MatMul(x, w)\nb = Relu(a)\nc = MatMul(b, w)\n"
+                      "d = Relu(c)\ne = MatMul(d, w)\ny = Relu(e)\n}",
+                 "0 0 0 0 1 1");
+    /* A layer, two residual blocks with activations behind, a layer. */
+    check_blocks(HEAD "a = MatMul(x, w)\nb = Relu(a)\n"
+                      "c = MatMul(b, w)\nd = Relu(c)\ne = MatMul(d, w)\n"
+                      "f = Add(e, b)\ng = Relu(f)\n"
+                      "h = MatMul(g, w)\ni = MatMul(g, w)\nj = Add(h, i)\n"
+                      "k = Relu(j)\ny = MatMul(k, w)\n}",
+                 "0 0 1 1 1 1 1 2 2 2 2 3");
+    /* A gate around one layer is no reason to part. */
+    check_blocks(HEAD "a = MatMul(x, w)\nb = Sigmoid(a)\nc = Mul(a, b)\n"
+                      "y = MatMul(c, w)\n}",
+                 "0 0 0 0");
+    /* Nothing to cut at for more layers than fit: each by itself. */
+    check_blocks(HEAD "a = MatMul(x, w)\nb = MatMul(a, w)\nc = MatMul(b, w)\n"
+                      "d = MatMul(c, w)\ne = MatMul(d, w)\nf = MatMul(e, w)\n"
+                      "g = MatMul(f, w)\nh = MatMul(g, w)\ni = MatMul(h, w)\n"
+                      "j = MatMul(i, w)\nk = MatMul(j, w)\nl = MatMul(k, w)\n"
+                      "m = MatMul(l, w)\nn = Relu(m)\ny = Add(n, x)\n}",
+                 "0 1 2 3 4 5 6 7 8 9 10 11 12 12 12");
+}
+
+/* ---- losses ------------------------------------------------------------- */
+
+enum { SAMPLES = 16, IN = 12, MID = 10 };
+
+#define NET                                                  \
+    "graph net(x: f32[N,12]) -> (y) {\n"                     \
+    "w: f32[12,10] = random(2)\nv: f32[10,12] = random(3)\n" \
+    "b: f32[12] = random(4)\n"                               \
+    "h = MatMul(x, w) \"up\"\nr = Relu(h) \"act\"\n"         \
+    "d = MatMul(r, v) \"down\"\ns = Add(d, b)\ny = Add(s, x)\n}"
+#define CONFIG(bits, a)                             \
+    "SCHEDULE: {BLOCKWISE: {STEPS: 0, BATCH: 8}}\n" \
+    "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: " bits "}}\n" a
+#define A4 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 4}}\n"
+
+/* A quantizer by its definition; none: q NULL. */
+static double round_by(const sb_quant_model *qm, const sb_quantizer *q,
+                       int64_t channel, double v)
+{
+    const sb_qparams *p = q ? sb_quantizer_qparams(qm, q) : NULL;
+
+    if (!p)
+        return v;
+    const test_scale s = {(double)p->scale[p->n > 1 ? channel : 0],
+                          (double)p->zero_point[p->n > 1 ? channel : 0],
+                          (double)p->qmin, (double)p->qmax};
+    return test_fake(s, v);
+}
+
+static const sb_quantizer *find_quantizer(const sb_quant_model *qm,
+                                          const char *name)
+{
+    for (size_t i = 0; i < qm->place.n_quantizers; i++)
+        if (strcmp(qm->place.quantizers[i].name, name) == 0)
+            return &qm->place.quantizers[i];
+    return NULL;
+}
+
+static const float *constant(const sb_quant_model *qm, const char *name,
+                             bool overlay)
+{
+    sb_value_id v = sb_graph_find_value(qm->graph, name);
+
+    assert_int_not_equal(v, SB_NONE);
+    return (overlay ? sb_overlay_constant(qm, v)
+                    : &sb_graph_value(qm->graph, v)->constant)
+        ->data;
+}
+
+/* The network in double precision, quantized or not. */
+static void run_double(const sb_quant_model *qm, const float *x, bool quantized,
+                       double *y)
+{
+    const float *w = constant(qm, "w", quantized);
+    const float *v = constant(qm, "v", quantized);
+    const float *b = constant(qm, "b", quantized);
+    const char *const names[] = {"up.input_quantizer", "up.weight_quantizer",
+                                 "down.input_quantizer",
+                                 "down.weight_quantizer"};
+    const sb_quantizer *q[4];
+    double h[MID];
+
+    for (int i = 0; i < 4; i++)
+        q[i] = quantized ? find_quantizer(qm, names[i]) : NULL;
+    for (int m = 0; m < MID; m++) {
+        h[m] = 0;
+        for (int k = 0; k < IN; k++)
+            h[m] += round_by(qm, q[0], 0, (double)x[k]) *
+                    round_by(qm, q[1], m, (double)w[k * MID + m]);
+        h[m] = round_by(qm, q[2], 0, fmax(h[m], 0));
+    }
+    for (int n = 0; n < IN; n++) {
+        y[n] = (double)b[n] + (double)x[n];
+        for (int m = 0; m < MID; m++)
+            y[n] += h[m] * round_by(qm, q[3], n, (double)v[m * IN + n]);
+    }
+}
+
+/* Noise over signal, times the channels. */
+static double loss_double(const sb_quant_model *qm, const float *x)
+{
+    double noise = 0, signal = 0;
+
+    for (int i = 0; i < SAMPLES; i++) {
+        double y[IN], t[IN];
+
+        run_double(qm, x + i * IN, true, y);
+        run_double(qm, x + i * IN, false, t);
+        for (int n = 0; n < IN; n++) {
+            noise += (y[n] - t[n]) * (y[n] - t[n]);
+            signal += t[n] * t[n];
+        }
+    }
+    return IN * noise / signal;
+}
+
+typedef struct seen {
+    double before, after;
+    size_t blocks, weights, scales;
+} seen;
+
+static void note(void *user, const sb_block *b)
+{
+    seen *s = user;
+
+    s->before = b->before;
+    s->after = b->after;
+    s->blocks++;
+    s->weights += b->n_weights;
+    s->scales += b->n_scales;
+}
+
+static sb_tensor *samples(void)
+{
+    sb_tensor *x = test_tensor(SB_DTYPE_F32, "16x12", NULL);
+
+    sb_tensor_randomize(x, 9);
+    return x;
+}
+
+static seen learn(sb_quant_model *qm, int64_t steps, double drop)
+{
+    seen s = {0};
+    size_t layers = 0;
+    sb_blocks_walk w = {.qm = qm,
+                        .how = sb_quant_config_schedule(qm->config).blockwise,
+                        .report = note,
+                        .report_user = &s};
+
+    w.how.steps = steps;
+    w.how.drop = drop;
+    assert_ok(sb_blocks_walk_run(&w, &layers));
+    assert_int_equal(layers, s.weights);
+    return s;
+}
+
+/* A model with nearest rounding that has its samples still. */
+static sb_quant_model *calibrated(const char *yaml, const sb_tensor *x)
+{
+    sb_quant_model *qm = test_quant(NET, yaml, NULL);
+
+    test_calibrate(qm, NULL, (const sb_tensor *const[]){x, NULL});
+    assert_ok(sb_batch_store_create(test_ctx(), 1, 0, &qm->state.batches));
+    assert_ok(sb_batch_store_take(qm->state.batches, &x));
+    return qm;
+}
+
+static void check_loss(const char *yaml, size_t scales, double drop)
+{
+    const sb_tensor *x = samples();
+    sb_quant_model *qm = calibrated(yaml, x);
+    double nearest = loss_double(qm, x->data);
+    seen s = learn(qm, 300, drop);
+    double after = loss_double(qm, x->data);
+
+    assert_int_equal(s.blocks, 1);
+    assert_int_equal(s.weights, 2);
+    assert_int_equal(s.scales, scales);
+    assert_close("before", s.before, nearest, 1e-4 * nearest);
+    assert_close("after", s.after, after, 1e-4 * after);
+    assert_true(after < 0.8 * nearest);
+    sb_quant_model_free(qm);
+}
+
+static void test_losses(void **state)
+{
+    (void)state;
+    check_loss(CONFIG("3", "A: none\n"), 0, 0.5);
+    check_loss(CONFIG("4", A4), 2, 0);
+    check_loss(CONFIG("4", A4), 2, 0.5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks_found),
+        cmocka_unit_test(test_losses),
+    };
+    return cmocka_run_group_tests_name("learn_blocks", tests, NULL, NULL);
+}
