@@ -175,7 +175,7 @@ static void note(void *user, const sb_block *b)
     s->before = b->before;
     s->after = b->after;
     s->blocks++;
-    s->weights += b->n_weights;
+    s->weights += b->n_learned;
     s->scales += b->n_scales;
 }
 

@@ -164,7 +164,7 @@ static const sb_param_def blockwise_table[] = {
      .help = "of the rounding of weights, by Adam"},
     {.name = "SCALE_RATE", .type = SB_PARAM_FLOAT,
      .offset = TOP(blockwise.scale_rate), .preset = "0.001", .max = 1,
-     .help = "of the scales of activations, in parts of each; 0: they stay as calibrated"},
+     .help = "of the scales of activations, in parts of each, and of biases; 0: both stay as they are"},
     {.name = "LAMBDA", .type = SB_PARAM_FLOAT, .offset = TOP(blockwise.lambda),
      .preset = "0.01", .max = 1e6,
      .help = "weight of the term that drives weights to one side"},

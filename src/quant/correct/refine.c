@@ -40,9 +40,10 @@ static bool refine_wants_biases(const sb_quant_model *qm)
 {
     const sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
 
-    /* Biases of a quantized file are its own; layers that are fitted have
-     * theirs from that. */
+    /* Biases of a quantized file are its own; layers that are fitted or learned
+     * have theirs from that. */
     return schedule.bias_correction && qm->known.n == 0 &&
+           !sb_learns_blocks(qm) &&
            !(schedule.layerwise && sb_rounds_weights(qm));
 }
 

@@ -170,7 +170,8 @@ static sb_status stage_batch(sb_quant_model *qm)
     const sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
     /* For correction, and for training, which must not tie biases that happen
      * to be equal; a quantized file keeps the biases that it has. */
-    if ((schedule.bias_correction || schedule.bn_tuning || qm->train) &&
+    if ((schedule.bias_correction || schedule.bn_tuning ||
+         schedule.blockwise.steps > 0 || qm->train) &&
         qm->known.n == 0)
         SB_TRY(sb_bias_layers_complete(qm->graph));
     SB_TRY(sb_graph_clone_sorted(qm->graph, &sorted));

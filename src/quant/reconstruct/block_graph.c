@@ -10,6 +10,7 @@
 
 #include "graph/op.h"
 #include "ops/grad/grad.h"
+#include "quant/correct/correct.h"
 #include "quant/model/instrument.h"
 #include "quant/model/overlay.h"
 #include "quant/model/simulate.h"
@@ -61,6 +62,34 @@ static const sb_block_scale *block_find_scale(const sb_block *b, uint32_t root)
     return NULL;
 }
 
+static sb_status block_moments(sb_ctx *ctx, int64_t n, sb_block_moments *out)
+{
+    out->m = sb_alloc(ctx, 2 * (size_t)n + 1, sizeof *out->m);
+    out->u = out->m ? out->m + n : NULL;
+    return out->m ? SB_OK : SB_NO_MEMORY;
+}
+
+/* A weight, and its bias if that is as in the float network. */
+static sb_status block_add_weight(sb_block *b, const sb_quantizer *q)
+{
+    const sb_quant_model *qm = b->walk->qm;
+    const sb_tensor *t = &sb_graph_value(qm->graph, q->value)->constant;
+    sb_block_weight *w = &b->weights[b->n_weights++];
+    sb_bias_layer layer;
+    double sum = 0;
+
+    *w = (sb_block_weight){.q = q, .bias = SB_NONE};
+    if (q->n_uses != 1 || !(b->walk->how.scale_rate > 0) ||
+        !sb_bias_layer_find(qm->graph, q->uses[0].node, &layer))
+        return SB_OK;
+    for (int64_t i = 0; i < sb_tensor_count(t); i++)
+        sum += (double)((const float *)t->data)[i] *
+               (double)((const float *)t->data)[i];
+    w->unit = sqrt(sum / (double)layer.channels);
+    w->bias = layer.bias;
+    return block_moments(qm->ctx, layer.channels, &w->moments);
+}
+
 static sb_status block_add_scale(sb_block *b, sb_graph *g, uint32_t root,
                                  sb_value_id *out)
 {
@@ -71,10 +100,7 @@ static sb_status block_add_scale(sb_block *b, sb_graph *g, uint32_t root,
 
     *s = (sb_block_scale){.point = root, .most = sb_qat_most(qm, root)};
     b->n_scales++;
-    s->m = sb_alloc(qm->ctx, 2 * (size_t)p->n, sizeof *s->m);
-    if (!s->m)
-        return SB_NO_MEMORY;
-    s->u = s->m + p->n;
+    SB_TRY(block_moments(qm->ctx, p->n, &s->moments));
     SB_TRY(sb_graph_add_constant(g, "learned_scale", SB_DTYPE_F32,
                                  q->axis >= 0 ? 1 : 0, &p->n, p->scale,
                                  &s->value));
@@ -163,8 +189,7 @@ static sb_status block_put(void *user, sb_graph *g, uint32_t point,
     if (sb_quantizer_is_constant(qm, q)) {
         if (!b->walk->learn[x])
             return sb_quant_put_simulated(qm, g, point, beside, x, y);
-        b->weights[b->n_weights++].q = q;
-        return SB_OK;
+        return block_add_weight(b, q);
     }
     return block_learns_scale(b, point)
                ? block_put_scale(b, g, point, beside, x, y)
@@ -270,29 +295,32 @@ static sb_status block_learner(sb_block *b)
     return status;
 }
 
+static sb_parameter *block_parameter(const sb_block *b, sb_value_id v)
+{
+    sb_parameter *p = sb_store_get(&b->learner->store,
+                                   sb_graph_value(b->stage.graph, v)->name);
+
+    return p && p->info.gradient ? p : NULL;
+}
+
 /* Parameters that the outputs depend on; others are left as they are. */
 static void block_find_parameters(sb_block *b)
 {
-    const sb_graph *g = b->stage.graph;
     size_t n = 0;
 
     for (size_t i = 0; i < b->n_weights; i++) {
-        sb_block_weight *w = &b->weights[i];
-        sb_parameter *p = sb_store_get(&b->learner->store,
-                                       sb_graph_value(g, w->q->value)->name);
+        sb_block_weight w = b->weights[i];
 
-        w->p = p && p->info.gradient ? p : NULL;
-        if (w->p)
-            b->weights[n++] = *w;
+        w.p = block_parameter(b, w.q->value);
+        w.bias_p = w.bias != SB_NONE ? block_parameter(b, w.bias) : NULL;
+        if (w.p) { /* in front, those that are not behind them */
+            b->weights[i] = b->weights[n];
+            b->weights[n++] = w;
+        }
     }
-    b->n_weights = n;
-    for (size_t i = 0; i < b->n_scales; i++) {
-        sb_block_scale *s = &b->scales[i];
-        sb_parameter *p =
-            sb_store_get(&b->learner->store, sb_graph_value(g, s->value)->name);
-
-        s->p = p && p->info.gradient ? p : NULL;
-    }
+    b->n_learned = n;
+    for (size_t i = 0; i < b->n_scales; i++)
+        b->scales[i].p = block_parameter(b, b->scales[i].value);
 }
 
 sb_status sb_block_open(sb_block *b)
@@ -325,10 +353,12 @@ void sb_block_close(sb_block *b)
     sb_ctx *ctx = b->walk->qm->ctx;
 
     sb_learner_free(b->learner);
-    for (size_t i = 0; i < b->n_weights; i++)
+    for (size_t i = 0; i < b->n_weights; i++) {
         sb_soft_free(&b->weights[i].soft);
+        sb_free(ctx, b->weights[i].moments.m);
+    }
     for (size_t i = 0; i < b->n_scales; i++)
-        sb_free(ctx, b->scales[i].m);
+        sb_free(ctx, b->scales[i].moments.m);
     sb_free(ctx, b->weights);
     sb_free(ctx, b->scales);
     sb_free(ctx, b->gain);

@@ -11,7 +11,7 @@
 
 /* Does the configuration ask for it? */
 bool sb_learns_blocks(const sb_quant_model *qm);
-/* Lays rounded weights over those of the network and sets scales of
+/* Lays rounded weights and biases over those of the network and sets scales of
  * activations; *layers is how many weights were learned.  What cannot be is
  * named in the log and rounded to nearest. */
 SB_MUST_USE sb_status sb_learn_blocks(sb_quant_model *qm, size_t *layers);
@@ -44,11 +44,20 @@ typedef struct sb_blocks_walk {
  * report. */
 SB_MUST_USE sb_status sb_blocks_walk_run(sb_blocks_walk *w, size_t *layers);
 
-/* A weight that is learned. */
+/* What Adam remembers of n numbers. */
+typedef struct sb_block_moments {
+    double *m, *u;
+} sb_block_moments;
+
+/* A weight that is learned, and the bias behind it. */
 typedef struct sb_block_weight {
     const sb_quantizer *q;
     sb_parameter *p; /* as it is now */
     sb_soft_rounding soft;
+    sb_value_id bias;     /* SB_NONE: there is none of its own */
+    sb_parameter *bias_p; /* NULL: it is not learned */
+    double unit;          /* of the bias: what an input of 1 makes */
+    sb_block_moments moments;
 } sb_block_weight;
 
 /* A scale of activations, or those of its channels. */
@@ -56,8 +65,8 @@ typedef struct sb_block_scale {
     uint32_t point;
     sb_value_id value; /* in the graph of the block */
     sb_parameter *p;
-    float most;    /* that a scale may be; 0: anything */
-    double *m, *u; /* Adam's moments, of logarithms */
+    float most;               /* that a scale may be; 0: anything */
+    sb_block_moments moments; /* of logarithms */
 } sb_block_scale;
 
 struct sb_block {
@@ -65,6 +74,7 @@ struct sb_block {
     sb_stage stage; /* its graph is that of the block, quantized */
     sb_block_weight *weights;
     size_t n_weights;
+    size_t n_learned; /* of them, in front: outputs depend on them */
     sb_block_scale *scales;
     size_t n_scales;
     bool drops;        /* inputs for counter and share come last */

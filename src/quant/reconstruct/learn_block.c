@@ -235,7 +235,7 @@ static void weight_soft(const sb_soft_rounding *s, float *out)
 
 static void block_set_weights(const sb_block *b, weight_values_fn values)
 {
-    for (size_t i = 0; i < b->n_weights; i++) {
+    for (size_t i = 0; i < b->n_learned; i++) {
         sb_state *state = &b->weights[i].p->kept[SB_STORE_VALUE];
 
         values(&b->weights[i].soft, state->t.data);
@@ -243,24 +243,45 @@ static void block_set_weights(const sb_block *b, weight_values_fn values)
     }
 }
 
-/* Adam, of logarithms: a scale stays positive, and steps are parts of it. */
+/* Which way Adam goes, for number i. */
+static double moments_step(sb_block_moments *s, int64_t i, int64_t step,
+                           double g)
+{
+    double fix_m = 1 / (1 - pow(0.9, (double)step + 1));
+    double fix_u = 1 / (1 - pow(0.999, (double)step + 1));
+
+    s->m[i] = 0.9 * s->m[i] + 0.1 * g;
+    s->u[i] = 0.999 * s->u[i] + 0.001 * g * g;
+    return s->m[i] * fix_m / (sqrt(s->u[i] * fix_u) + 1e-8);
+}
+
+/* Of logarithms: a scale stays positive, and steps are parts of it. */
 static void scale_step(sb_block_scale *s, double rate, int64_t step,
                        const float *gradient, double factor)
 {
     sb_state *state = &s->p->kept[SB_STORE_VALUE];
     float *v = state->t.data;
-    double fix_m = 1 / (1 - pow(0.9, (double)step + 1));
-    double fix_u = 1 / (1 - pow(0.999, (double)step + 1));
 
     for (int64_t i = 0; i < sb_tensor_count(&state->t); i++) {
         double g = (double)gradient[i] * factor * (double)v[i];
 
-        s->m[i] = 0.9 * s->m[i] + 0.1 * g;
-        s->u[i] = 0.999 * s->u[i] + 0.001 * g * g;
-        v[i] *= (float)exp(-rate * s->m[i] * fix_m /
-                           (sqrt(s->u[i] * fix_u) + 1e-8));
+        v[i] *= (float)exp(-rate * moments_step(&s->moments, i, step, g));
         if (s->most > 0 && v[i] > s->most)
             v[i] = s->most;
+    }
+    state->version++;
+}
+
+static void bias_step(sb_block_weight *w, double rate, int64_t step,
+                      const float *gradient, double factor)
+{
+    sb_state *state = &w->bias_p->kept[SB_STORE_VALUE];
+    float *v = state->t.data;
+
+    for (int64_t i = 0; i < sb_tensor_count(&state->t); i++) {
+        double g = (double)gradient[i] * factor * w->unit;
+
+        v[i] -= (float)(rate * w->unit * moments_step(&w->moments, i, step, g));
     }
     state->version++;
 }
@@ -313,7 +334,7 @@ static void steps_learn(const block_steps *s, int64_t step)
     double rate = 0.5 * how->scale_rate *
                   (1 + cos(half_turn * (double)step / (double)how->steps));
 
-    for (size_t i = 0; i < b->n_weights; i++) {
+    for (size_t i = 0; i < b->n_learned; i++) {
         const sb_soft_step one = {.step = step,
                                   .steps = how->steps,
                                   .rate = how->rate,
@@ -322,6 +343,9 @@ static void steps_learn(const block_steps *s, int64_t step)
                                   .factor = 1 / (double)s->runs};
 
         sb_soft_learn(&b->weights[i].soft, &one);
+        if (b->weights[i].bias_p)
+            bias_step(&b->weights[i], rate, step,
+                      steps_sum(s, b->weights[i].bias_p), one.factor);
     }
     for (size_t i = 0; i < b->n_scales; i++)
         if (b->scales[i].p)
@@ -387,17 +411,25 @@ static void block_take_scale(const sb_block *b, const sb_block_scale *s)
     }
 }
 
+static sb_status block_take_constant(const sb_block *b, sb_value_id v,
+                                     const sb_parameter *p)
+{
+    sb_tensor t;
+
+    SB_TRY(sb_tensor_clone(b->walk->qm->ctx, &p->kept[SB_STORE_VALUE].t, &t));
+    sb_overlay_set(b->walk->qm, v, &t);
+    sb_tensor_drop(&t);
+    return SB_OK;
+}
+
 static sb_status block_take(const sb_block *b)
 {
-    sb_quant_model *qm = b->walk->qm;
-
-    for (size_t i = 0; i < b->n_weights; i++) {
+    for (size_t i = 0; i < b->n_learned; i++) {
         const sb_block_weight *w = &b->weights[i];
-        sb_tensor t;
 
-        SB_TRY(sb_tensor_clone(qm->ctx, &w->p->kept[SB_STORE_VALUE].t, &t));
-        sb_overlay_set(qm, w->q->value, &t);
-        sb_tensor_drop(&t);
+        SB_TRY(block_take_constant(b, w->q->value, w->p));
+        if (w->bias_p)
+            SB_TRY(block_take_constant(b, w->bias, w->bias_p));
     }
     for (size_t i = 0; i < b->n_scales; i++)
         if (b->scales[i].p)
@@ -411,7 +443,7 @@ static sb_status steps_open(block_steps *s)
     const sb_tensor *all = &s->b->learner->store.gradients;
     const sb_quant_blockwise *how = &s->b->walk->how;
 
-    for (size_t i = 0; i < s->b->n_weights; i++)
+    for (size_t i = 0; i < s->b->n_learned; i++)
         SB_TRY(weight_start(s->b, &s->b->weights[i]));
     SB_TRY(feed_open(&s->feed));
     /* Units that hold several samples make up a batch with fewer of them. */

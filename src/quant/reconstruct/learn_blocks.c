@@ -265,9 +265,9 @@ static sb_status blocks_learn(sb_blocks_walk *w, int32_t level, size_t *layers)
     sb_block b = {.walk = w, .stage = {.s = &w->quantized, .level = level}};
     sb_status status = sb_block_open(&b);
 
-    if (status == SB_OK && b.learner && b.n_weights > 0) {
+    if (status == SB_OK && b.learner && b.n_learned > 0) {
         status = sb_block_learn(&b);
-        *layers += b.n_weights;
+        *layers += b.n_learned;
         if (status == SB_OK && w->report)
             w->report(w->report_user, &b);
     } else {
