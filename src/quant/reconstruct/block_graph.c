@@ -261,10 +261,15 @@ static sb_status block_roles(const sb_block *b, sb_map *roles)
     for (sb_value_id v = 0; v < g->n_values; v++)
         if (sb_graph_value(g, v)->is_constant)
             SB_TRY(sb_map_put(roles, sb_graph_value(g, v)->name, 0));
-    for (size_t i = 0; i < b->n_weights; i++)
-        SB_TRY(sb_map_put(roles,
-                          sb_graph_value(g, b->weights[i].q->value)->name,
+    for (size_t i = 0; i < b->n_weights; i++) {
+        const sb_block_weight *w = &b->weights[i];
+
+        SB_TRY(sb_map_put(roles, sb_graph_value(g, w->q->value)->name,
                           SB_PARAMETER_ROLE_WEIGHT + 1));
+        if (w->bias != SB_NONE)
+            SB_TRY(sb_map_put(roles, sb_graph_value(g, w->bias)->name,
+                              SB_PARAMETER_ROLE_WEIGHT + 1));
+    }
     for (size_t i = 0; i < b->n_scales; i++)
         SB_TRY(sb_map_put(roles, sb_graph_value(g, b->scales[i].value)->name,
                           SB_PARAMETER_ROLE_SCALE + 1));
