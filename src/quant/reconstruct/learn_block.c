@@ -209,19 +209,35 @@ static int64_t weight_scale_at(const sb_quantizer *q, const sb_tensor *w,
                                i % inner;
 }
 
+/* Where learning starts: at the fraction of the float weight; of one that is
+ * rounded already (gptq, adaround) at that number, from where it may go one
+ * step towards the float weight. */
+static float weight_begin(float plain, float rounded, bool decided, float scale)
+{
+    const float away = 0.1F;
+
+    if (!decided)
+        return plain;
+    return plain > rounded ? rounded + away * scale : rounded - away * scale;
+}
+
 static sb_status weight_start(const sb_block *b, sb_block_weight *w)
 {
     const sb_quant_model *qm = b->walk->qm;
     const sb_tensor *t = &sb_graph_value(qm->graph, w->q->value)->constant;
+    const sb_tensor *now = sb_overlay_constant(qm, w->q->value);
     const sb_qparams *p = sb_quantizer_qparams(qm, w->q);
     int64_t n = sb_tensor_count(t);
 
     SB_TRY(sb_soft_init(qm->ctx, (size_t)n, &w->soft));
     for (int64_t i = 0; i < n; i++) {
         int64_t at = weight_scale_at(w->q, t, i);
+        float begin =
+            weight_begin(((const float *)t->data)[i],
+                         ((const float *)now->data)[i], now != t, p->scale[at]);
 
-        sb_soft_set(&w->soft, (size_t)i, ((const float *)t->data)[i],
-                    p->scale[at], p->zero_point[at], p->qmin, p->qmax);
+        sb_soft_set(&w->soft, (size_t)i, begin, p->scale[at], p->zero_point[at],
+                    p->qmin, p->qmax);
     }
     return SB_OK;
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "quant/model/overlay.h"
-#include "quant/reconstruct/blocks.h"
 #include "quant/reconstruct/gram_stages.h"
 #include "quant/reconstruct/journal.h"
 #include "tensor/mapped.h"
@@ -26,8 +25,6 @@ static bool round_is_wanted(const sb_quant_model *qm, const sb_quantizer *q)
 
 bool sb_rounds_weights(const sb_quant_model *qm)
 {
-    if (sb_learns_blocks(qm)) /* which decides the same */
-        return false;
     for (size_t i = 0; i < qm->place.n_quantizers; i++)
         if (round_is_wanted(qm, &qm->place.quantizers[i]))
             return true;
