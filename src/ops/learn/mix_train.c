@@ -8,7 +8,7 @@
  * As in DropoutTrain the choice is a function of the counter, the stream
  * (another one for each node) and the place of the element alone, so that
  * gradients are the same operator with dy for one of the two, and nothing for
- * the other, which stands for zeros.  Places are those in plain order, whatever
+ * the other, which stands for zeros.  Places are those in row-major order, whatever
  * the layout: forward and backward nodes need not have the same. */
 #include "ops/learn/mix_train.h"
 
@@ -37,7 +37,7 @@ typedef struct mix_job {
     float *y;
     int64_t n;              /* elements in all, */
     int64_t channels, step; /* neighbors in memory, and how far they are from
-                               each other in plain order */
+                               each other in row-major order */
     uint32_t key, below;    /* q if the random bits are below */
 } mix_job;
 
@@ -51,7 +51,7 @@ SB_VEC_INLINE uint32_t mix_bits(uint32_t key, uint32_t place)
     return (h ^ h >> 16) >> 8;
 }
 
-/* `n` neighbors from `at` on; the first is at `place` in plain order. */
+/* `n` neighbors from `at` on; the first is at `place` in row-major order. */
 SB_HOT static void mix_run(const mix_job *j, int64_t at, int64_t n,
                            int64_t place)
 {
