@@ -112,6 +112,31 @@ static const tie_case cases[] = {
     {"x: f32[2,A], z: f32[1,A]", "y: f32[*]",
      "c: bool[2,1] = [1,0]\ny = Where(c, x, z)\n", "1.1 2.1 o0.1"},
     {"x: f32[2,A,3]", "y: f32[*]", "y = <Dropout|Identity>(x)\n", "0.1 o0.1"},
+    {"x: f32[2,A,3]", "y: f32[*]",
+     "y = <Abs|Acos|Acosh|Asin|Asinh|Atan|Atanh|Ceil|Celu|Clip|Cos|Cosh|Elu|"
+     "Erf|Exp|Floor|Gelu|HardSigmoid|HardSwish|LeakyRelu|Log|Mish|Neg|"
+     "Reciprocal|Round|Selu|Shrink|Sigmoid|Sign|Sin|Sinh|Softplus|Softsign|"
+     "Sqrt|Swish|Tan|Tanh|ThresholdedRelu>(x)\n",
+     "0.1 o0.1"},
+    {"x: f32[2,A,3]", "y: f32[*]", "y = com.microsoft::<Gelu|QuickGelu>(x)\n",
+     "0.1 o0.1"},
+    {"x: f32[2,A,3]", "y: bool[*]", "y = <IsInf|IsNaN>(x)\n", "0.1 o0.1"},
+    {"x: f32[2,A,3]", "y: i64[*]", "y = Cast(x) {to=7}\n", "0.1 o0.1"},
+    {"x: f32[2,A,3], z: f32[A,1]", "y: f32[*]",
+     "y = <Sub|Div|Max|Mean|Min|Pow|Sum>(x, z)\n", "0.1 1.0 o0.1"},
+    {"x: f32[2,A,3], z: f32[A,1]", "y: bool[*]",
+     "y = <Equal|Greater|GreaterOrEqual|Less|LessOrEqual>(x, z)\n",
+     "0.1 1.0 o0.1"},
+    {"x: bool[2,A,3], z: bool[A,1]", "y: bool[*]", "y = <And|Or|Xor>(x, z)\n",
+     "0.1 1.0 o0.1"},
+    {"x: bool[2,A,3]", "y: bool[*]", "y = Not(x)\n", "0.1 o0.1"},
+    {"x: u8[2,A,3], z: u8[A,1]", "y: u8[*]",
+     "y = <BitwiseAnd|BitwiseOr|BitwiseXor>(x, z)\n", "0.1 1.0 o0.1"},
+    {"x: u8[2,A,3], z: u8[A,1]", "y: u8[*]",
+     "y = BitShift(x, z) {direction=\"LEFT\"}\n", "0.1 1.0 o0.1"},
+    {"x: u8[2,A,3]", "y: u8[*]", "y = BitwiseNot(x)\n", "0.1 o0.1"},
+    {"x: i64[2,A,3]", "y: i64[*]", "c: i64[1] = [3]\ny = Mod(x, c)\n",
+     "0.1 o0.1"},
     /* along an axis */
     {"x: f32[2,A,4,5]", "y: f32[*]",
      "a: i64[2] = [2,3]\n"
