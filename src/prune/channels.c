@@ -378,6 +378,8 @@ static uint32_t choose_count(solver *s, const digits *d, int p, uint32_t *up)
     return count;
 }
 
+static const uint64_t rank_made = 1ull << 33;
+
 /* What speaks for a part before the number of channels that it leaves: weights
  * make it already; no statistics change. */
 static uint64_t part_rank(solver *s, const digits *d, int p)
@@ -389,7 +391,23 @@ static uint64_t part_rank(solver *s, const digits *d, int p)
         made |= a->made;
         stats |= a->stats != NULL;
     }
-    return (uint64_t)made << 33 | (uint64_t)!stats << 32;
+    return (made ? rank_made : 0) | (uint64_t)!stats << 32;
+}
+
+/* The first whose parts weights make in part: what it takes is no matter of
+ * counting, and may decide for others.  (Key heads that several query heads
+ * share, before the values of the same heads.) */
+static size_t digits_clearest(solver *s)
+{
+    for (size_t i = 0; i < s->n_open; i++) {
+        const digits *d = &s->open[i];
+        int made = 0;
+        for (int p = 0; p < d->n_parts; p++)
+            made += (part_rank(s, d, p) & rank_made) != 0;
+        if (made > 0 && made < d->n_parts)
+            return i;
+    }
+    return 0;
 }
 
 /* Takes one of several parts, and fixes the others. */
@@ -435,8 +453,10 @@ static sb_status digits_all(solver *s)
         bool stuck = left == s->n_open;
         s->n_open = left;
         if (stuck) {
-            SB_TRY(digits_choose(s, &s->open[0]));
-            memmove(s->open, s->open + 1, --s->n_open * sizeof *s->open);
+            size_t at = digits_clearest(s);
+            SB_TRY(digits_choose(s, &s->open[at]));
+            memmove(s->open + at, s->open + at + 1,
+                    (--s->n_open - at) * sizeof *s->open);
         }
     }
     return SB_OK;

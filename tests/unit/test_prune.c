@@ -87,6 +87,56 @@ static void test_statistics_stay_unless_asked(void **state)
     sb_prune_free(p);
 }
 
+/* Four query heads on two key heads, as exporters write it: what goes are key
+ * heads with everything that reads them, not elements of the values' heads,
+ * which would be more channels but leave queries and keys whole. */
+static void test_shared_key_heads_go_with_their_queries(void **state)
+{
+    static const char net[] =
+        "graph net(x: f32[1,3,4]) -> (y: f32[1,3,4]) {\n"
+        "wq: f32[4,20] = random(1)\n wk: f32[4,10] = random(2)\n"
+        "wv: f32[4,10] = random(3)\n wo: f32[20,4] = random(4)\n"
+        "s4: i64[4] = [1,3,4,5]\n s2: i64[4] = [1,3,2,5]\n"
+        "two: i64[1] = [2]\n more: i64[5] = [1,2,2,3,5]\n"
+        "all: i64[4] = [1,4,3,5]\n flat: i64[3] = [1,3,20]\n"
+        "v = MatMul(x, wv) \"v\"\n vr = Reshape(v, s2)\n"
+        "vt = Transpose(vr) {perm=[0,2,1,3]}\n vu = Unsqueeze(vt, two)\n"
+        "ve = Expand(vu, more)\n vh = Reshape(ve, all)\n"
+        "q = MatMul(x, wq) \"q\"\n qr = Reshape(q, s4)\n"
+        "qt = Transpose(qr) {perm=[0,2,1,3]}\n"
+        "k = MatMul(x, wk) \"k\"\n kr = Reshape(k, s2)\n"
+        "kt = Transpose(kr) {perm=[0,2,1,3]}\n ku = Unsqueeze(kt, two)\n"
+        "ke = Expand(ku, more)\n kh = Reshape(ke, all)\n"
+        "kx = Transpose(kh) {perm=[0,1,3,2]}\n"
+        "s = MatMul(qt, kx)\n p = Softmax(s)\n o = MatMul(p, vh)\n"
+        "ot = Transpose(o) {perm=[0,2,1,3]}\n of = Reshape(ot, flat)\n"
+        "y = MatMul(of, wo) \"o\"\n}";
+    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.5"), NULL);
+
+    (void)state;
+    assert_int_equal(prune_layer(p, "q")->removed, 10);
+    assert_int_equal(prune_layer(p, "k")->removed, 5);
+    assert_int_equal(prune_layer(p, "v")->removed, 5);
+    sb_prune_free(p);
+}
+
+/* Bounds that are computed hold the axis that they are for, no other. */
+static void test_slices_hold_their_axis_only(void **state)
+{
+    static const char net[] =
+        "graph net(x: f32[1,5,3], n: i64[1]) -> (y: f32[1,?,2]) {\n"
+        "w: f32[3,6] = random(1)\n v: f32[6,2] = random(2)\n"
+        "zero: i64[1] = [0]\n one: i64[1] = [1]\n"
+        "a = MatMul(x, w) \"fc\"\n"
+        "b = Slice(a, zero, n, one) \"part\"\n"
+        "y = MatMul(b, v) \"out\"\n}";
+    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.5"), NULL);
+
+    (void)state;
+    assert_int_equal(prune_layer(p, "fc")->removed, 3);
+    sb_prune_free(p);
+}
+
 static void test_networks_that_cannot_be_pruned_say_why(void **state)
 {
     static const char plain[] = "graph net(x: f32[1,3]) -> (y: f32[1,3]) {\n"
@@ -377,6 +427,8 @@ int main(void)
         cmocka_unit_test(test_a_channel_is_rows_biases_and_columns),
         cmocka_unit_test(test_what_a_sum_joins_goes_together),
         cmocka_unit_test(test_statistics_stay_unless_asked),
+        cmocka_unit_test(test_shared_key_heads_go_with_their_queries),
+        cmocka_unit_test(test_slices_hold_their_axis_only),
         cmocka_unit_test(test_networks_that_cannot_be_pruned_say_why),
         cmocka_unit_test(test_patterns_that_keep_everything_say_so),
         cmocka_unit_test(test_how_many_go),

@@ -51,33 +51,39 @@ sb_status sb_tie_split(sb_ties *t)
     return SB_OK;
 }
 
+/* Axes that are not sliced go with those of the result, whatever the bounds. */
 sb_status sb_tie_slice(sb_ties *t)
 {
     int rank = sb_tie_rank(t, X);
     int64_t starts[SB_MAX_RANK], axes[SB_MAX_RANK], steps[SB_MAX_RANK];
-    int64_t n = sb_tie_ints(t, 1, starts, SB_MAX_RANK), from[SB_MAX_RANK] = {0};
+    int64_t n = sb_tie_has(t, 3) ? sb_tie_ints(t, 3, axes, SB_MAX_RANK)
+                                 : sb_tie_dim(t, 1, 0);
+    int64_t from[SB_MAX_RANK] = {0};
     bool fixed[SB_MAX_RANK] = {false};
+    bool known =
+        sb_tie_ints(t, 1, starts, SB_MAX_RANK) == n && sb_tie_is_const(t, 2) &&
+        (!sb_tie_has(t, 4) || sb_tie_ints(t, 4, steps, SB_MAX_RANK) == n);
 
-    if (n < 0 || !sb_tie_is_const(t, 2) ||
-        (sb_tie_has(t, 3) && sb_tie_ints(t, 3, axes, SB_MAX_RANK) != n) ||
-        (sb_tie_has(t, 4) && sb_tie_ints(t, 4, steps, SB_MAX_RANK) != n))
+    if (n < 0 || n > rank)
         return SB_OK;
     for (int64_t i = 0; i < n; i++) {
-        int64_t a = sb_tie_has(t, 3) ? axes[i] : i, s = starts[i];
+        int64_t a = sb_tie_has(t, 3) ? axes[i] : i, s = known ? starts[i] : 0;
         a += a < 0 ? rank : 0;
         if (a < 0 || a >= rank)
             return SB_OK;
         sb_dim size = sb_tie_dim(t, X, (int)a);
-        fixed[a] = (sb_tie_has(t, 4) && steps[i] != 1) || !sb_dim_known(size);
+        fixed[a] = !known || (sb_tie_has(t, 4) && steps[i] != 1) ||
+                   !sb_dim_known(size);
         s += s < 0 && !fixed[a] ? size : 0;
         from[a] = s < 0 ? 0 : s;
     }
+    const char *why = known ? "a slice with steps" : "bounds that are computed";
     for (int a = 0; a < rank; a++) {
         if (!fixed[a]) {
             sb_tie_from(t, X, a, from[a], Y, a);
         } else {
-            sb_tie_fixed(t, X, a, "a slice with steps");
-            sb_tie_fixed(t, Y, a, "a slice with steps");
+            sb_tie_fixed(t, X, a, why);
+            sb_tie_fixed(t, Y, a, why);
         }
     }
     return SB_OK;
