@@ -137,6 +137,32 @@ static void test_slices_hold_their_axis_only(void **state)
     sb_prune_free(p);
 }
 
+/* A batch of any size in front does not hold the digits behind it: 12 are 2 by
+ * 6, of which 6 are read. */
+static void test_reshapes_of_any_batch(void **state)
+{
+    static const char net[] =
+        "graph net(x: f32[N,4]) -> (y: f32[?,5,2,3]) {\n"
+        "w: f32[4,12] = [9,1,9,9,1,9, 9,1,9,9,1,9, 9,1,9,9,1,9, 9,1,9,9,1,9,"
+        " 9,1,9,9,1,9, 9,1,9,9,1,9, 9,1,9,9,1,9, 9,1,9,9,1,9]\n"
+        "v: f32[6,3] = 1\n"
+        "s: i64[4] = [-1,5,2,6]\n"
+        "a = MatMul(x, w) \"fc\"\n"
+        "b = Reshape(a, s) \"digits\"\n"
+        "y = MatMul(b, v) \"out\"\n}";
+    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.34"), NULL);
+
+    (void)state;
+    assert_cut(p, "w", 1, "1,4,7,10");
+    assert_cut(p, "v", 0, "1,4");
+    sb_tensor *x = test_f32("5x4", 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                            1, 1, 1, 1, 1);
+    const sb_tensor *y = prune_run(p, x);
+    for (int i = 0; i < 5 * 2 * 3; i++)
+        assert_close("y", ((float *)y->data)[i], 4 * 4 * 9, 1e-5);
+    sb_prune_free(p);
+}
+
 static void test_networks_that_cannot_be_pruned_say_why(void **state)
 {
     static const char plain[] = "graph net(x: f32[1,3]) -> (y: f32[1,3]) {\n"
@@ -429,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_statistics_stay_unless_asked),
         cmocka_unit_test(test_shared_key_heads_go_with_their_queries),
         cmocka_unit_test(test_slices_hold_their_axis_only),
+        cmocka_unit_test(test_reshapes_of_any_batch),
         cmocka_unit_test(test_networks_that_cannot_be_pruned_say_why),
         cmocka_unit_test(test_patterns_that_keep_everything_say_so),
         cmocka_unit_test(test_how_many_go),

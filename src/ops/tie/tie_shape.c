@@ -47,7 +47,8 @@ static void side_fix(sb_ties *t, const side *s)
 }
 
 /* The common digits of both sides from the last on; what is in front of digits
- * that do not match is not mentioned, so it stays as it is. */
+ * that do not match, or of a size that is not known, is not mentioned, so it
+ * stays as it is. */
 static void tie_digits_of(sb_ties *t, side *x, side *y)
 {
     while (side_left(t, x) && side_left(t, y)) {
@@ -65,20 +66,26 @@ static void tie_digits_of(sb_ties *t, side *x, side *y)
         x->rest /= digit;
         y->rest /= digit;
     }
-    (void)side_left(t, y);
+    if (side_left(t, y))
+        side_fix(t, y);
+    if (side_left(t, x))
+        side_fix(t, x);
 }
 
-static bool tie_known(const sb_ties *t, int operand, int first, int last)
+/* The first axis behind the last one whose size is not known. */
+static int known_from(const sb_ties *t, int operand, int first, int last)
 {
-    for (int a = first; a <= last; a++)
-        if (!sb_dim_known(sb_tie_dim(t, operand, a)))
-            return false;
-    return true;
+    while (last >= first && sb_dim_known(sb_tie_dim(t, operand, last)))
+        last--;
+    return last + 1;
 }
 
 sb_status sb_tie_reshape(sb_ties *t)
 {
     int first = 0, lx = sb_tie_rank(t, X) - 1, ly = sb_tie_rank(t, Y) - 1;
+
+    if (sb_tie_has(t, 1) && !sb_tie_is_const(t, 1))
+        return SB_OK; /* sizes in it could not be restated */
 
     while (first <= lx && first <= ly &&
            sb_dim_same(sb_tie_dim(t, X, first), sb_tie_dim(t, Y, first))) {
@@ -88,9 +95,8 @@ sb_status sb_tie_reshape(sb_ties *t)
     while (lx >= first && ly >= first &&
            sb_dim_same(sb_tie_dim(t, X, lx), sb_tie_dim(t, Y, ly)))
         sb_tie_same(t, X, lx--, Y, ly--);
-    if (!tie_known(t, X, first, lx) || !tie_known(t, Y, first, ly))
-        return SB_OK;
-    side x = side_make(t, X, first, lx), y = side_make(t, Y, first, ly);
+    side x = side_make(t, X, known_from(t, X, first, lx), lx);
+    side y = side_make(t, Y, known_from(t, Y, first, ly), ly);
     tie_digits_of(t, &x, &y);
     return SB_OK;
 }
