@@ -64,6 +64,11 @@ typedef struct sb_prune_args {
     const sb_graph *origin;    /* the network before training, or NULL */
     uint64_t seed;
     double share; /* of every ratio: how far a schedule has come, at most 1 */
+    /* Of several steps: what the earlier ones took of every ratio, and by group
+     * the channels that might go before the first, which ratios are of; NULL:
+     * to be inferred from what is left. */
+    double before;
+    const uint32_t *first;
 } sb_prune_args;
 
 /* For `sparsebit config` and the reference. */

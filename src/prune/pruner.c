@@ -1,7 +1,6 @@
 /* A network being pruned, step by step. */
 #include "prune/pruner.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "passes/pass.h"
@@ -144,6 +143,7 @@ void sb_pruner_free(sb_pruner *p)
         return;
     drop_graph(p);
     sb_graph_free(p->origin);
+    sb_free(p->ctx, p->first);
     sb_prune_config_free(p->cfg);
     *p = (sb_pruner){0};
 }
@@ -219,23 +219,35 @@ sb_status sb_pruner_cut_ratios(sb_pruner *p, const double *ratios, bool refit,
     return cut_chosen(p, refit, out);
 }
 
-/* One shot in steps: of this share, n of which leave what one of RATIO does. */
-double sb_pruner_step_ratio(const sb_pruner *p)
+double sb_pruner_step_share(const sb_pruner *p)
 {
-    const sb_prune_file *f = &p->cfg->file;
-    double n = (double)f->iterations, i = (double)p->step;
+    return sb_prune_config_share(p->cfg, (double)(p->step + 1) /
+                                             (double)p->cfg->file.iterations);
+}
 
-    if (f->schedule == SB_SCHEDULE_ONE_SHOT)
-        return 1 - pow(1 - f->ratio, 1 / n);
-    double before = 1 - f->ratio * sb_prune_config_share(p->cfg, i / n);
-    double after = 1 - f->ratio * sb_prune_config_share(p->cfg, (i + 1) / n);
-    return 1 - after / before;
+/* How many channels groups had before the first step. */
+static sb_status keep_first(sb_pruner *p)
+{
+    if (p->first || p->cfg->type != SB_PRUNE_STRUCTURED)
+        return SB_OK;
+    p->n_first = p->ch.n_groups;
+    p->first = sb_alloc(p->ctx, p->n_first, sizeof *p->first);
+    if (!p->first)
+        return SB_NO_MEMORY;
+    sb_select_sizes(&p->ch, p->cfg, p->first);
+    return SB_OK;
 }
 
 sb_status sb_pruner_advance(sb_pruner *p, const sb_graph *result)
 {
+    SB_TRY(keep_first(p));
     drop_graph(p);
+    p->args.before = sb_pruner_step_share(p);
     p->step++;
     SB_TRY(sb_graph_clone_sorted(result, &p->graph));
-    return find_channels(p);
+    SB_TRY(find_channels(p));
+    /* The same groups, unless the smaller sizes make another choice of digits
+     * the better one. */
+    p->args.first = p->n_first == p->ch.n_groups ? p->first : NULL;
+    return SB_OK;
 }

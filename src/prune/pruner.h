@@ -22,7 +22,9 @@ typedef struct sb_pruner {
     sb_graph *origin;           /* before training, or NULL */
     sb_prune_args args;
     bool masks_only;
-    int64_t step; /* of ITERATIONS */
+    int64_t step;    /* of ITERATIONS */
+    uint32_t *first; /* by group: channels before the first, or NULL */
+    uint32_t n_first;
 } sb_pruner;
 
 /* Takes the configuration, also on failure; copies the graphs.  `origin`: the
@@ -49,8 +51,8 @@ SB_MUST_USE sb_status sb_pruner_cut(sb_pruner *p, double ratio, bool refit,
 /* The same with a ratio for each group of channels. */
 SB_MUST_USE sb_status sb_pruner_cut_ratios(sb_pruner *p, const double *ratios,
                                            bool refit, sb_graph **out);
-/* The ratio of one of the ITERATIONS steps. */
-double sb_pruner_step_ratio(const sb_pruner *p);
+/* The share of every ratio that is gone after the present step. */
+double sb_pruner_step_share(const sb_pruner *p);
 /* The result of a step becomes the network of the next one. */
 SB_MUST_USE sb_status sb_pruner_advance(sb_pruner *p, const sb_graph *result);
 

@@ -68,6 +68,7 @@ typedef struct ranked {
 typedef struct chooser {
     const sb_channels *ch;
     const sb_prune_config *cfg;
+    const sb_prune_args *args;
     sb_selection *s;
     uint32_t *left; /* by axis: indices that stay */
     ranked *order;  /* of candidates */
@@ -88,6 +89,14 @@ bool sb_select_may(const sb_channels *ch, const sb_prune_config *cfg,
                    uint32_t channel)
 {
     return cfg->file.statistics || !ch->channels[channel].stats;
+}
+
+void sb_select_sizes(const sb_channels *ch, const sb_prune_config *cfg,
+                     uint32_t *sizes)
+{
+    memset(sizes, 0, ch->n_groups * sizeof *sizes);
+    for (uint32_t c = 0; c < ch->n_channels; c++)
+        sizes[ch->channels[c].group] += sb_select_may(ch, cfg, c);
 }
 
 void sb_select_stated(const sb_channels *ch, const sb_prune_args *args,
@@ -200,10 +209,23 @@ static uint32_t chooser_rank(const chooser *c, uint32_t g, ranked *out)
     return n;
 }
 
-/* floor(ratio * n), with what a decimal fraction lacks in binary. */
-static uint32_t share_of(double ratio, uint32_t n)
+/* What is still to go of n that are left of `first`: floor(ratio * first) in
+ * all, with what a decimal fraction lacks in binary. */
+static uint32_t share_of(double ratio, uint32_t n, uint32_t first)
 {
-    return (uint32_t)floor(ratio * n + 1e-9);
+    uint32_t all = (uint32_t)floor(ratio * first + 1e-9), gone = first - n;
+
+    return all > gone ? all - gone : 0;
+}
+
+/* The candidates of a group before the first step, of which n are left. */
+static uint32_t chooser_first(const chooser *c, uint32_t g, uint32_t n)
+{
+    double before = c->ratio[g] * c->args->before / c->args->share;
+
+    if (!c->args->first)
+        return (uint32_t)lround(n / (1 - before));
+    return c->args->first[g] > n ? c->args->first[g] : n;
 }
 
 static void choose_layers(chooser *c)
@@ -211,7 +233,8 @@ static void choose_layers(chooser *c)
     for (uint32_t g = 0; g < c->ch->n_groups; g++) {
         uint32_t n = chooser_rank(c, g, c->order);
         c->s->candidates[g] = n;
-        chooser_remove(c, g, c->order, n, share_of(c->ratio[g], n));
+        chooser_remove(c, g, c->order, n,
+                       share_of(c->ratio[g], n, chooser_first(c, g, n)));
     }
 }
 
@@ -219,21 +242,25 @@ static void choose_layers(chooser *c)
 static void choose_global(chooser *c, double ratio)
 {
     const sb_channels *ch = c->ch;
-    uint32_t n = 0, k;
+    uint32_t n = 0, first = 0, k;
 
     for (uint32_t g = 0; g < ch->n_groups; g++)
-        if (!c->stated[g])
-            n += chooser_rank(c, g, c->order + n);
+        if (!c->stated[g]) {
+            uint32_t m = chooser_rank(c, g, c->order + n);
+            first += chooser_first(c, g, m);
+            n += m;
+        }
     qsort(c->order, n, sizeof *c->order, ranked_compare);
-    k = share_of(ratio, n);
+    k = share_of(ratio, n, first);
     for (uint32_t i = 0; i < k; i++)
         c->s->removed[ch->channels[c->order[i].channel].group]++;
     for (uint32_t g = 0; g < ch->n_groups; g++) {
         uint32_t m = chooser_rank(c, g, c->order);
         c->s->candidates[g] = m;
         chooser_remove(c, g, c->order, m,
-                       c->stated[g] ? share_of(c->ratio[g], m)
-                                    : c->s->removed[g]);
+                       c->stated[g]
+                           ? share_of(c->ratio[g], m, chooser_first(c, g, m))
+                           : c->s->removed[g]);
     }
 }
 
@@ -255,6 +282,7 @@ static sb_status choose_all(const sb_channels *ch, const sb_prune_args *args,
     sb_ctx *ctx = ch->graph->ctx;
     chooser c = {.ch = ch,
                  .cfg = args->cfg,
+                 .args = args,
                  .s = s,
                  .left = sb_alloc(ctx, ch->n_axes, sizeof *c.left),
                  .order = sb_alloc(ctx, ch->n_channels, sizeof *c.order),

@@ -30,6 +30,9 @@ SB_MUST_USE sb_status sb_select_ratios(const sb_channels *ch,
  * it, an exclusion before all else; `ratio` where none does. */
 void sb_select_stated(const sb_channels *ch, const sb_prune_args *args,
                       double ratio, double *ratios, bool *stated);
+/* By group: how many channels might go. */
+void sb_select_sizes(const sb_channels *ch, const sb_prune_config *cfg,
+                     uint32_t *sizes);
 /* May this channel go at all, as the configuration is? */
 bool sb_select_may(const sb_channels *ch, const sb_prune_config *cfg,
                    uint32_t channel);

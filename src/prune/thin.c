@@ -270,8 +270,12 @@ sb_status sb_thinner_run(sb_thinner *t, const sb_tensor *const *inputs)
 sb_status sb_thinner_apply(sb_thinner *t, bool *more)
 {
     for (size_t i = t->first; i < t->end; i++) {
+        thin_layer *l = &t->layers[i];
+        bool stated;
         SB_TRY(sb_progress(t->ctx, "pruning weights", i, t->n));
-        SB_TRY(thin_one(t, &t->layers[i], &t->grams[i - t->first]));
+        /* A schedule may have gone on since the samples ran. */
+        l->ratio = sb_mask_ratio(t->ch, t->args, l->m, &stated);
+        SB_TRY(thin_one(t, l, &t->grams[i - t->first]));
     }
     part_close(t);
     t->first = t->end;

@@ -213,7 +213,7 @@ static void test_how_many_go(void **state)
         {CONFIG("RATIO: 0.25, ROUND_TO: 2"), 0, 0},
         {CONFIG("RATIO: 0.75, SCOPE: global"), 3, 0},
         {CONFIG("RATIO: 0.5, SPECIFIC: {'fc*': 0.25}"), 1, 0},
-        {CONFIG("RATIO: 0.75, ITERATIONS: 2"), 2, 0},
+        {CONFIG("RATIO: 0.75, ITERATIONS: 2"), 1, 0}, /* the first step */
     };
 
     (void)state;
@@ -225,21 +225,42 @@ static void test_how_many_go(void **state)
     }
 }
 
+/* All steps together take what one step would. */
 static void test_steps_add_up(void **state)
 {
-    sb_prune *p = NULL;
-    int more = 0;
+    static const struct {
+        const char *config;
+        int64_t steps, removed;
+        int masks_only;
+    } cases[] = {
+        {CONFIG("RATIO: 0.75, ITERATIONS: 2"), 2, 3, 0},
+        {CONFIG("RATIO: 0.75, ITERATIONS: 3, SCHEDULE: cubic"), 3, 3, 0},
+        {CONFIG("RATIO: 0.5, ITERATIONS: 3, SCHEDULE: linear"), 3, 2, 0},
+        {CONFIG("RATIO: 0.5, ITERATIONS: 2, SCOPE: global"), 2, 2, 0},
+        {CONFIG("RATIO: 0.1, ITERATIONS: 2, SPECIFIC: {'fc*': 0.5}"), 2, 2, 0},
+        {CONFIG("RATIO: 0.75, ITERATIONS: 3"), 3, 3, 1},
+    };
 
     (void)state;
-    assert_ok(prune_try(chain, CONFIG("RATIO: 0.75, ITERATIONS: 2"), &p));
-    assert_ok(sb_prune_apply(p, &more));
-    assert_int_equal(more, 1);
-    assert_ok(sb_prune_apply(p, &more));
-    assert_int_equal(more, 0);
-    assert_int_equal(prune_layer(p, "fc1")->size, 4);
-    assert_int_equal(prune_layer(p, "fc1")->removed, 3);
-    assert_status(sb_prune_apply(p, &more), SB_BAD_ARG);
-    sb_prune_free(p);
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_prune_options opt = SB_PRUNE_OPTIONS_INIT;
+        sb_model *model = prune_parse(chain);
+        sb_prune *p = NULL;
+        int more = 1;
+        opt.config_text = cases[i].config;
+        opt.masks_only = cases[i].masks_only;
+        assert_ok(sb_prune_create(model, &opt, &p));
+        for (int64_t k = 0; k < cases[i].steps; k++) {
+            assert_int_equal(more, 1);
+            assert_ok(sb_prune_apply(p, &more));
+        }
+        assert_int_equal(more, 0);
+        assert_int_equal(prune_layer(p, "fc1")->size, 4);
+        assert_int_equal(prune_layer(p, "fc1")->removed, cases[i].removed);
+        assert_status(sb_prune_apply(p, &more), SB_BAD_ARG);
+        sb_prune_free(p);
+        sb_model_free(model);
+    }
 }
 
 /* Samples of one number each: 0, 1, 2, 3, 0, ..., mean 1.5 and variance 1.25

@@ -312,11 +312,13 @@ sb_status sb_prune_apply(sb_prune *p, int *more)
     if (all_done(p))
         return sb_fail(p->ctx, SB_BAD_ARG, "all steps are done");
     SB_TRY(go_on(p));
-    p->ratio = sb_pruner_step_ratio(q);
+    p->ratio = q->cfg->file.ratio;
+    q->args.share = sb_pruner_step_share(q);
     if (p->target_macs != 0 || p->target_params != 0 || p->target_latency != 0)
         SB_TRY(sb_prune_meet(p));
     SB_TRY(p->by_group ? sb_pruner_cut_ratios(q, p->by_group, true, &g)
                        : sb_pruner_cut(q, p->ratio, true, &g));
+    q->args.share = 1;
     sb_graph_free(p->result);
     p->result = g;
     p->advanced = false;
