@@ -227,6 +227,11 @@ static int set_number(const parser *p, const cli_opt *o, void *field,
     double x = strtod(value, &end);
     if (end == value || *end || errno || !(x >= 0 && x < 1e9))
         return cli_usage(p->cmd, "--%s: '%s' is not a number", o->name, value);
+    if (o->kind == CLI_SHARE && !(x > 0 && x < 1))
+        return cli_usage(p->cmd,
+                         "--%s: found %s, want a share, more than 0 and less "
+                         "than 1",
+                         o->name, value);
     *(double *)field = x;
     return CLI_OK;
 }
@@ -272,6 +277,7 @@ static int set_field(parser *p, const cli_opt *o, void *base, const char *value)
         return CLI_OK;
     case CLI_UINT:
     case CLI_REAL:
+    case CLI_SHARE:
         return set_number(p, o, field, value);
     case CLI_SIZE:
         return set_size(p, o, field, value);

@@ -172,11 +172,13 @@ static sb_status read_specific(sb_prune_config *cfg)
             {.name = "ratio", .type = SB_PARAM_FLOAT, .help = "a ratio"}, {0}};
         sb_yaml key = *map->keys[i];
         double ratio = 0;
+        char name[96];
 
+        snprintf(name, sizeof name, "SPARSER.SPECIFIC of '%.60s'", key.text);
         key.text = "ratio";
         SB_TRY(sb_params_set(cfg->doc, "SPARSER.SPECIFIC", &key, map->items[i],
                              number, &ratio));
-        SB_TRY(check_ratio(cfg->doc, map->items[i], "SPARSER.SPECIFIC", ratio));
+        SB_TRY(check_ratio(cfg->doc, map->items[i], name, ratio));
         cfg->specific[cfg->n_specific++] =
             (sb_prune_specific){map->keys[i]->text, ratio, map->keys[i]};
     }

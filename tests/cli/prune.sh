@@ -43,12 +43,15 @@ code $sparsebit prune $models/cnn.onnx -o x.onnx
 code $sparsebit prune $models/custom.onnx -c half.yaml -o x.onnx
 code $sparsebit prune $models/cnn.onnx -c half.yaml --exclude head -o x.onnx
 code $sparsebit prune $models/cnn.onnx -c half.yaml --target-macs 2 -o x.onnx
+code $sparsebit prune $models/cnn.onnx -c half.yaml --target-params 0 -o x.onnx
 code $sparsebit prune $models/cnn.onnx -c half.yaml --target-latency 0.5 -o x.onnx
 code $sparsebit prune $models/cnn.onnx -c half.yaml --scan
 code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --ratios 0.5,x
 code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --ratios 0.5,0.25
 printf 'SPARSER: {RATIO: -0.1}\n' >negative.yaml
 code $sparsebit prune $models/cnn.onnx -c negative.yaml -o x.onnx
+printf "SPARSER: {SPECIFIC: {'*': 0.2, 'stem': 1.5}}\n" >specific.yaml
+code $sparsebit prune $models/cnn.onnx -c specific.yaml -o x.onnx
 printf 'SPARSER: {RATIO: 0.5, SCHEDULE: cubic}\n' >cubic.yaml
 code $sparsebit prune $models/cnn.onnx -c cubic.yaml -o x.onnx
 printf 'SPARSER: {RATIO: 0.99, ROUND_TO: 2}\n' >most.yaml

@@ -431,7 +431,7 @@ static void test_bad_configurations_are_refused(void **state)
         {CONFIG("EXCLUDE: ['hed*']"), "did you mean 'head'?"},
         {CONFIG("SPECIFIC: {nothing: 0.5}"),
          "'nothing' matches no node and no module"},
-        {CONFIG("SPECIFIC: {fc1: 2}"), "SPARSER.SPECIFIC: found 2"},
+        {CONFIG("SPECIFIC: {fc1: 2}"), "SPARSER.SPECIFIC of 'fc1': found 2"},
         {CONFIG("SPECIFIC: [fc1]"), "a map from patterns to ratios"},
         {CONFIG("ROUND_TO: 0"), "SPARSER.ROUND_TO"},
         {CONFIG("KIND: x"), "KIND"},
