@@ -8,7 +8,7 @@
 
 typedef struct {
     const char *model, *output, *format, *tokenizer, *float_as, *lora;
-    unsigned shard;
+    unsigned shard, version;
     bool round, force;
 } convert_args;
 
@@ -24,6 +24,7 @@ static const cli_opt opts[] = {
     {CLI_FILE,   0,   "tokenizer",  ARG(tokenizer), "FILE",   "the tokenizer (default: the model's own, or what is beside it)", false},
     {CLI_FILE,   0,   "lora",       ARG(lora),      "FOLDER", "merge the adapters of a PEFT folder into their layers, which become floats", false},
     {CLI_UINT,   0,   "shard-size", ARG(shard),     "MB",     "most bytes of one safetensors file (default: 4096)", false},
+    {CLI_UINT,   0,   "gptq-version", ARG(version), "N",      "of a GPTQ folder: 1, with zero points less one, or 2 (default: 1 around one zero point in the middle, else 2)", false},
     CLI_FORCE_FOLDER(ARG(force)),
     {0},
 };
@@ -94,6 +95,7 @@ static sb_status write_model(const convert_args *args, const sb_model *model,
     opt.float_as = args->float_as;
     opt.round = args->round;
     opt.shard_bytes = (uint64_t)args->shard << 20;
+    opt.gptq_version = (int)args->version;
     return sb_model_save_language(model, args->output, &opt);
 }
 
@@ -133,6 +135,8 @@ static int convert_run(cli_env *env, const void *parsed)
                          "--%s is not for --format genai, which "
                          "keeps types",
                          args->float_as ? "float-as" : "round");
+    if (args->version > 2)
+        return cli_usage(&cmd_convert, "--gptq-version is 1 or 2");
     int rc = CLI_OK;
     if (sb_model_load(env->ctx, args->model, &model) != SB_OK ||
         sb_model_info_get(model, &info) != SB_OK)

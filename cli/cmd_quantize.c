@@ -24,6 +24,7 @@ static const cli_opt opts[] = {
     {CLI_FILE,   0,   "tokenizer", ARG(tokenizer), "FILE", "of `--format gguf` and `gptq`, and of `--calibrate`: the tokenizer (default: the model's own, or what is beside it)", false},
     {CLI_STRING, 0,   "float-as", ARG(float_as), "TYPE", "of `--format gguf` and `gptq`: what matrices that stay in float become: `f32`, `f16`, `bf16`, in GGUF files also blocks: `q8_0` (default there), `q4_k` and others", false},
     {CLI_STRING, 0,   "gguf-type", ARG(gguf_type), "TYPE", "of `--format gguf`: what linear layers become, whatever bits and groups the config says: `q2_k`, `q3_k`, `q4_k`, `q5_k`, `q6_k` (rows that 256 does not divide take blocks of 32, which is said), `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q8_0`; without a config, by `gptq` if there is data", false},
+    {CLI_UINT,   0,   "gptq-version", ARG(version), "N", "of `--format gptq`: 1, with zero points less one, or 2 (default: 1 for symmetric weights but of 3 bits, else 2)", false},
     {CLI_UINT,   0,   "opset",   ARG(opset),   "N",     "opset of the file (default: that of the model, or the lowest above it that holds all nodes)", false},
     {CLI_UINT,   0,   "accuracy-level", ARG(level), "N", "of `--format matmulnbits`: 4 (default) rounds activations to 8 bits, fast for one token at a time; 1 computes in float, fast for many at once", false},
     {CLI_STRING, 0,   "weights", ARG(weights), "FORM",  "`int`: integers and DQ (default); `float-qdq`: floats, Q and DQ", false},
@@ -337,13 +338,33 @@ static sb_export_options export_options(const quantize_args *a)
     return opt;
 }
 
+static sb_language_options language_options(const quantize_args *a)
+{
+    sb_language_options opt = SB_LANGUAGE_OPTIONS_INIT;
+    bool gguf = word_in(a->format, formats) == FORMAT_GGUF;
+
+    opt.format = gguf ? SB_LANGUAGE_GGUF : SB_LANGUAGE_GPTQ;
+    opt.tokenizer = a->tokenizer ? a->tokenizer : a->model;
+    opt.float_as = a->float_as ? a->float_as : gguf ? "q8_0" : NULL;
+    opt.round = 1; /* offsets; scales are float16 already */
+    opt.gptq_version = (int)a->version;
+    return opt;
+}
+
 /* What would only fail after the work. */
 static int check_export(quantize_job *j)
 {
-    const sb_export_options opt = export_options(j->args);
+    const quantize_args *a = j->args;
+    const sb_export_options opt = export_options(a);
 
-    if (j->args->output && sb_quant_model_check_export(j->qm, &opt) != SB_OK)
+    if (a->output && sb_quant_model_check_export(j->qm, &opt) != SB_OK)
         return cli_usage(&cmd_quantize, "%s", sb_ctx_error(j->env->ctx));
+    if (a->output && is_language(a)) {
+        const sb_language_options file = language_options(a);
+
+        if (sb_quant_model_check_language(j->qm, j->model, &file) != SB_OK)
+            return cli_fail(j->env, a->output);
+    }
     return CLI_OK;
 }
 
@@ -352,14 +373,9 @@ static sb_status export_language(quantize_job *j)
 {
     const quantize_args *a = j->args;
     const sb_export_options opt = export_options(a);
-    sb_language_options file = SB_LANGUAGE_OPTIONS_INIT;
-    bool gguf = word_in(a->format, formats) == FORMAT_GGUF;
+    const sb_language_options file = language_options(a);
     sb_model *model = NULL;
 
-    file.format = gguf ? SB_LANGUAGE_GGUF : SB_LANGUAGE_GPTQ;
-    file.tokenizer = a->tokenizer ? a->tokenizer : a->model;
-    file.float_as = a->float_as ? a->float_as : gguf ? "q8_0" : NULL;
-    file.round = 1; /* offsets; scales are float16 already */
     sb_status status = sb_quant_model_export_model(j->qm, &opt, &model);
     if (status == SB_OK)
         status = sb_model_save_language(model, a->output, &file);
@@ -421,6 +437,11 @@ static int check_options(const cli_env *env, const quantize_args *args)
     if (args->gguf_type &&
         (!is_language(args) || word_in(args->format, formats) != FORMAT_GGUF))
         return cli_usage(&cmd_quantize, "--gguf-type is for --format gguf");
+    if (args->version &&
+        (args->version > 2 || !is_language(args) ||
+         word_in(args->format, formats) != FORMAT_GPTQ))
+        return cli_usage(&cmd_quantize,
+                         "--gptq-version is 1 or 2 and for --format gptq");
     if (args->level &&
         (args->level > 4 || !args->format ||
          word_in(args->format, formats) != SB_EXPORT_FORMAT_MATMULNBITS))

@@ -8,6 +8,7 @@
 #define SPARSEBIT_LANGUAGE_H
 
 #include <sparsebit/model.h>
+#include <sparsebit/quantize.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -130,11 +131,14 @@ typedef struct sb_language_options {
      *  rounded; else such a model is refused. */
     int round;
     uint64_t shard_bytes; /**< of a file of a folder at most; 0: 4 GB */
+    /** Of a GPTQ folder: 1 (zero points less one), 2, or 0: the one that most
+     *  programs read for these weights. */
+    int gptq_version;
 } sb_language_options;
 
 #define SB_LANGUAGE_OPTIONS_INIT                                        \
     {                                                                   \
-        sizeof(sb_language_options), SB_LANGUAGE_GGUF, NULL, NULL, 0, 0 \
+        sizeof(sb_language_options), SB_LANGUAGE_GGUF, NULL, NULL, 0, 0, 0 \
     }
 
 /** Writes a language model that sb_model_load() has read, or that came out of
@@ -145,6 +149,15 @@ typedef struct sb_language_options {
 SB_API SB_MUST_USE sb_status
 sb_model_save_language(const sb_model *model, const char *path,
                        const sb_language_options *options);
+
+/** Whether sb_model_save_language() would write a model once it is quantized,
+ *  for asking before it is calibrated: names of types, the tokenizer, the
+ *  architecture, sides and groups of weights.
+ *  @param model that `qm` was made from */
+SB_API SB_MUST_USE sb_status
+sb_quant_model_check_language(const sb_quant_model *qm,
+                              const sb_model *model,
+                              const sb_language_options *options);
 
 /* ---- adapters ----------------------------------------------------------- */
 

@@ -95,6 +95,7 @@ def convert(model: Union[Model, Path], path: Path, *,
             format: Optional[str] = None, tokenizer: Optional[Path] = None,
             float_as: Optional[str] = None, round: bool = False,
             lora: Optional[Path] = None, shard_bytes: int = 0,
+            gptq_version: int = 0,
             context: Optional[Context] = None) -> str:
     """Writes a language model as another kind of file: ``gguf``, ``gptq`` or
     ``float`` (folders) or ``onnx``; without ``format`` by the name, and of a
@@ -120,5 +121,5 @@ def convert(model: Union[Model, Path], path: Path, *,
             tokenizer = model
         made.save_language(name, format=format, tokenizer=tokenizer,
                            float_as=float_as, round=round,
-                           shard_bytes=shard_bytes)
+                           shard_bytes=shard_bytes, gptq_version=gptq_version)
     return format

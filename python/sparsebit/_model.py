@@ -165,14 +165,16 @@ class Model:
     def save_language(self, path: Path, *, format: str = "gguf",
                       tokenizer: Optional[Path] = None,
                       float_as: Optional[str] = None, round: bool = False,
-                      shard_bytes: int = 0) -> None:
+                      shard_bytes: int = 0, gptq_version: int = 0) -> None:
         """Writes a language model: ``gguf``, for llama.cpp, or a Hugging Face
         folder, ``float`` or ``gptq``.  Codes of packed weights stay as they
-        are; ``float_as`` says what matrices of floats become."""
+        are; ``float_as`` says what matrices of floats become, and
+        ``gptq_version`` is 1, 2 or, by what the weights need, 0."""
         _core.model_save_language(
             self._handle, path, format=choose("format", format, LANGUAGE),
             tokenizer=None if tokenizer is None else os.fspath(tokenizer),
-            float_as=float_as, round=round, shard_bytes=shard_bytes)
+            float_as=float_as, round=round, shard_bytes=shard_bytes,
+            gptq_version=gptq_version)
 
     def add_lora(self, layers: str = "q_proj|v_proj", *, rank: int = 8,
                  alpha: float = 16.0, seed: int = 0) -> None:

@@ -112,13 +112,15 @@ class QuantizedModel:
 
     def save_language(self, path: Path, *, format: str = "gguf",
                       tokenizer: Optional[Path] = None,
-                      float_as: Optional[str] = None) -> None:
+                      float_as: Optional[str] = None,
+                      gptq_version: int = 0) -> None:
         """Writes a language model that was quantized with ``half_scales``:
         ``gguf``, for llama.cpp, or ``gptq``, a Hugging Face folder."""
         if choose("format", format, LANGUAGE) == 0 and float_as is None:
             float_as = "q8_0"
         self.to_model(format="matmulnbits").save_language(
             path, format=format, tokenizer=tokenizer, float_as=float_as,
+            gptq_version=gptq_version,
             round=True)  # offsets; scales are float16 already
         self._end_journal()
 

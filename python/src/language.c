@@ -189,7 +189,8 @@ static PyObject *model_save_language(PyObject *self, PyObject *args,
                                      PyObject *keywords)
 {
     static char *names[] = {"",         "",      "format",      "tokenizer",
-                            "float_as", "round", "shard_bytes", NULL};
+                            "float_as", "round", "shard_bytes", "gptq_version",
+                            NULL};
     sb_language_options opt = SB_LANGUAGE_OPTIONS_INIT;
     int format = SB_LANGUAGE_GGUF;
     unsigned long long shard = 0;
@@ -199,8 +200,9 @@ static PyObject *model_save_language(PyObject *self, PyObject *args,
 
     (void)self;
     if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O&O&|izzpK", names, py_arg_model, &m, py_arg_path,
-            &path, &format, &opt.tokenizer, &opt.float_as, &opt.round, &shard))
+            args, keywords, "O&O&|izzpKi", names, py_arg_model, &m, py_arg_path,
+            &path, &format, &opt.tokenizer, &opt.float_as, &opt.round, &shard,
+            &opt.gptq_version))
         return NULL;
     opt.format = (sb_language_format)format;
     opt.shard_bytes = shard;

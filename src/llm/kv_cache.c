@@ -6,6 +6,7 @@
 
 #include "exec/prepare.h"
 #include "passes/pass.h"
+#include "tensor/mapped.h"
 
 /* Pieces of a prompt have one of three lengths, so that there are few plans;
  * the last one is filled up, and what is too much is written over later. */
@@ -246,6 +247,9 @@ static sb_status bind_state(sb_kv_cache *c, size_t i)
     s->t = sb_tensor_make(type->dtype, type->shape.rank, type->shape.dim);
     if (!sb_tensor_size_ok(&s->t))
         return sb_fail(c->ctx, SB_NO_MEMORY, "the cache is too large");
+    /* Many texts at once may need more than the memory that there may be. */
+    if (sb_memory_share(c->ctx, 1, SIZE_MAX) != SIZE_MAX)
+        return sb_tensor_alloc_weight(c->ctx, &s->t);
     s->t.data = sb_alloc_pages(c->ctx, sb_tensor_bytes(&s->t));
     return s->t.data ? SB_OK : SB_NO_MEMORY;
 }
@@ -299,10 +303,14 @@ void sb_kv_cache_free(sb_kv_cache *c)
     if (!c->ctx)
         return;
     sb_exec_free(c->exec);
-    for (size_t i = 0; c->states && i < c->n_states; i++)
-        sb_free_pages(c->ctx, c->states[i].t.data,
-                      c->states[i].t.data ? sb_tensor_bytes(&c->states[i].t)
-                                          : 0);
+    for (size_t i = 0; c->states && i < c->n_states; i++) {
+        sb_tensor *t = &c->states[i].t;
+
+        if (t->buf)
+            sb_tensor_drop(t);
+        else
+            sb_free_pages(c->ctx, t->data, t->data ? sb_tensor_bytes(t) : 0);
+    }
     sb_free(c->ctx, c->states);
     sb_free(c->ctx, c->binds);
     sb_free(c->ctx, c->outputs);

@@ -24,11 +24,27 @@ printf 'W:\n  QSCHEME: per-group-symmetric\n  QUANTIZER: {BIT: 4, GROUP_SIZE: 32
 code $sparsebit quantize folder -c w4.yaml --format gguf --exclude 'model.embed_tokens' -o w4.gguf | grep -v seconds
 code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --tokenizer $llm/tiny.gguf -o again
 code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --exclude 'model.embed_tokens' --tokenizer $llm/tiny.gguf -o again | grep -v seconds
+code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --exclude 'model.embed_tokens' --tokenizer $llm/tiny.gguf -o again -q --force --gptq-version 2
+grep checkpoint_format again/config.json
+code $sparsebit convert again again1 --gptq-version 1 -q
+grep checkpoint_format again1/config.json
+code $sparsebit convert again1 again2 -q --gptq-version 2
+cmp again/model.safetensors again2/model.safetensors && echo the same
 code $sparsebit quantize folder --format gguf --gguf-type q4_k -o k2.gguf | grep -v seconds
 code $sparsebit quantize folder --format gguf --gguf-type q8_0 -o q8.gguf -q
 echo --- wrong
 code $sparsebit quantize folder --format gguf --gguf-type q9 -o no.gguf
 code $sparsebit quantize folder -c w4.yaml --format gptq --gguf-type q4_k -o no
+# Said before anything is computed.
+quantize() { code $sparsebit quantize folder -c w4.yaml --calibrate self "$@"; }
+quantize --format gguf --exclude 'model.embed_tokens' --float-as q9 -o no.gguf
+quantize --format gptq --exclude 'model.embed_tokens' --float-as q8_0 -o no
+quantize --format gptq --exclude 'model.embed_tokens' --gptq-version 3 -o no
+quantize --format gguf --exclude 'model.embed_tokens' --gptq-version 1 -o no.gguf
+quantize --format gguf --exclude 'model.embed_tokens' --tokenizer w4.yaml -o no.gguf
+sed 's/GROUP_SIZE: 32/GROUP_SIZE: 16/' w4.yaml >w16.yaml
+code $sparsebit quantize folder -c w16.yaml --format gptq --exclude 'model.embed_tokens' -o no
+code $sparsebit convert $llm/gptq3 no --gptq-version 1 --tokenizer $llm/tiny.gguf
 code $sparsebit convert $llm/llama no --format genai
 code $sparsebit convert $llm/tiny.gguf no --format gptq
 code $sparsebit convert $llm/tiny.gguf no --format ggml

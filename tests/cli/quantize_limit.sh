@@ -30,6 +30,17 @@ quantize net -d ids.npy -o whole.onnx 2>/dev/null
 quantize net -d ids.npy --memory-limit 33M -o less.onnx 2>/dev/null
 cmp whole.onnx less.onnx && echo the same
 quantize net -d ids.npy --memory-limit 10M -o none.onnx
+# The smallest limit that is named is kept, whatever the method needs.
+kept() { # METHOD
+    sed "s/TYPE: gptq/TYPE: $1/" w4.yaml >m.yaml
+    run() { $sparsebit quantize net -d ids.npy -c m.yaml --format matmulnbits -q -o "$@"; }
+    least=$(run none.onnx --memory-limit 10M 2>&1 | sed -n 's/.*model is \([0-9]*M\)$/\1/p')
+    echo "$1 $least"
+    run all.onnx 2>/dev/null && run least.onnx --memory-limit $least 2>/dev/null
+    cmp all.onnx least.onnx && echo the same
+}
+kept gptq
+kept 'adaround, ADAROUND: {STEPS: 2}'
 TMPDIR=nowhere quantize net -d ids.npy --memory-limit 33M -o none.onnx
 test -e none.onnx || echo no file
 echo --- its own text
@@ -37,6 +48,8 @@ $sparsebit convert $llm/tiny.gguf floats --format float -q
 printf 'W: {QSCHEME: per-group-symmetric, QUANTIZER: {TYPE: gptq, BIT: 4, GROUP_SIZE: 32}}\nA: none\n' >w4.yaml
 quantize floats --calibrate self -n 3 -o one.onnx 2>/dev/null
 quantize floats --calibrate self -n 3 --threads 1 -o two.onnx 2>/dev/null
+cmp one.onnx two.onnx && echo the same
+quantize floats --calibrate self -n 3 --memory-limit 40M -o two.onnx 2>/dev/null
 cmp one.onnx two.onnx && echo the same
 quantize floats --calibrate other -o none.onnx
 quantize floats --calibrate self -d ids.npy -o none.onnx

@@ -174,6 +174,39 @@ static void test_tokens_share_their_plans_and_their_memory(void **state)
     sb_model_free(model);
 }
 
+/* Keys and values of many texts that are larger than the memory there may be
+ * lie in files, and the tokens stay the same. */
+static void test_caches_beyond_the_memory(void **state)
+{
+    enum { TEXTS = 8, LIMIT = 16 << 20 };
+    const int64_t ids[TEXTS] = {3, 1, 4, 1, 5, 9, 2, 6};
+    const sb_tensor *want = NULL, *got = NULL;
+    sb_kv_cache small = {0}, large = {0};
+    sb_model *model = NULL;
+    size_t bytes = 0;
+
+    (void)state;
+    assert_ok(sb_model_load(test_ctx(), FIXTURES "llama", &model));
+    assert_ok(sb_kv_cache_create(model->graph, 20000, TEXTS, &small));
+    for (size_t i = 0; i < small.n_states; i++)
+        bytes += sb_tensor_bytes(&small.states[i].t);
+    assert_true(bytes > LIMIT);
+    assert_ok(sb_kv_cache_step(&small, ids, &want));
+    size_t n = (size_t)sb_tensor_count(want) * sizeof(float);
+    float *kept = malloc(n);
+    assert_non_null(kept);
+    memcpy(kept, want->data, n);
+    sb_kv_cache_free(&small);
+    sb_ctx_set_max_memory(test_ctx(), sb_ctx_memory(test_ctx()) + LIMIT);
+    assert_ok(sb_kv_cache_create(model->graph, 20000, TEXTS, &large));
+    assert_ok(sb_kv_cache_step(&large, ids, &got));
+    assert_memory_equal(got->data, kept, n);
+    sb_kv_cache_free(&large);
+    sb_ctx_set_max_memory(test_ctx(), 0);
+    sb_model_free(model);
+    free(kept);
+}
+
 static void test_other_models_cannot_generate(void **state)
 {
     sb_model *model = NULL;
@@ -313,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_texts_go_on_together),
         cmocka_unit_test(test_texts_of_its_own),
         cmocka_unit_test(test_tokens_share_their_plans_and_their_memory),
+        cmocka_unit_test(test_caches_beyond_the_memory),
         cmocka_unit_test(test_other_models_cannot_generate),
         cmocka_unit_test(test_tokens_are_picked_as_often_as_they_are_likely),
         cmocka_unit_test(test_text_streams_and_stops),

@@ -6,6 +6,7 @@
 #include "llm/generate/self_text.h"
 #include "llm/generator.h"
 #include "llm/write/llm_write.h"
+#include "quant/model/quant_model.h"
 
 enum { CONTEXT_DEFAULT = 4096 };
 
@@ -92,23 +93,75 @@ sb_status sb_model_sample_tokens(const sb_model *model,
     return sb_self_text(model->graph, tokenizer, n, window, seed, ids);
 }
 
-sb_status sb_model_save_language(const sb_model *model, const char *path,
-                                 const sb_language_options *options)
+static sb_status read_options(sb_ctx *ctx, const sb_language_options *options,
+                              sb_llm_write_options *out)
 {
     static const sb_llm_file files[] = {SB_LLM_FILE_GGUF, SB_LLM_FILE_FLOAT,
                                         SB_LLM_FILE_GPTQ, SB_LLM_FILE_GENAI};
     const sb_language_options defaults = SB_LANGUAGE_OPTIONS_INIT;
     sb_language_options opt;
 
-    SB_TRY(sb_options_read(model->ctx, "sb_language_options", options,
-                           &defaults, sizeof opt, &opt));
+    SB_TRY(sb_options_read(ctx, "sb_language_options", options, &defaults,
+                           sizeof opt, &opt));
     if ((unsigned)opt.format >= SB_COUNT(files))
-        return sb_fail(model->ctx, SB_BAD_ARG, "format %d of language models",
+        return sb_fail(ctx, SB_BAD_ARG, "format %d of language models",
                        (int)opt.format);
-    const sb_llm_write_options w = {.file = files[opt.format],
-                                    .tokenizer = opt.tokenizer,
-                                    .float_as = opt.float_as,
-                                    .round = opt.round != 0,
-                                    .shard_bytes = opt.shard_bytes};
-    return sb_llm_write(model->graph, path, &w);
+    *out = (sb_llm_write_options){.file = files[opt.format],
+                                  .tokenizer = opt.tokenizer,
+                                  .float_as = opt.float_as,
+                                  .round = opt.round != 0,
+                                  .shard_bytes = opt.shard_bytes,
+                                  .gptq_version = opt.gptq_version};
+    return SB_OK;
+}
+
+sb_status sb_model_save_language(const sb_model *model, const char *path,
+                                 const sb_language_options *options)
+{
+    sb_llm_write_options opt;
+
+    SB_TRY(read_options(model->ctx, options, &opt));
+    return sb_llm_write(model->graph, path, &opt);
+}
+
+/* Sides and groups that packed weights of folders and files have. */
+static sb_status check_sides(const sb_quant_model *qm, const sb_quantizer *q,
+                             bool folder)
+{
+    const sb_tensor *w = &sb_graph_value(qm->graph, q->value)->constant;
+    bool whole = q->block == 0 || q->block % 32 == 0;
+
+    for (int i = 0; i < w->rank && folder; i++)
+        whole = whole && w->dims[i] % 32 == 0;
+    if (whole || w->rank != 2)
+        return SB_OK;
+    return sb_fail(qm->ctx, SB_UNSUPPORTED,
+                   "'%s' is [%lld, %lld] in groups of %lld: want %sgroups that "
+                   "32 divides, or --exclude it",
+                   q->name, (long long)w->dims[0], (long long)w->dims[1],
+                   (long long)q->block, folder ? "sides and " : "");
+}
+
+sb_status sb_quant_model_check_language(const sb_quant_model *qm,
+                                        const sb_model *model,
+                                        const sb_language_options *options)
+{
+    sb_llm_write_options opt;
+
+    SB_TRY(read_options(model->ctx, options, &opt));
+    for (size_t i = 0; i < qm->place.n_quantizers; i++) {
+        const sb_quantizer *q = &qm->place.quantizers[i];
+        const sb_node *node =
+            q->n_uses ? sb_graph_node(qm->graph, q->uses[0].node) : NULL;
+
+        if (!node || q->blocks || sb_quantizer_is_off(qm, q) ||
+            !sb_quantizer_is_constant(qm, q))
+            continue;
+        if (sb_node_is(node, "Gather"))
+            return sb_fail(qm->ctx, SB_UNSUPPORTED,
+                           "'%s': embeddings stay in float, --exclude '%s'",
+                           q->name, node->module ? node->module : node->name);
+        SB_TRY(check_sides(qm, q, opt.file == SB_LLM_FILE_GPTQ));
+    }
+    return sb_llm_write_check(model->graph, &opt);
 }

@@ -188,24 +188,17 @@ static sb_status choose_codes(const sb_parts *p, const sb_part *part,
 
 /* ---- floats -------------------------------------------------------------- */
 
-static sb_status choose_floats(const sb_parts *p, const sb_part *part,
-                               const char *name, const sb_weight_format **out)
+static void choose_floats(const sb_parts *p, const sb_part *part,
+                          const char *name, const sb_weight_format **out)
 {
     const sb_weight_format *f = sb_weight_format_find(name);
-
-    if (!f || (!f->unpack && !sb_dtype_is_float(f->dtype)))
-        return sb_fail(p->ctx, SB_BAD_ARG,
-                       "floats as '%.64s', want f32, f16, bf16, or blocks: "
-                       "q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, "
-                       "q6_k",
-                       name);
     const sb_weight_format *fit = sb_block_format(f, part->m.cols);
+
     if (!fit)
         sb_warn(p->ctx, "'%s' stays %s: rows of %lld are no multiple of %d",
                 part->name, (*out)->name, (long long)part->m.cols, f->block);
     else
         *out = fit;
-    return SB_OK;
 }
 
 sb_status sb_gguf_choose(const sb_parts *p, const sb_part *part,
@@ -223,5 +216,7 @@ sb_status sb_gguf_choose(const sb_parts *p, const sb_part *part,
     *out = sb_weight_format_plain(m->t->dtype);
     if (!*out) /* float64 and others that GGUF does not have */
         *out = sb_weight_format_plain(SB_DTYPE_F32);
-    return opt->float_as ? choose_floats(p, part, opt->float_as, out) : SB_OK;
+    if (opt->float_as)
+        choose_floats(p, part, opt->float_as, out);
+    return SB_OK;
 }

@@ -249,15 +249,31 @@ static sb_status put_file(gguf_file *f, const char *path)
     return status;
 }
 
-sb_status sb_gguf_write(sb_parts *p, const char *path,
-                        const sb_llm_write_options *opt)
+sb_status sb_gguf_check(sb_parts *p, const sb_llm_write_options *opt)
 {
-    gguf_file f = {.p = p, .opt = opt};
+    const sb_weight_format *format =
+        opt->float_as ? sb_weight_format_find(opt->float_as) : NULL;
 
     if (!opt->tokenizer)
         return sb_fail(p->ctx, SB_BAD_ARG,
                        "a GGUF file holds the tokenizer as well: --tokenizer "
                        "names it");
+    if (opt->float_as &&
+        (!format || (!format->unpack && !sb_dtype_is_float(format->dtype))))
+        return sb_fail(p->ctx, SB_BAD_ARG,
+                       "floats as '%.64s', want f32, f16, bf16, or blocks: "
+                       "q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, "
+                       "q6_k",
+                       opt->float_as);
+    return SB_OK;
+}
+
+sb_status sb_gguf_write(sb_parts *p, const char *path,
+                        const sb_llm_write_options *opt)
+{
+    gguf_file f = {.p = p, .opt = opt};
+
+    SB_TRY(sb_gguf_check(p, opt));
     /* llama.cpp turns neighbors in LLaMA's own networks, halves elsewhere. */
     SB_TRY(sb_parts_set_rotary(
         p, !p->config.arch->gguf ||

@@ -241,9 +241,40 @@ static sb_status make_json(sb_shards *s, const sb_tokenizer *t)
     return status;
 }
 
-sb_status sb_hf_tokenizer(sb_shards *s, const char *path)
+/* Is it a file that is copied as it is? */
+static bool is_copied(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+    return strcmp(name, "tokenizer.json") == 0 ||
+           strcmp(name, "tokenizer.model") == 0;
+}
+
+/* What was read can be written as tokenizer.json. */
+static sb_status open_other(sb_ctx *ctx, const char *path, sb_tokenizer **out)
+{
+    SB_TRY(sb_tokenizer_open(ctx, path, out));
+    return (*out)->unigram
+               ? sb_fail(ctx, SB_UNSUPPORTED,
+                         "%s: a unigram tokenizer is copied only, from "
+                         "tokenizer.json or tokenizer.model",
+                         path)
+               : SB_OK;
+}
+
+sb_status sb_hf_tokenizer_check(sb_ctx *ctx, const char *path)
+{
+    sb_tokenizer *t = NULL;
+    sb_status status = sb_is_folder(path) || is_copied(path)
+                           ? sb_tokenizer_open(ctx, path, &t)
+                           : open_other(ctx, path, &t);
+
+    sb_tokenizer_free(t);
+    return status;
+}
+
+sb_status sb_hf_tokenizer(sb_shards *s, const char *path)
+{
     sb_tokenizer *t = NULL;
     bool any = false;
 
@@ -251,16 +282,14 @@ sb_status sb_hf_tokenizer(sb_shards *s, const char *path)
         SB_TRY(copy_folder(s, path, &any));
     if (any)
         return SB_OK;
-    if (strcmp(name, "tokenizer.json") == 0 ||
-        strcmp(name, "tokenizer.model") == 0)
-        return copy_file(s, path, name);
-    SB_TRY(sb_tokenizer_open(s->ctx, path, &t));
-    sb_status status =
-        t->unigram ? sb_fail(s->ctx, SB_UNSUPPORTED,
-                             "%s: a unigram tokenizer is copied only, from "
-                             "tokenizer.json or tokenizer.model",
-                             path)
-                   : make_json(s, t);
+    if (is_copied(path)) {
+        const char *slash = strrchr(path, '/');
+
+        return copy_file(s, path, slash ? slash + 1 : path);
+    }
+    sb_status status = open_other(s->ctx, path, &t);
+    if (status == SB_OK)
+        status = make_json(s, t);
     sb_tokenizer_free(t);
     return status;
 }

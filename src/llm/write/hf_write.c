@@ -5,11 +5,14 @@
  *     NAME.scales   float16 [groups, out]
  *     NAME.g_idx    int32 [in], the group of each input
  *
- * Files of the first version hold zero - 1, and who reads them adds 1 to whole
- * words, so a zero point of 0 would carry into its neighbor: if there is one
- * the second version is written, which fewer programs read; so it is for three
- * bits, whose first version programs do not agree on, and if each zero point is
- * the middle + 1: stored less one it looks like the middle itself. */
+ * Files of the first version hold zero - 1.  Those around the middle are read
+ * by every program.  Others are written in the second version, because the
+ * programs that know it take the first one only around the middle, or from
+ * themselves (GPTQModel), unless the caller wants the first one.  That cannot
+ * have a zero point of 0: who reads it adds 1 to whole words, so it would carry
+ * into its neighbor; nor three bits, whose first version programs do not agree
+ * on, nor the middle + 1 everywhere: stored less one it looks like the middle
+ * itself. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +40,7 @@ typedef struct folder {
     int bits; /* of most matrices; 0: none is packed */
     int64_t group;
     bool symmetric, second_version, tied, head;
+    const char *no_first; /* a part that the first version cannot hold */
 } folder;
 
 /* ---- what becomes of each ------------------------------------------------ */
@@ -95,13 +99,13 @@ static sb_status choose_packing(folder *f, packing *k)
     bool one = !(facts.zero_lo < facts.zero_hi);
     int middle = 1 << (k->bits - 1), zero = k->shift + (int)facts.zero_lo;
     if (zero < 1 || k->bits == 3 || (one && zero == middle + 1))
-        f->second_version = true;
+        f->no_first = part->name;
     if (!one || zero != middle)
         f->symmetric = false;
     return SB_OK;
 }
 
-static sb_status choose_floats(const folder *f, packing *k)
+static void choose_floats(const folder *f, packing *k)
 {
     const sb_matrix *m = &k->part->m;
     const char *as = k->part->vector ? NULL : f->opt->float_as;
@@ -111,11 +115,6 @@ static sb_status choose_floats(const folder *f, packing *k)
     k->format = as    ? sb_weight_format_find(as)
                 : own ? own
                       : sb_weight_format_plain(SB_DTYPE_F32);
-    if (!k->format || !sb_dtype_is_float(k->format->dtype))
-        return sb_fail(f->p->ctx, SB_BAD_ARG,
-                       "floats as '%.64s', want f32, f16 or bf16",
-                       as ? as : "");
-    return SB_OK;
 }
 
 static sb_status choose_part(folder *f, packing *k)
@@ -128,7 +127,8 @@ static sb_status choose_part(folder *f, packing *k)
     /* Embeddings are floats in these files. */
     if (part->m.bits && !part->table && f->opt->file == SB_LLM_FILE_GPTQ)
         return choose_packing(f, k);
-    return choose_floats(f, k);
+    choose_floats(f, k);
+    return SB_OK;
 }
 
 /* The bits and groups that most matrices have; others are exceptions. */
@@ -149,6 +149,20 @@ static void find_most(folder *f)
             f->group = f->v[i].part->m.group;
         }
     }
+}
+
+static sb_status choose_version(folder *f)
+{
+    f->second_version =
+        f->opt->gptq_version == 2 ||
+        (f->opt->gptq_version == 0 && (f->no_first || !f->symmetric));
+    if (f->second_version || !f->no_first || f->bits == 0)
+        return SB_OK;
+    return sb_fail(f->p->ctx, SB_UNSUPPORTED,
+                   "'%s' cannot be a GPTQ weight of the first version: it has "
+                   "a zero point of 0 or of the middle and one, or three bits; "
+                   "the second version holds it",
+                   f->no_first);
 }
 
 /* ---- tensors ------------------------------------------------------------ */
@@ -317,6 +331,7 @@ static sb_status list_tensors(folder *f)
         f->head = f->head || (is_head(&f->v[i]) && f->v[i].packed);
     }
     find_most(f);
+    SB_TRY(choose_version(f));
     for (size_t i = 0; i < p->n; i++) {
         f->v[i].stored = f->second_version ? 0 : 1;
         if (!f->tied || !is_head(&f->v[i]))
@@ -487,11 +502,19 @@ static sb_status put_folder(folder *f, const char *path)
     return sb_shards_commit(&f->s);
 }
 
-sb_status sb_hf_write(sb_parts *p, const char *path,
-                      const sb_llm_write_options *opt)
+sb_status sb_hf_check(const sb_parts *p, const sb_llm_write_options *opt)
 {
-    folder f = {.p = p, .opt = opt};
+    const sb_weight_format *format =
+        opt->float_as ? sb_weight_format_find(opt->float_as) : NULL;
 
+    if (opt->float_as && (!format || !sb_dtype_is_float(format->dtype)))
+        return sb_fail(p->ctx, SB_BAD_ARG,
+                       "floats as '%.64s', want f32, f16 or bf16",
+                       opt->float_as);
+    if (opt->gptq_version < 0 || opt->gptq_version > 2)
+        return sb_fail(p->ctx, SB_BAD_ARG,
+                       "version %d of GPTQ folders, want 1 or 2",
+                       opt->gptq_version);
     if (p->config.arch->flags & SB_LLM_TRANSPOSED)
         return sb_fail(p->ctx, SB_UNSUPPORTED,
                        "networks of type %s are written as GGUF and ONNX only",
@@ -503,6 +526,15 @@ sb_status sb_hf_write(sb_parts *p, const char *path,
                        "and ONNX only",
                        (long long)p->config.rope_size,
                        (long long)p->config.head_size, p->config.arch->hf);
+    return SB_OK;
+}
+
+sb_status sb_hf_write(sb_parts *p, const char *path,
+                      const sb_llm_write_options *opt)
+{
+    folder f = {.p = p, .opt = opt};
+
+    SB_TRY(sb_hf_check(p, opt));
     SB_TRY(sb_parts_set_rotary(p, false));
     sb_status status = sb_shards_open(&f.s, p->ctx, path, opt->shard_bytes);
     if (status == SB_OK)

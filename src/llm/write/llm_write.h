@@ -21,6 +21,7 @@ typedef struct sb_llm_write_options {
     /* Round scales and offsets that the format does not hold exactly. */
     bool round;
     uint64_t shard_bytes; /* of a safetensors file at most; 0: 4 GB */
+    int gptq_version; /* 1, 2, or 0: the one that most programs read */
 } sb_llm_write_options;
 
 /* Writes the graph.  SB_UNSUPPORTED names the module that the format cannot
@@ -28,9 +29,18 @@ typedef struct sb_llm_write_options {
 SB_MUST_USE sb_status sb_llm_write(const sb_graph *g, const char *path,
                                    const sb_llm_write_options *opt);
 
+/* What it would refuse whatever the weights of linear layers become: the
+ * architecture, the tokenizer, names of types. */
+SB_MUST_USE sb_status sb_llm_write_check(const sb_graph *g,
+                                         const sb_llm_write_options *opt);
+
 /* ---- its parts ---------------------------------------------------------- */
 SB_MUST_USE sb_status sb_gguf_write(sb_parts *p, const char *path,
                                     const sb_llm_write_options *opt);
+SB_MUST_USE sb_status sb_gguf_check(sb_parts *p,
+                                    const sb_llm_write_options *opt);
+SB_MUST_USE sb_status sb_hf_check(const sb_parts *p,
+                                  const sb_llm_write_options *opt);
 SB_MUST_USE sb_status sb_hf_write(sb_parts *p, const char *path,
                                   const sb_llm_write_options *opt);
 

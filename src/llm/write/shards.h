@@ -53,5 +53,7 @@ void sb_shards_free(sb_shards *s);
 /* hf_tokenizer.c: the tokenizer's files, or tokenizer.json made from another
  * file. */
 SB_MUST_USE sb_status sb_hf_tokenizer(sb_shards *s, const char *path);
+/* Whether it can be. */
+SB_MUST_USE sb_status sb_hf_tokenizer_check(sb_ctx *ctx, const char *path);
 
 #endif

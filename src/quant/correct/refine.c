@@ -18,8 +18,6 @@
 #include "quant/reconstruct/reconstruct.h"
 #include "quant/train/qat.h"
 
-static const size_t REFINE_LIMIT = (size_t)256 << 20; /* language models */
-
 typedef struct refine_method {
     const char *name;
     bool (*wanted)(const sb_quant_model *qm);
@@ -96,8 +94,11 @@ bool sb_refine_wanted(const sb_quant_model *qm)
 
 static bool refine_measures(const sb_quant_model *qm)
 {
-    size_t none = qm->state.calibration.journal ? REFINE_LIMIT : SIZE_MAX;
-    size_t limit = sb_memory_share(qm->ctx, 16, none), bytes = 0;
+    size_t limit = sb_memory_share(qm->ctx, 16, SIZE_MAX), bytes = 0;
+
+    /* Of a language model outputs take more time than all of its layers. */
+    if (qm->asked && qm->state.calibration.journal)
+        return false;
 
     for (size_t i = 0; i < qm->graph->n_values; i++)
         if (qm->graph->values[i].is_constant)

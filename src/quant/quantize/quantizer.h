@@ -45,6 +45,9 @@ struct sb_quantizer_def {
      * scales that are known and what the layer was seen to multiply it with
      * (rounding.h).  Without it: to nearest, and no samples are needed. */
     sb_status (*round)(sb_rounding *r);
+    /* What `round` takes, so that a limit of memory is checked before the work:
+     * arrays of the size of r->w, and of r->gram. */
+    size_t round_arrays, round_squares;
 };
 
 /* The row by its name, of the list or of those that plug-ins added to the

@@ -121,11 +121,13 @@ static sb_status adaround_run(adaround_job *j)
     return status;
 }
 
+enum { OWN_ARRAYS = 2 };
+
 static sb_status adaround_round(sb_rounding *r)
 {
     size_t n = (size_t)(r->rows * r->cols);
     adaround_job job = {.r = r};
-    float *both = sb_alloc(r->ctx, n + 1, 2 * sizeof *both);
+    float *both = sb_alloc(r->ctx, n + 1, OWN_ARRAYS * sizeof *both);
     sb_status status = sb_soft_init(r->ctx, n, &job.soft);
 
     if (status == SB_OK && both) {
@@ -151,4 +153,6 @@ const sb_quantizer_def sb_quantizer_adaround = {
     .params = adaround_table,
     .params_size = sizeof(adaround_params),
     .round = adaround_round,
+    .round_arrays = SB_SOFT_ARRAYS + OWN_ARRAYS,
+    .round_squares = 2, /* the packed one, and what packing takes */
 };

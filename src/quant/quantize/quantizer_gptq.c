@@ -211,4 +211,6 @@ const sb_quantizer_def sb_quantizer_gptq = {
     .params = gptq_table,
     .params_size = sizeof(gptq_params),
     .round = gptq_round,
+    .round_arrays = 1,
+    .round_squares = 1,
 };

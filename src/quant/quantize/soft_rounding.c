@@ -14,8 +14,7 @@ static const float stretch_hi = 1.1F, stretch_lo = -0.1F;
 
 sb_status sb_soft_init(sb_ctx *ctx, size_t n, sb_soft_rounding *s)
 {
-    enum { ARRAYS = 7 };
-    float *all = sb_alloc(ctx, n + 1, ARRAYS * sizeof *all);
+    float *all = sb_alloc(ctx, n + 1, SB_SOFT_ARRAYS * sizeof *all);
 
     *s = (sb_soft_rounding){.ctx = ctx, .n = n, .decay_m = 1, .decay_u = 1};
     if (!all)

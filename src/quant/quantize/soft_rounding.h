@@ -13,6 +13,8 @@
 
 #include "base/ctx.h"
 
+enum { SB_SOFT_ARRAYS = 7 }; /* of floats, by element */
+
 typedef struct sb_soft_rounding {
     sb_ctx *ctx;
     size_t n;

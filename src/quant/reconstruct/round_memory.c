@@ -25,10 +25,15 @@ static size_t memory_to_run(const sb_round_layer *layers, size_t n, size_t i)
     return sum;
 }
 
-/* To round it: the factor, some rows three times, and the weight. */
+/* To round it: some rows, as they were and as they become, what the method
+ * takes, and the weight. */
 static size_t memory_to_round(const sb_round_layer *l)
 {
-    return (size_t)(l->cols * (l->cols + 3 * sb_round_part(l))) *
+    const sb_quantizer_def *def = l->q->def;
+    size_t cols = (size_t)l->cols, rows = (size_t)sb_round_part(l);
+
+    return cols *
+               (cols * def->round_squares + rows * (2 + def->round_arrays)) *
                sizeof(float) +
            memory_of_weight(l);
 }
