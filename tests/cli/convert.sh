@@ -38,12 +38,13 @@ code $sparsebit quantize folder -c w4.yaml --format gptq --gguf-type q4_k -o no
 # Said before anything is computed.
 quantize() { code $sparsebit quantize folder -c w4.yaml --calibrate self "$@"; }
 quantize --format gguf --exclude 'model.embed_tokens' --float-as q9 -o no.gguf
-quantize --format gptq --exclude 'model.embed_tokens' --float-as q8_0 -o no
+quantize --format gptq --exclude 'model.embed_tokens' -o no
 quantize --format gptq --exclude 'model.embed_tokens' --gptq-version 3 -o no
 quantize --format gguf --exclude 'model.embed_tokens' --gptq-version 1 -o no.gguf
 quantize --format gguf --exclude 'model.embed_tokens' --tokenizer w4.yaml -o no.gguf
 sed 's/GROUP_SIZE: 32/GROUP_SIZE: 16/' w4.yaml >w16.yaml
-code $sparsebit quantize folder -c w16.yaml --format gptq --exclude 'model.embed_tokens' -o no
+code $sparsebit quantize folder -c w16.yaml --format gguf --exclude 'model.embed_tokens' -o no.gguf
+code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --exclude 'model.embed_tokens' --tokenizer $llm/tiny.gguf --float-as q8_0 -o no
 code $sparsebit convert $llm/gptq3 no --gptq-version 1 --tokenizer $llm/tiny.gguf
 code $sparsebit convert $llm/llama no --format genai
 code $sparsebit convert $llm/tiny.gguf no --format gptq

@@ -124,22 +124,24 @@ sb_status sb_model_save_language(const sb_model *model, const char *path,
     return sb_llm_write(model->graph, path, &opt);
 }
 
-/* Sides and groups that packed weights of folders and files have. */
+/* Packed weights of folders have sides that 32 divides, those of GGUF files
+ * rows and groups. */
 static sb_status check_sides(const sb_quant_model *qm, const sb_quantizer *q,
                              bool folder)
 {
     const sb_tensor *w = &sb_graph_value(qm->graph, q->value)->constant;
-    bool whole = q->block == 0 || q->block % 32 == 0;
 
-    for (int i = 0; i < w->rank && folder; i++)
-        whole = whole && w->dims[i] % 32 == 0;
-    if (whole || w->rank != 2)
+    if (w->rank != 2 || q->block == 0)
+        return SB_OK;
+    bool fits = folder ? w->dims[0] % 32 == 0 && w->dims[1] % 32 == 0
+                       : q->block % 32 == 0 && w->dims[q->axis] % 32 == 0;
+    if (fits)
         return SB_OK;
     return sb_fail(qm->ctx, SB_UNSUPPORTED,
-                   "'%s' is [%lld, %lld] in groups of %lld: want %sgroups that "
-                   "32 divides, or --exclude it",
+                   "'%s' is [%lld, %lld] in groups of %lld: want %s that 32 "
+                   "divides, or --exclude it",
                    q->name, (long long)w->dims[0], (long long)w->dims[1],
-                   (long long)q->block, folder ? "sides and " : "");
+                   (long long)q->block, folder ? "sides" : "rows and groups");
 }
 
 sb_status sb_quant_model_check_language(const sb_quant_model *qm,
