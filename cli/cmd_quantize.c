@@ -437,9 +437,8 @@ static int check_options(const cli_env *env, const quantize_args *args)
     if (args->gguf_type &&
         (!is_language(args) || word_in(args->format, formats) != FORMAT_GGUF))
         return cli_usage(&cmd_quantize, "--gguf-type is for --format gguf");
-    if (args->version &&
-        (args->version > 2 || !is_language(args) ||
-         word_in(args->format, formats) != FORMAT_GPTQ))
+    if (args->version && (args->version > 2 || !is_language(args) ||
+                          word_in(args->format, formats) != FORMAT_GPTQ))
         return cli_usage(&cmd_quantize,
                          "--gptq-version is 1 or 2 and for --format gptq");
     if (args->level &&

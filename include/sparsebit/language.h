@@ -136,8 +136,8 @@ typedef struct sb_language_options {
     int gptq_version;
 } sb_language_options;
 
-#define SB_LANGUAGE_OPTIONS_INIT                                        \
-    {                                                                   \
+#define SB_LANGUAGE_OPTIONS_INIT                                           \
+    {                                                                      \
         sizeof(sb_language_options), SB_LANGUAGE_GGUF, NULL, NULL, 0, 0, 0 \
     }
 
@@ -155,8 +155,7 @@ sb_model_save_language(const sb_model *model, const char *path,
  *  architecture, sides and groups of weights.
  *  @param model that `qm` was made from */
 SB_API SB_MUST_USE sb_status
-sb_quant_model_check_language(const sb_quant_model *qm,
-                              const sb_model *model,
+sb_quant_model_check_language(const sb_quant_model *qm, const sb_model *model,
                               const sb_language_options *options);
 
 /* ---- adapters ----------------------------------------------------------- */

@@ -199,10 +199,10 @@ static PyObject *model_save_language(PyObject *self, PyObject *args,
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O&O&|izzpKi", names, py_arg_model, &m, py_arg_path,
-            &path, &format, &opt.tokenizer, &opt.float_as, &opt.round, &shard,
-            &opt.gptq_version))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&O&|izzpKi", names,
+                                     py_arg_model, &m, py_arg_path, &path,
+                                     &format, &opt.tokenizer, &opt.float_as,
+                                     &opt.round, &shard, &opt.gptq_version))
         return NULL;
     opt.format = (sb_language_format)format;
     opt.shard_bytes = shard;

@@ -105,6 +105,20 @@ static void test_packed_folders_are_read(void **state)
     }
 }
 
+/* Columns in the order of g_idx, multiplied out and in the same order again. */
+static void test_order_of_columns(void **state)
+{
+    char made[300];
+
+    (void)state;
+    strcpy(made, in_folder("ordered_floats"));
+    assert_ok(convert(FIXTURES "gptq_order", made, SB_LANGUAGE_FLOAT, NULL));
+    assert_same(made, "gptq_order");
+    strcpy(made, in_folder("ordered"));
+    assert_ok(convert(FIXTURES "gptq_order", made, SB_LANGUAGE_GPTQ, NULL));
+    assert_same(made, "gptq_order");
+}
+
 /* From each architecture to GGUF, to a folder, and from one to the other. */
 static void test_floats_there_and_back(void **state)
 {
@@ -335,6 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_packed_folders_are_read),
+        cmocka_unit_test(test_order_of_columns),
         cmocka_unit_test(test_floats_there_and_back),
         cmocka_unit_test(test_blocks_keep_their_values),
         cmocka_unit_test(test_what_is_not_held_is_refused),

@@ -127,6 +127,12 @@ sb_status sb_genai_write(const sb_parts *p, const sb_graph *from,
         return sb_fail(p->ctx, SB_BAD_ARG,
                        "a folder for onnxruntime-genai holds the tokenizer as "
                        "well: --tokenizer names it");
+    for (size_t i = 0; i < p->n; i++)
+        if (p->v[i].m.order)
+            return sb_fail(p->ctx, SB_UNSUPPORTED,
+                           "'%s': its columns are in the order of g_idx, which "
+                           "onnxruntime-genai does not take",
+                           p->v[i].name);
     SB_TRY(sb_graph_clone(from, &g));
     sb_status status = sb_graph_widen_three_bits(g);
     if (status == SB_OK)

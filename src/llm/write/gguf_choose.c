@@ -160,6 +160,11 @@ static sb_status choose_codes(const sb_parts *p, const sb_part *part,
     sb_matrix_facts facts;
     bool offsets = false;
 
+    if (m->order)
+        return sb_fail(p->ctx, SB_UNSUPPORTED,
+                       "'%s': its columns are in the order of g_idx, which "
+                       "GGUF does not hold; --format float multiplies out",
+                       part->name);
     SB_TRY(sb_matrix_look(p->ctx, m, &facts));
     *out = NULL;
     bool plain = facts.half && m->group % 32 == 0 && m->cols % 32 == 0;

@@ -39,7 +39,7 @@ typedef struct folder {
     packing *v;
     int bits; /* of most matrices; 0: none is packed */
     int64_t group;
-    bool symmetric, second_version, tied, head;
+    bool symmetric, second_version, tied, head, ordered;
     const char *no_first; /* a part that the first version cannot hold */
 } folder;
 
@@ -102,6 +102,7 @@ static sb_status choose_packing(folder *f, packing *k)
         f->no_first = part->name;
     if (!one || zero != middle)
         f->symmetric = false;
+    f->ordered = f->ordered || m->order;
     return SB_OK;
 }
 
@@ -195,7 +196,7 @@ static sb_status fill_codes(sb_ctx *ctx, const packing *k, int what, void *to,
         if (what == AS_CODES) {
             memset(r->words, 0, (size_t)n_words * sizeof *r->words);
             for (int64_t i = 0; i < m->cols; i++)
-                put_bits(r->words, i, k->bits,
+                put_bits(r->words, m->order ? m->order[i] : i, k->bits,
                          (uint32_t)((int)r->codes[i] + k->shift));
             for (int64_t w = 0; w < n_words; w++)
                 ((uint32_t *)to)[w * m->rows + out] = r->words[w];
@@ -247,6 +248,7 @@ static sb_status fill_vector(sb_ctx *ctx, const packing *k, void *to)
 static sb_status fill_tensor(sb_ctx *ctx, const void *arg, int what, void *to)
 {
     const packing *k = arg;
+    const sb_matrix *m = &k->part->m;
 
     if (what == AS_VECTOR)
         return fill_vector(ctx, k, to);
@@ -254,8 +256,8 @@ static sb_status fill_tensor(sb_ctx *ctx, const void *arg, int what, void *to)
         return sb_gguf_fill(ctx, k->part, k->format, to);
     if (what != AS_GROUPS)
         return fill_packed(ctx, k, what, to);
-    for (int64_t i = 0; i < k->part->m.cols; i++)
-        ((int32_t *)to)[i] = (int32_t)(i / k->part->m.group);
+    for (int64_t i = 0; i < m->cols; i++)
+        ((int32_t *)to)[m->order ? m->order[i] : i] = (int32_t)(i / m->group);
     return SB_OK;
 }
 
@@ -385,12 +387,12 @@ static void put_quantization(const folder *f, sb_str *out)
 {
     sb_str_addf(out,
                 "{\n  \"bits\": %d,\n  \"group_size\": %lld,\n"
-                "  \"desc_act\": false,\n  \"sym\": %s,\n  \"lm_head\": %s,\n"
+                "  \"desc_act\": %s,\n  \"sym\": %s,\n  \"lm_head\": %s,\n"
                 "  \"quant_method\": \"gptq\",\n"
                 "  \"checkpoint_format\": \"%s\",\n"
                 "  \"pack_dtype\": \"int32\"",
-                f->bits, (long long)f->group, f->symmetric ? "true" : "false",
-                f->head ? "true" : "false",
+                f->bits, (long long)f->group, f->ordered ? "true" : "false",
+                f->symmetric ? "true" : "false", f->head ? "true" : "false",
                 f->second_version ? "gptq_v2" : "gptq");
     put_exceptions(f, out);
     sb_str_add(out, "\n}");

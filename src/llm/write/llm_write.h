@@ -21,7 +21,7 @@ typedef struct sb_llm_write_options {
     /* Round scales and offsets that the format does not hold exactly. */
     bool round;
     uint64_t shard_bytes; /* of a safetensors file at most; 0: 4 GB */
-    int gptq_version; /* 1, 2, or 0: the one that most programs read */
+    int gptq_version;     /* 1, 2, or 0: the one that most programs read */
 } sb_llm_write_options;
 
 /* Writes the graph.  SB_UNSUPPORTED names the module that the format cannot

@@ -123,7 +123,8 @@ void sb_matrix_floats(const sb_matrix *m, int64_t row, float *to)
                       &scale);
             zero = zero_at(m, from, i / m->group);
         }
-        to[i] = ((float)sb_nbits_code(packed, i, m->bits) - zero) * scale;
+        to[m->order ? m->order[i] : i] =
+            ((float)sb_nbits_code(packed, i, m->bits) - zero) * scale;
     }
 }
 

@@ -19,6 +19,7 @@ typedef struct sb_matrix {
     int64_t group;           /* elements of a row that share a scale */
     const sb_tensor *scales; /* [rows, groups] floats */
     const sb_tensor *zeros; /* the same, or packed codes, or NULL: the middle */
+    const int64_t *order; /* NULL, or [cols]: the column that each code is of */
     /* Heads whose rows are to be taken in another order; 0: as they are.
      * Rotary embeddings turn pairs: neighbors, or element i of the first and
      * of the second half of a head. */

@@ -117,16 +117,46 @@ static sb_status take_floats(sb_parts *p, const sb_graph *g,
 
 /* ---- codes -------------------------------------------------------------- */
 
-/* Codes in another order or place than a matrix has them. */
+/* The order of the columns, if inputs are picked before they are multiplied:
+ * *out stays NULL if they are not, or if something else picks them. */
+static sb_status find_order(sb_parts *p, const sb_graph *g, const sb_node *node,
+                            const int64_t **out)
+{
+    const sb_node *pick = sb_graph_producer(g, sb_node_in(node, 0));
+    int64_t n = sb_node_int(node, "K", 0);
+
+    *out = NULL;
+    if (!pick || !sb_node_is(pick, "Gather") ||
+        sb_node_int(pick, "axis", 0) != 1)
+        return SB_OK;
+    const sb_tensor *t = constant_of(g, sb_node_in(pick, 1));
+    bool fits = t && t->dtype == SB_DTYPE_I64 && t->rank == 1 && n > 0 &&
+                t->dims[0] == n;
+    bool *seen = fits ? sb_alloc(p->ctx, (size_t)n, sizeof *seen) : NULL;
+    if (fits && !seen)
+        return SB_NO_MEMORY;
+    for (int64_t i = 0; fits && i < n; i++) {
+        int64_t at = ((const int64_t *)t->data)[i];
+
+        fits = at >= 0 && at < n && !seen[at];
+        if (fits)
+            seen[at] = true;
+    }
+    sb_free(p->ctx, seen);
+    if (!fits)
+        return sb_fail(p->ctx, SB_UNSUPPORTED,
+                       "'%s': its inputs are picked by what is no order of its "
+                       "%lld columns",
+                       module_name(p, node), (long long)n);
+    *out = t->data;
+    return SB_OK;
+}
+
+/* Codes in another place than a matrix has them. */
 static sb_status refuse_order(sb_parts *p, const sb_graph *g,
                               const sb_node *node, bool table)
 {
-    const sb_node *before =
-        table ? NULL : sb_graph_producer(g, sb_node_in(node, 0));
-    bool turned = before && sb_node_is(before, "Gather") &&
-                  sb_node_int(before, "axis", 0) == 1;
-
-    if (turned || (!table && sb_node_in(node, 4) != SB_NONE))
+    if (!table && sb_node_in(node, 4) != SB_NONE)
         return sb_fail(p->ctx, SB_UNSUPPORTED,
                        "'%s': its columns are in the order of g_idx, and are "
                        "written in no other",
@@ -146,8 +176,11 @@ static sb_status take_codes(sb_parts *p, const sb_graph *g, const sb_node *node,
     const sb_tensor *scales = constant_of(g, sb_node_in(node, 2));
     const sb_tensor *zeros = constant_of(g, sb_node_in(node, 3));
     int64_t bits = sb_node_int(node, "bits", 4);
+    const int64_t *order = NULL;
 
     SB_TRY(refuse_order(p, g, node, table));
+    if (!table)
+        SB_TRY(find_order(p, g, node, &order));
     if (!t || t->rank < 2 || !scales || scales->rank != 2 ||
         (!zeros && sb_node_in(node, 3) != SB_NONE))
         return sb_fail(p->ctx, SB_UNSUPPORTED,
@@ -168,7 +201,8 @@ static sb_status take_codes(sb_parts *p, const sb_graph *g, const sb_node *node,
               .bits = (int)bits,
               .group = sb_node_int(node, "block_size", table ? 128 : 0),
               .scales = scales,
-              .zeros = zeros}};
+              .zeros = zeros,
+              .order = order}};
     if (!sb_matrix_fits(&part.m))
         return sb_fail(p->ctx, SB_BAD_MODEL,
                        "node '%s': its weight, scales and zero points do not "

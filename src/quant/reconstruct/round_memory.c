@@ -32,8 +32,7 @@ static size_t memory_to_round(const sb_round_layer *l)
     const sb_quantizer_def *def = l->q->def;
     size_t cols = (size_t)l->cols, rows = (size_t)sb_round_part(l);
 
-    return cols *
-               (cols * def->round_squares + rows * (2 + def->round_arrays)) *
+    return cols * (cols * def->round_squares + rows * (2 + def->round_arrays)) *
                sizeof(float) +
            memory_of_weight(l);
 }
