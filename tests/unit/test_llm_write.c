@@ -25,6 +25,7 @@
 static char folder[] = "/tmp/sparsebit-llm-XXXXXX";
 static char path[512];
 static uint64_t shard_bytes = 20000;
+static int gptq_version; /* 0: by what the weights need */
 
 static const char *in_folder(const char *name)
 {
@@ -73,6 +74,7 @@ static sb_status convert(const char *from, const char *to,
     opt.tokenizer = FIXTURES "tiny.gguf"; /* any that has as many tokens */
     opt.float_as = float_as;
     opt.shard_bytes = shard_bytes;
+    opt.gptq_version = gptq_version;
     sb_status status = sb_model_save_language(model, to, &opt);
     sb_model_free(model);
     return status;
@@ -272,8 +274,10 @@ static void test_packing_that_config_does_not_say(void **state)
     char text[8192];
 
     (void)state;
+    gptq_version = 1;
     assert_ok(
         convert(FIXTURES "gptq", in_folder("old"), SB_LANGUAGE_GPTQ, NULL));
+    gptq_version = 0;
     assert_non_null(strstr(
         read_text("old/quantize_config.json", text, sizeof text), "\"gptq\""));
     cut_packing("old/config.json");
