@@ -8,8 +8,8 @@
  * As in DropoutTrain the choice is a function of the counter, the stream
  * (another one for each node) and the place of the element alone, so that
  * gradients are the same operator with dy for one of the two, and nothing for
- * the other, which stands for zeros.  Places are those in row-major order, whatever
- * the layout: forward and backward nodes need not have the same. */
+ * the other, which stands for zeros.  Places are those in row-major order,
+ * whatever the layout: forward and backward nodes need not have the same. */
 #include "ops/learn/mix_train.h"
 
 #include <math.h>
