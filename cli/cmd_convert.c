@@ -135,8 +135,10 @@ static int convert_run(cli_env *env, const void *parsed)
                          "--%s is not for --format genai, which "
                          "keeps types",
                          args->float_as ? "float-as" : "round");
-    if (args->version > 2)
-        return cli_usage(&cmd_convert, "--gptq-version is 1 or 2");
+    if (args->version > 2 ||
+        (args->version && to != TO_GPTQ && to != TO_FOLDER))
+        return cli_usage(&cmd_convert,
+                         "--gptq-version is 1 or 2 and for GPTQ folders");
     int rc = CLI_OK;
     if (sb_model_load(env->ctx, args->model, &model) != SB_OK ||
         sb_model_info_get(model, &info) != SB_OK)

@@ -40,8 +40,8 @@ def main(path, cifar10, out="resnet20.w4a4.onnx"):
                             train=True)
     print(f"before training: {sb.evaluate(quantized, valid)}")
     sb.train(quantized, train, valid, watch=show, teacher=model, options={
-        "EPOCHS": int(os.environ.get("EPOCHS", 10)), "LR": 0.004,
-        "WEIGHT_DECAY": 1e-4, "TEMPERATURE": 4})
+        "EPOCHS": int(os.environ.get("EPOCHS", 10)), "LR": 0.001,
+        "TEMPERATURE": 4})
     quantized.save(out, extra_info=True)
     print(f"after: {sb.evaluate(quantized, valid, against=model)}")
 

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "base/simd.h"
 #include "llm/weight_format.h"
+#include "passes/deploy/three_bits.h"
 #include "quant/calibrate/calibrate.h"
 #include "quant/config/preset.h"
 #include "quant/export/export.h"
@@ -143,14 +144,14 @@ int sb_quant_model_can_calibrate(const sb_quant_model *qm)
     for (uint32_t i = 0; i < qm->place.n_points; i++)
         if (sb_calibrate_observes(qm, i))
             return 1;
-    return sb_rounds_weights(qm);
+    return sb_rounds_weights(qm) || sb_learns_blocks(qm);
 }
 
 int sb_quant_model_needs_calibration(const sb_quant_model *qm)
 {
     return (sb_quant_config_mode(qm->config) == SB_QUANT_STATIC &&
             !sb_imported_calibrated(&qm->known)) ||
-           sb_rounds_weights(qm);
+           sb_rounds_weights(qm) || sb_learns_blocks(qm);
 }
 
 const sb_quant_step *sb_quant_model_step(const sb_quant_model *qm, size_t i)
@@ -252,7 +253,9 @@ static sb_status export_to(const sb_quant_model *qm,
     int64_t min_opset = 0;
 
     SB_TRY(export_graph(qm, opt, &g, &min_opset));
-    sb_status status = sb_model_write(g, min_opset, path, out, size);
+    sb_status status = sb_graph_widen_three_bits(g);
+    if (status == SB_OK)
+        status = sb_model_write(g, min_opset, path, out, size);
     sb_graph_free(g);
     return status;
 }

@@ -345,7 +345,10 @@ sb_status sb_exec_prepare(sb_exec *exec, const sb_tensor *const *inputs)
     sb_plan *plan = NULL;
 
     SB_TRY(exec_check_inputs(exec, inputs));
-    return exec_ready(exec, inputs, NULL, &plan);
+    uint64_t before = sb_subnormals_off(); /* constants are folded */
+    sb_status status = exec_ready(exec, inputs, NULL, &plan);
+    sb_subnormals_restore(before);
+    return status;
 }
 
 /* ---- in parts ----------------------------------------------------------- */

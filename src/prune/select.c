@@ -221,7 +221,8 @@ static uint32_t share_of(double ratio, uint32_t n, uint32_t first)
 /* The candidates of a group before the first step, of which n are left. */
 static uint32_t chooser_first(const chooser *c, uint32_t g, uint32_t n)
 {
-    double before = c->ratio[g] * c->args->before / c->args->share;
+    double share = c->args->share;
+    double before = share > 0 ? c->ratio[g] * c->args->before / share : 0;
 
     if (!c->args->first)
         return (uint32_t)lround(n / (1 - before));

@@ -76,6 +76,51 @@ static void test_tables_are_widened(void **state)
     sb_graph_free(g);
 }
 
+/* Sizes that only seem to fit: a row of 1,000 blocks, and zero points of all
+ * rows in one. */
+static void test_sizes_that_do_not_fit_are_refused(void **state)
+{
+    static const char *const texts[] = {
+        "graph g(x: f32[1,16]) -> (y: f32[1,1]) {\n"
+        "  b: u8[1,1000,4] = 1\n  s: f32[1,1] = 0.5\n"
+        "  y = com.microsoft::MatMulNBits(x, b, s)"
+        " {K=16, N=1, bits=3, block_size=16}\n}\n",
+        "graph g(x: f32[1,128]) -> (y: f32[1,4]) {\n"
+        "  b: u8[4,8,6] = 1\n  s: f32[4,8] = 0.5\n  z: u8[1,12] = 1\n"
+        "  y = com.microsoft::MatMulNBits(x, b, s, z)"
+        " {K=128, N=4, bits=3, block_size=16}\n}\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(texts); i++) {
+        sb_graph *g = NULL;
+
+        assert_ok(sb_graph_parse(test_ctx(), texts[i], &g));
+        assert_status(sb_graph_widen_three_bits(g), SB_BAD_MODEL);
+        assert_error_has("do not fit each other");
+        sb_graph_free(g);
+    }
+}
+
+static void test_computed_zero_points_leave_the_node(void **state)
+{
+    sb_graph *g = NULL;
+
+    (void)state;
+    assert_ok(sb_graph_parse(test_ctx(),
+                             "graph g(x: f32[1,16], z: u8[1,1]) -> "
+                             "(y: f32[1,1]) {\n"
+                             "  b: u8[1,1,6] = " CODES "\n"
+                             "  s: f32[1,1] = 0.5\n"
+                             "  y = com.microsoft::MatMulNBits(x, b, s, z)"
+                             " {K=16, N=1, bits=3, block_size=16}\n}\n",
+                             &g));
+    assert_false(sb_graph_has_three_bits(g));
+    assert_ok(sb_graph_widen_three_bits(g));
+    assert_int_equal(sb_node_int(sb_graph_node(g, 0), "bits", 4), 3);
+    sb_graph_free(g);
+}
+
 static void test_a_table_of_three_bits_is_gathered(void **state)
 {
     sb_tensor *y =
@@ -97,6 +142,8 @@ int main(void)
         cmocka_unit_test(test_codes_around_the_middle_move),
         cmocka_unit_test(test_packed_zero_points_are_widened),
         cmocka_unit_test(test_tables_are_widened),
+        cmocka_unit_test(test_sizes_that_do_not_fit_are_refused),
+        cmocka_unit_test(test_computed_zero_points_leave_the_node),
         cmocka_unit_test(test_a_table_of_three_bits_is_gathered),
     };
 

@@ -168,7 +168,7 @@ typedef struct seen {
     size_t blocks, weights, scales;
 } seen;
 
-static void note(void *user, const sb_block *b)
+static void note(void *user, const sb_layer_block *b)
 {
     seen *s = user;
 

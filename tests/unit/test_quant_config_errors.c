@@ -39,6 +39,7 @@ static const struct {
     {W8 A8 "SCHEDULE: {FUSEBN: true}\n",
      "q.yaml:3: SCHEDULE.FUSEBN: unknown key, allowed FUSE_BN, BN_TUNING, "
      "DISABLE_UNNECESSARY_QUANT, EQUALIZATION, BIAS_CORRECTION, LAYERWISE, "
+     "BLOCKWISE, "
      "SAMPLES; did you "
      "mean "
      "FUSE_BN?"},

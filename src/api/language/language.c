@@ -151,6 +151,8 @@ sb_status sb_quant_model_check_language(const sb_quant_model *qm,
     sb_llm_write_options opt;
 
     SB_TRY(read_options(model->ctx, options, &opt));
+    if (opt.file == SB_LLM_FILE_GENAI)
+        return SB_OK; /* takes types as they are */
     for (size_t i = 0; i < qm->place.n_quantizers; i++) {
         const sb_quantizer *q = &qm->place.quantizers[i];
         const sb_node *node =
@@ -160,9 +162,10 @@ sb_status sb_quant_model_check_language(const sb_quant_model *qm,
             !sb_quantizer_is_constant(qm, q))
             continue;
         if (sb_node_is(node, "Gather"))
-            return sb_fail(qm->ctx, SB_UNSUPPORTED,
-                           "'%s': embeddings stay in float, --exclude '%s'",
-                           q->name, node->module ? node->module : node->name);
+            return sb_fail(
+                qm->ctx, SB_UNSUPPORTED,
+                "'%s': embeddings stay in float, --exclude '%s'", q->name,
+                node->module ? node->module : sb_node_label(qm->graph, node));
         SB_TRY(check_sides(qm, q, opt.file == SB_LLM_FILE_GPTQ));
     }
     return sb_llm_write_check(model->graph, &opt);

@@ -299,6 +299,16 @@ static sb_status end_norms(sb_prune *p)
     return status;
 }
 
+static sb_status prune_step(sb_prune *p, sb_graph **out)
+{
+    sb_pruner *q = &p->pruner;
+
+    if (p->target_macs != 0 || p->target_params != 0 || p->target_latency != 0)
+        SB_TRY(sb_prune_meet(p));
+    return p->by_group ? sb_pruner_cut_ratios(q, p->by_group, true, out)
+                       : sb_pruner_cut(q, p->ratio, true, out);
+}
+
 sb_status sb_prune_apply(sb_prune *p, int *more)
 {
     sb_pruner *q = &p->pruner;
@@ -314,11 +324,9 @@ sb_status sb_prune_apply(sb_prune *p, int *more)
     SB_TRY(go_on(p));
     p->ratio = q->cfg->file.ratio;
     q->args.share = sb_pruner_step_share(q);
-    if (p->target_macs != 0 || p->target_params != 0 || p->target_latency != 0)
-        SB_TRY(sb_prune_meet(p));
-    SB_TRY(p->by_group ? sb_pruner_cut_ratios(q, p->by_group, true, &g)
-                       : sb_pruner_cut(q, p->ratio, true, &g));
+    sb_status status = prune_step(p, &g);
     q->args.share = 1;
+    SB_TRY(status);
     sb_graph_free(p->result);
     p->result = g;
     p->advanced = false;

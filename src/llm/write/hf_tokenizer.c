@@ -265,10 +265,10 @@ static sb_status open_other(sb_ctx *ctx, const char *path, sb_tokenizer **out)
 sb_status sb_hf_tokenizer_check(sb_ctx *ctx, const char *path)
 {
     sb_tokenizer *t = NULL;
-    sb_status status = sb_is_folder(path) || is_copied(path)
-                           ? sb_tokenizer_open(ctx, path, &t)
-                           : open_other(ctx, path, &t);
 
+    if (sb_is_folder(path) || is_copied(path))
+        return SB_OK; /* copied as it is, whatever is in it */
+    sb_status status = open_other(ctx, path, &t);
     sb_tokenizer_free(t);
     return status;
 }

@@ -100,6 +100,13 @@ static sb_status take_floats(sb_parts *p, const sb_graph *g,
                        sb_node_label(g, node));
     if (!t || t->rank != 2)
         return SB_OK;
+    const sb_node *pick =
+        table ? NULL : sb_graph_producer(g, sb_node_in(node, 0));
+    if (pick && sb_node_is(pick, "Gather") && sb_node_int(pick, "axis", 0) == 1)
+        return sb_fail(p->ctx, SB_UNSUPPORTED,
+                       "node '%s': its columns are in the order of g_idx, and "
+                       "floats are written in no other: quantize it, too",
+                       sb_node_label(g, node));
     const sb_part part = {.name = module_of(p, node, table),
                           .ending = "weight",
                           .table = table,

@@ -37,6 +37,8 @@ static sb_dim codes_dim(const gather_attrs *a, sb_dtype dtype, sb_dim n)
 {
     if (sb_dim_known(n) && n < INT64_MAX / 8)
         return codes_in(a, dtype, n);
+    if (dtype == SB_DTYPE_U8 && 8 % a->bits != 0)
+        return SB_DIM_UNKNOWN;
     return sb_dim_mul(n, codes_in(a, dtype, 1));
 }
 

@@ -474,7 +474,8 @@ sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,
     if (sb_refine_wanted(qm) || qm->train)
         SB_TRY(sb_batch_store_create(qm->ctx, qm->graph->n_inputs,
                                      given.memory_limit, &qm->state.batches));
-    if (qm->state.batches && !qm->state.blocks && !given.asym_weights)
+    if (qm->state.batches && !qm->train && !qm->state.blocks &&
+        !given.asym_weights)
         SB_TRY(sb_batch_store_create(qm->ctx, qm->graph->n_outputs,
                                      given.memory_limit, &qm->state.outputs));
     return SB_OK;

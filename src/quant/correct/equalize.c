@@ -123,6 +123,17 @@ static bool equalize_needs(const sb_graph *g, const sb_node *node,
     return found;
 }
 
+/* (An observer has one result; others may lack the first.) */
+static bool equalize_is_read(const sb_graph *g, const sb_node *node)
+{
+    bool found = false;
+
+    for (uint32_t k = 0; k < node->n_out && !found; k++)
+        found = node->outputs[k] != SB_NONE &&
+                sb_graph_value(g, node->outputs[k])->n_uses > 0;
+    return found;
+}
+
 /* Leaves what leads to observers; the last of these are the outputs then. */
 static sb_status equalize_cut(sb_graph *g, const sb_node_id *order, size_t n,
                               bool *needed)
@@ -136,7 +147,7 @@ static sb_status equalize_cut(sb_graph *g, const sb_node_id *order, size_t n,
         needed[order[i]] = equalize_needs(g, node, needed);
         if (!needed[order[i]])
             sb_graph_remove_node(g, order[i]);
-        else if (sb_graph_value(g, node->outputs[0])->n_uses == 0)
+        else if (!equalize_is_read(g, node))
             SB_TRY(sb_graph_add_output(g, node->outputs[0]));
     }
     return SB_OK;

@@ -14,7 +14,6 @@
 #include "quant/calibrate/calibrate.h"
 #include "quant/correct/correct.h"
 #include "quant/model/overlay.h"
-#include "quant/reconstruct/blocks.h"
 #include "quant/reconstruct/reconstruct.h"
 #include "quant/train/qat.h"
 
@@ -41,7 +40,7 @@ static bool refine_wants_biases(const sb_quant_model *qm)
     /* Biases of a quantized file are its own; layers that are fitted or learned
      * have theirs from that. */
     return schedule.bias_correction && qm->known.n == 0 &&
-           !sb_learns_blocks(qm) &&
+           !(schedule.blockwise.scale_rate > 0 && sb_learns_blocks(qm)) &&
            !(schedule.layerwise && sb_rounds_weights(qm));
 }
 
@@ -261,7 +260,7 @@ sb_status sb_refine(sb_quant_model *qm)
 {
     refiner r = {.qm = qm};
 
-    if (qm->asked && sb_rounds_weights(qm) &&
+    if (qm->asked && (sb_rounds_weights(qm) || sb_learns_blocks(qm)) &&
         sb_batch_store_count(qm->state.batches) == 0)
         return sb_fail(qm->ctx, SB_BAD_DATA,
                        "weights are to be rounded by what their layers see: "

@@ -109,8 +109,11 @@ static sb_status run_keep_outputs(sb_quant_model *qm,
 
     if (!s->calibrating || !s->outputs)
         return SB_OK;
-    if (run_bytes(qm->run.outputs, g->n_outputs) <=
-        run_bytes(inputs, g->n_inputs))
+    bool texts = false; /* which a store does not hold */
+    for (size_t i = 0; i < g->n_outputs; i++)
+        texts = texts || qm->run.outputs[i]->dtype == SB_DTYPE_STRING;
+    if (!texts && run_bytes(qm->run.outputs, g->n_outputs) <=
+                      run_bytes(inputs, g->n_inputs))
         return sb_batch_store_take(s->outputs, qm->run.outputs);
     sb_batch_store_free(s->outputs);
     s->outputs = NULL;

@@ -20,7 +20,7 @@
 /* ---- what is learned ---------------------------------------------------- */
 
 /* Is all that a point serves in the block? */
-static bool block_holds(const sb_block *b, uint32_t point)
+static bool block_holds(const sb_layer_block *b, uint32_t point)
 {
     const sb_placement *p = &b->walk->qm->place;
     const sb_quantizer *q;
@@ -37,7 +37,7 @@ static bool block_holds(const sb_block *b, uint32_t point)
 }
 
 /* Scales of ranges that are known are right as they are. */
-static bool block_learns_scale(const sb_block *b, uint32_t point)
+static bool block_learns_scale(const sb_layer_block *b, uint32_t point)
 {
     const sb_quant_model *qm = b->walk->qm;
     const sb_quant_point *p = &qm->place.points[point];
@@ -54,7 +54,8 @@ static bool block_learns_scale(const sb_block *b, uint32_t point)
     return block_holds(b, p->same_as);
 }
 
-static const sb_block_scale *block_find_scale(const sb_block *b, uint32_t root)
+static const sb_block_scale *block_find_scale(const sb_layer_block *b,
+                                              uint32_t root)
 {
     for (size_t i = 0; i < b->n_scales; i++)
         if (b->scales[i].point == root)
@@ -70,7 +71,7 @@ static sb_status block_moments(sb_ctx *ctx, int64_t n, sb_block_moments *out)
 }
 
 /* A weight, and its bias if that is as in the float network. */
-static sb_status block_add_weight(sb_block *b, const sb_quantizer *q)
+static sb_status block_add_weight(sb_layer_block *b, const sb_quantizer *q)
 {
     const sb_quant_model *qm = b->walk->qm;
     const sb_tensor *t = &sb_graph_value(qm->graph, q->value)->constant;
@@ -90,7 +91,7 @@ static sb_status block_add_weight(sb_block *b, const sb_quantizer *q)
     return block_moments(qm->ctx, layer.channels, &w->moments);
 }
 
-static sb_status block_add_scale(sb_block *b, sb_graph *g, uint32_t root,
+static sb_status block_add_scale(sb_layer_block *b, sb_graph *g, uint32_t root,
                                  sb_value_id *out)
 {
     const sb_quant_model *qm = b->walk->qm;
@@ -119,7 +120,7 @@ static sb_status block_input(sb_graph *g, const char *name, sb_dtype dtype,
 }
 
 /* Behind the quantizer: some elements as they were before it. */
-static sb_status block_put_mix(sb_block *b, sb_graph *g, sb_grad *to,
+static sb_status block_put_mix(sb_layer_block *b, sb_graph *g, sb_grad *to,
                                uint32_t point, sb_value_id x, sb_value_id *y)
 {
     static const char *const names[] = {"learn_counter", "learn_share"};
@@ -143,7 +144,7 @@ static sb_status block_put_mix(sb_block *b, sb_graph *g, sb_grad *to,
     return to->status;
 }
 
-static sb_status block_put_scale(sb_block *b, sb_graph *g, uint32_t point,
+static sb_status block_put_scale(sb_layer_block *b, sb_graph *g, uint32_t point,
                                  sb_node_id beside, sb_value_id x,
                                  sb_value_id *y)
 {
@@ -179,7 +180,7 @@ static sb_status block_put_scale(sb_block *b, sb_graph *g, uint32_t point,
 static sb_status block_put(void *user, sb_graph *g, uint32_t point,
                            sb_node_id beside, sb_value_id x, sb_value_id *y)
 {
-    sb_block *b = user;
+    sb_layer_block *b = user;
     const sb_quant_model *qm = b->walk->qm;
     const sb_quantizer *q = sb_point_quantizer(&qm->place, point);
 
@@ -199,7 +200,8 @@ static sb_status block_put(void *user, sb_graph *g, uint32_t point,
 /* ---- the loss ----------------------------------------------------------- */
 
 /* The mean square of a value in float. */
-static sb_status block_power(const sb_block *b, sb_value_id v, double *out)
+static sb_status block_power(const sb_layer_block *b, sb_value_id v,
+                             double *out)
 {
     const sb_staged *s = &b->walk->plain;
     double sum = 0, n = 0;
@@ -210,7 +212,7 @@ static sb_status block_power(const sb_block *b, sb_value_id v, double *out)
         SB_TRY(sb_spill_get(s->spill, &s->kept[v][i], &t));
         int64_t count = sb_tensor_count(&t);
         const float *x = t.data;
-        for (int64_t k = 0; t.dtype == SB_DTYPE_F32 && k < count; k++)
+        for (int64_t k = 0; k < count; k++)
             sum += (double)x[k] * (double)x[k];
         n += (double)count;
         sb_tensor_drop(&t);
@@ -225,36 +227,47 @@ static double block_channels(const sb_tensor *t)
     return t->rank < 2 ? 1 : (double)t->dims[t->rank > 3 ? 1 : t->rank - 1];
 }
 
-static sb_status block_scale_outputs(sb_block *b)
+static sb_status block_scale_outputs(sb_layer_block *b)
 {
     sb_graph *g = b->stage.graph;
     sb_ctx *ctx = g->ctx;
     size_t n = b->stage.n_out;
     sb_grad to = {.graph = g};
 
+    b->loss = sb_alloc(ctx, n + 1, sizeof *b->loss);
     b->gain = sb_alloc(ctx, n + 1, sizeof *b->gain);
     b->name = sb_alloc(ctx, n + 1, sizeof *b->name);
-    if (!b->gain || !b->name)
+    if (!b->loss || !b->gain || !b->name)
         return SB_NO_MEMORY;
     sb_graph_clear_outputs(g);
     for (size_t i = 0; i < n; i++) {
         sb_value_id v = b->stage.out[i];
+        const sb_tensor *t = &b->walk->plain.kept[v][0].t;
         double power = 0;
 
+        if (t->dtype != SB_DTYPE_F32)
+            continue; /* masks, indices */
         SB_TRY(block_power(b, v, &power));
-        b->gain[i] = sqrt(block_channels(&b->walk->plain.kept[v][0].t) /
-                          fmax(power, 1e-12));
-        v = sb_emit2(&to, "Mul", v, sb_grad_scalar(&to, v, b->gain[i]));
+        if (!isfinite(power))
+            continue; /* masks of -inf */
+        size_t k = b->n_loss++;
+        b->loss[k] = v;
+        b->gain[k] = sqrt(block_channels(t) / fmax(power, 1e-12));
+        v = sb_emit2(&to, "Mul", v, sb_grad_scalar(&to, v, b->gain[k]));
         SB_TRY(to.status);
         SB_TRY(sb_graph_add_output(g, v));
-        b->name[i] = sb_graph_value(g, v)->name;
+        b->name[k] = sb_graph_value(g, v)->name;
     }
-    return SB_OK;
+    return b->n_loss > 0
+               ? SB_OK
+               : sb_fail(ctx, SB_UNSUPPORTED,
+                         "none of the results of their block is of float32 "
+                         "and finite");
 }
 
 /* ---- the learner -------------------------------------------------------- */
 
-static sb_status block_roles(const sb_block *b, sb_map *roles)
+static sb_status block_roles(const sb_layer_block *b, sb_map *roles)
 {
     const sb_graph *g = b->stage.graph;
 
@@ -276,7 +289,7 @@ static sb_status block_roles(const sb_block *b, sb_map *roles)
     return SB_OK;
 }
 
-static sb_status block_learner(sb_block *b)
+static sb_status block_learner(sb_layer_block *b)
 {
     sb_ctx *ctx = b->walk->qm->ctx;
     sb_learn_options opt = SB_LEARN_OPTIONS_INIT;
@@ -285,7 +298,7 @@ static sb_status block_learner(sb_block *b)
     opt.loss = SB_LEARN_LOSS_MSE;
     opt.loss_output = b->name[0];
     opt.features = b->name + 1;
-    opt.n_features = b->stage.n_out - 1;
+    opt.n_features = b->n_loss - 1;
     opt.feature_weight = (double)opt.n_features;
     opt.momentum = 0;
     opt.norm = SB_LEARN_NORM_FROZEN;
@@ -300,7 +313,7 @@ static sb_status block_learner(sb_block *b)
     return status;
 }
 
-static sb_parameter *block_parameter(const sb_block *b, sb_value_id v)
+static sb_parameter *block_parameter(const sb_layer_block *b, sb_value_id v)
 {
     sb_parameter *p = sb_store_get(&b->learner->store,
                                    sb_graph_value(b->stage.graph, v)->name);
@@ -309,7 +322,7 @@ static sb_parameter *block_parameter(const sb_block *b, sb_value_id v)
 }
 
 /* Parameters that the outputs depend on; others are left as they are. */
-static void block_find_parameters(sb_block *b)
+static void block_find_parameters(sb_layer_block *b)
 {
     size_t n = 0;
 
@@ -328,7 +341,7 @@ static void block_find_parameters(sb_block *b)
         b->scales[i].p = block_parameter(b, b->scales[i].value);
 }
 
-sb_status sb_block_open(sb_block *b)
+sb_status sb_block_open(sb_layer_block *b)
 {
     sb_quant_model *qm = b->walk->qm;
     size_t points = qm->place.n_points + 1;
@@ -353,7 +366,7 @@ sb_status sb_block_open(sb_block *b)
     return SB_OK;
 }
 
-void sb_block_close(sb_block *b)
+void sb_block_close(sb_layer_block *b)
 {
     sb_ctx *ctx = b->walk->qm->ctx;
 
@@ -366,6 +379,7 @@ void sb_block_close(sb_block *b)
         sb_free(ctx, b->scales[i].moments.m);
     sb_free(ctx, b->weights);
     sb_free(ctx, b->scales);
+    sb_free(ctx, b->loss);
     sb_free(ctx, b->gain);
     sb_free(ctx, b->name);
     sb_stage_clear(&b->stage);

@@ -8,13 +8,7 @@
 #include "quant/calibrate/staged.h"
 #include "quant/model/quant_model.h"
 #include "quant/quantize/soft_rounding.h"
-
-/* Does the configuration ask for it? */
-bool sb_learns_blocks(const sb_quant_model *qm);
-/* Lays rounded weights and biases over those of the network and sets scales of
- * activations; *layers is how many weights were learned.  What cannot be is
- * named in the log and rounded to nearest. */
-SB_MUST_USE sb_status sb_learn_blocks(sb_quant_model *qm, size_t *layers);
+#include "quant/reconstruct/reconstruct.h"
 
 /* ---- which nodes belong together (find_blocks.c) ------------------------ */
 
@@ -25,7 +19,7 @@ SB_MUST_USE sb_status sb_find_blocks(sb_staged *s, const bool *layer,
 
 /* ---- one block ---------------------------------------------------------- */
 
-typedef struct sb_block sb_block;
+typedef struct sb_layer_block sb_layer_block;
 
 typedef struct sb_blocks_walk {
     sb_quant_model *qm;
@@ -36,7 +30,7 @@ typedef struct sb_blocks_walk {
     const sb_quantizer **learn; /* [value] of a weight; NULL: not learned */
     int32_t n_blocks;
     /* (optional) Called for each block that was learned. */
-    void (*report)(void *user, const sb_block *b);
+    void (*report)(void *user, const sb_layer_block *b);
     void *report_user;
 } sb_blocks_walk;
 
@@ -69,7 +63,7 @@ typedef struct sb_block_scale {
     sb_block_moments moments; /* of logarithms */
 } sb_block_scale;
 
-struct sb_block {
+struct sb_layer_block {
     sb_blocks_walk *walk;
     sb_stage stage; /* its graph is that of the block, quantized */
     sb_block_weight *weights;
@@ -77,9 +71,12 @@ struct sb_block {
     size_t n_learned; /* of them, in front: outputs depend on them */
     sb_block_scale *scales;
     size_t n_scales;
-    bool drops;        /* inputs for counter and share come last */
-    double *gain;      /* [output] what it is multiplied by in the loss */
-    const char **name; /* [output] */
+    bool drops; /* inputs for counter and share come last */
+    /* Results that are to be those in float: all of float32 that are finite. */
+    sb_value_id *loss;
+    size_t n_loss;
+    double *gain;      /* [n_loss] what it is multiplied by in the loss */
+    const char **name; /* [n_loss] */
     sb_learner *learner;
     /* The loss rounded to nearest and as learned: noise of each output, summed
      * over channels, for a mean square of 1. */
@@ -88,9 +85,9 @@ struct sb_block {
 
 /* The graph of block stage.level, and a learner over it (block_graph.c).
  * sb_block_close() in any case. */
-SB_MUST_USE sb_status sb_block_open(sb_block *b);
-void sb_block_close(sb_block *b);
+SB_MUST_USE sb_status sb_block_open(sb_layer_block *b);
+void sb_block_close(sb_layer_block *b);
 /* Learns it, and takes the result over if that is better (learn_block.c). */
-SB_MUST_USE sb_status sb_block_learn(sb_block *b);
+SB_MUST_USE sb_status sb_block_learn(sb_layer_block *b);
 
 #endif

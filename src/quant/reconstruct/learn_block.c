@@ -19,7 +19,7 @@ enum { LEARN_MEASURED = 8, LEARN_POLL = 8 };
 
 /* The tensors of a run, and memory for them. */
 typedef struct block_feed {
-    sb_block *b;
+    sb_layer_block *b;
     size_t units;            /* that a run joins */
     sb_tensor *in, *out;     /* memory, or one unit's own */
     const sb_tensor **given; /* inputs of the learner */
@@ -67,20 +67,20 @@ static sb_status feed_open(block_feed *f)
     bool joins = f->b->walk->samples;
 
     f->in = sb_alloc(ctx, k->n_in + 1, sizeof *f->in);
-    f->out = sb_alloc(ctx, k->n_out + 1, sizeof *f->out);
+    f->out = sb_alloc(ctx, f->b->n_loss + 1, sizeof *f->out);
     f->given = sb_alloc(ctx, k->n_in + 3, sizeof *f->given);
-    f->features = sb_alloc(ctx, k->n_out + 1, sizeof *f->features);
+    f->features = sb_alloc(ctx, f->b->n_loss + 1, sizeof *f->features);
     if (!f->in || !f->out || !f->given || !f->features)
         return SB_NO_MEMORY;
     for (size_t i = 0; i < k->n_in; i++)
         joins = joins && feed_joins(&f->b->walk->plain, k->in[i]);
-    for (size_t i = 0; i < k->n_out; i++)
-        joins = joins && feed_joins(&f->b->walk->plain, k->out[i]);
+    for (size_t i = 0; i < f->b->n_loss; i++)
+        joins = joins && feed_joins(&f->b->walk->plain, f->b->loss[i]);
     f->units = joins ? (size_t)f->b->walk->how.batch : 1;
     for (size_t i = 0; i < k->n_in; i++)
         SB_TRY(feed_room(f, k->in[i], &f->in[i]));
-    for (size_t i = 0; i < k->n_out; i++)
-        SB_TRY(feed_room(f, k->out[i], &f->out[i]));
+    for (size_t i = 0; i < f->b->n_loss; i++)
+        SB_TRY(feed_room(f, f->b->loss[i], &f->out[i]));
     f->counter_tensor = sb_tensor_make(SB_DTYPE_I64, 0, NULL);
     f->counter_tensor.data = &f->counter;
     f->share_tensor = sb_tensor_make(SB_DTYPE_F32, 0, NULL);
@@ -96,7 +96,7 @@ static void feed_close(block_feed *f)
 
     for (size_t i = 0; f->in && i < k->n_in; i++)
         sb_tensor_drop(&f->in[i]);
-    for (size_t i = 0; f->out && i < k->n_out; i++)
+    for (size_t i = 0; f->out && i < f->b->n_loss; i++)
         sb_tensor_drop(&f->out[i]);
     sb_free(k->s->ctx, f->in);
     sb_free(k->s->ctx, f->out);
@@ -157,7 +157,7 @@ static sb_status feed_target(const block_feed *f, size_t i, size_t unit,
     sb_tensor t = {0};
     char *to = NULL;
 
-    SB_TRY(sb_spill_get(s->spill, &s->kept[f->b->stage.out[i]][unit], &t));
+    SB_TRY(sb_spill_get(s->spill, &s->kept[f->b->loss[i]][unit], &t));
     sb_status status = feed_place(f, &t, at, &f->out[i], &to);
     if (status == SB_OK) {
         const float *from = t.data;
@@ -174,18 +174,18 @@ static sb_status feed_target(const block_feed *f, size_t i, size_t unit,
 /* Loss and gradients for units of the list. */
 static sb_status feed_run(block_feed *f, const size_t *units, double *loss)
 {
-    sb_block *b = f->b;
+    sb_layer_block *b = f->b;
     const sb_stage *k = &b->stage;
 
     for (size_t at = 0; at < f->units; at++) {
         for (size_t i = 0; i < k->n_in; i++)
             SB_TRY(feed_input(f, i, units[at], at));
-        for (size_t i = 0; i < k->n_out; i++)
+        for (size_t i = 0; i < b->n_loss; i++)
             SB_TRY(feed_target(f, i, units[at], at));
     }
-    for (size_t i = 1; i < k->n_out; i++)
+    for (size_t i = 1; i < b->n_loss; i++)
         f->features[i - 1] = &f->out[i];
-    SB_TRY(sb_learner_set_features(b->learner, f->features, k->n_out - 1));
+    SB_TRY(sb_learner_set_features(b->learner, f->features, b->n_loss - 1));
     return sb_learner_gradient(b->learner, f->given,
                                k->n_in + (b->drops ? 2 : 0), &f->out[0], loss);
 }
@@ -221,7 +221,7 @@ static float weight_begin(float plain, float rounded, bool decided, float scale)
     return plain > rounded ? rounded + away * scale : rounded - away * scale;
 }
 
-static sb_status weight_start(const sb_block *b, sb_block_weight *w)
+static sb_status weight_start(const sb_layer_block *b, sb_block_weight *w)
 {
     const sb_quant_model *qm = b->walk->qm;
     const sb_tensor *t = &sb_graph_value(qm->graph, w->q->value)->constant;
@@ -249,7 +249,7 @@ static void weight_soft(const sb_soft_rounding *s, float *out)
     sb_soft_values(s, NULL, out);
 }
 
-static void block_set_weights(const sb_block *b, weight_values_fn values)
+static void block_set_weights(const sb_layer_block *b, weight_values_fn values)
 {
     for (size_t i = 0; i < b->n_learned; i++) {
         sb_state *state = &b->weights[i].p->kept[SB_STORE_VALUE];
@@ -305,7 +305,7 @@ static void bias_step(sb_block_weight *w, double rate, int64_t step,
 /* ---- steps -------------------------------------------------------------- */
 
 typedef struct block_steps {
-    sb_block *b;
+    sb_layer_block *b;
     block_feed feed;
     sb_rng rng;
     size_t runs;   /* of a step */
@@ -344,7 +344,7 @@ static sb_status steps_run(block_steps *s)
 
 static void steps_learn(const block_steps *s, int64_t step)
 {
-    const sb_block *b = s->b;
+    const sb_layer_block *b = s->b;
     const sb_quant_blockwise *how = &b->walk->how;
     const double half_turn = acos(-1.0);
     double rate = 0.5 * how->scale_rate *
@@ -412,7 +412,7 @@ static sb_status steps_all(block_steps *s)
 
 /* ---- what comes of it --------------------------------------------------- */
 
-static void block_take_scale(const sb_block *b, const sb_block_scale *s)
+static void block_take_scale(const sb_layer_block *b, const sb_block_scale *s)
 {
     sb_quant_model *qm = b->walk->qm;
 
@@ -427,7 +427,7 @@ static void block_take_scale(const sb_block *b, const sb_block_scale *s)
     }
 }
 
-static sb_status block_take_constant(const sb_block *b, sb_value_id v,
+static sb_status block_take_constant(const sb_layer_block *b, sb_value_id v,
                                      const sb_parameter *p)
 {
     sb_tensor t;
@@ -438,7 +438,7 @@ static sb_status block_take_constant(const sb_block *b, sb_value_id v,
     return SB_OK;
 }
 
-static sb_status block_take(const sb_block *b)
+static sb_status block_take(const sb_layer_block *b)
 {
     for (size_t i = 0; i < b->n_learned; i++) {
         const sb_block_weight *w = &b->weights[i];
@@ -478,7 +478,7 @@ static sb_status steps_open(block_steps *s)
     return sb_tensor_alloc(ctx, &s->sum);
 }
 
-sb_status sb_block_learn(sb_block *b)
+sb_status sb_block_learn(sb_layer_block *b)
 {
     sb_quant_model *qm = b->walk->qm;
     block_steps s = {.b = b, .feed = {.b = b}};

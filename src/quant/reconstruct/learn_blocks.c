@@ -200,7 +200,7 @@ static sb_status blocks_plan(sb_blocks_walk *w)
 static sb_status blocks_put(void *user, sb_graph *g, uint32_t point,
                             sb_node_id beside, sb_value_id x, sb_value_id *y)
 {
-    const sb_block *b = user;
+    const sb_layer_block *b = user;
     const sb_quant_model *qm = b->walk->qm;
 
     *y = x;
@@ -210,7 +210,7 @@ static sb_status blocks_put(void *user, sb_graph *g, uint32_t point,
 }
 
 /* Runs a block over all samples, in float or quantized. */
-static sb_status blocks_run_stage(sb_blocks_walk *w, sb_block *b)
+static sb_status blocks_run_stage(sb_blocks_walk *w, sb_layer_block *b)
 {
     sb_quant_model *qm = w->qm;
     sb_stage *k = &b->stage;
@@ -236,7 +236,7 @@ static sb_status blocks_run_stage(sb_blocks_walk *w, sb_block *b)
 
 static sb_status blocks_stage(sb_blocks_walk *w, sb_staged *s, int32_t level)
 {
-    sb_block b = {.walk = w, .stage = {.s = s, .level = level}};
+    sb_layer_block b = {.walk = w, .stage = {.s = s, .level = level}};
     sb_status status = blocks_run_stage(w, &b);
 
     sb_stage_clear(&b.stage);
@@ -246,7 +246,7 @@ static sb_status blocks_stage(sb_blocks_walk *w, sb_staged *s, int32_t level)
 /* ---- all of them -------------------------------------------------------- */
 
 /* A block that no gradient goes through is left as it is. */
-static sb_status blocks_skip(const sb_block *b, sb_status status)
+static sb_status blocks_skip(const sb_layer_block *b, sb_status status)
 {
     const sb_quant_model *qm = b->walk->qm;
 
@@ -262,17 +262,20 @@ static sb_status blocks_skip(const sb_block *b, sb_status status)
 
 static sb_status blocks_learn(sb_blocks_walk *w, int32_t level, size_t *layers)
 {
-    sb_block b = {.walk = w, .stage = {.s = &w->quantized, .level = level}};
+    sb_layer_block b = {.walk = w,
+                        .stage = {.s = &w->quantized, .level = level}};
     sb_status status = sb_block_open(&b);
 
     if (status == SB_OK && b.learner && b.n_learned > 0) {
         status = sb_block_learn(&b);
-        *layers += b.n_learned;
+        if (status == SB_OK)
+            *layers += b.n_learned;
         if (status == SB_OK && w->report)
             w->report(w->report_user, &b);
-    } else {
-        status = blocks_skip(&b, status);
     }
+    for (size_t i = b.n_learned; i < b.n_weights && status == SB_OK; i++)
+        blocks_warn(w->qm, b.weights[i].q, "no result depends on it");
+    status = blocks_skip(&b, status);
     sb_block_close(&b);
     return status;
 }
@@ -280,6 +283,10 @@ static sb_status blocks_learn(sb_blocks_walk *w, int32_t level, size_t *layers)
 static sb_status blocks_all(sb_blocks_walk *w, size_t *layers)
 {
     SB_TRY(blocks_plan(w));
+    if (w->plain.n_batches == 0) {
+        sb_warn(w->qm->ctx, "BLOCKWISE: there are no samples to learn from");
+        return SB_OK;
+    }
     for (int32_t level = 0; level < w->n_blocks; level++) {
         SB_TRY(blocks_stage(w, &w->plain, level));
         SB_TRY(blocks_learn(w, level, layers));

@@ -14,6 +14,15 @@ SB_MUST_USE sb_status sb_round_weights(sb_quant_model *qm, size_t *layers);
  * context; says how much it needs. */
 SB_MUST_USE sb_status sb_round_check_memory(sb_quant_model *qm);
 
+/* ---- blocks of layers that are learned (blocks.h) ----------------------- */
+
+/* Does the configuration ask for it? */
+bool sb_learns_blocks(const sb_quant_model *qm);
+/* Lays rounded weights and biases over those of the network and sets scales of
+ * activations; *layers is how many weights were learned.  What cannot be is
+ * named in the log and rounded to nearest. */
+SB_MUST_USE sb_status sb_learn_blocks(sb_quant_model *qm, size_t *layers);
+
 /* ---- what a layer multiplies its weight with (grams.c) ------------------ */
 
 /* A layer and the matrices of its weight: `groups` of [rows, cols].  With

@@ -32,7 +32,10 @@ static size_t memory_to_round(const sb_round_layer *l)
     const sb_quantizer_def *def = l->q->def;
     size_t cols = (size_t)l->cols, rows = (size_t)sb_round_part(l);
 
-    return cols * (cols * def->round_squares + rows * (2 + def->round_arrays)) *
+    /* A method that does not say what it takes has a Gram matrix at least. */
+    size_t squares = def->round_squares ? def->round_squares : 1;
+
+    return cols * (cols * squares + rows * (2 + def->round_arrays)) *
                sizeof(float) +
            memory_of_weight(l);
 }
