@@ -110,6 +110,27 @@ static void test_same_in_float_better_quantized(void **state)
 
 /* Nothing is done where somebody else reads the value as it is, or where the
  * function between knows sizes or mixes channels. */
+/* A node in front need not have its first result. */
+static void test_behind_a_node_without_its_first_result(void **state)
+{
+    static const char graph[] =
+        "graph main(x: f32[N,2,4,4]) -> (y) {\n" MADE BIAS
+        "v: f32[2,3,3,3] = random(1)\n"
+        "i: f32[1,32,8] = random(2)\nh: f32[1,32,32] = random(3)\n"
+        "s: i64[3] = [4, -1, 8]\nt: i64[4] = [-1, 2, 4, 4]\n"
+        "l = Reshape(x, s)\n_, e = RNN(l, i, h) {hidden_size=32}\n"
+        "f = Reshape(e, t)\n"
+        "c = Conv(f, w, b) \"first\"\nr = Relu(c)\n"
+        "y = Conv(r, v) {pads=[1,1,1,1]} \"second\"\n}";
+    double plain[256], quantized[256];
+    int layers = 0;
+
+    (void)state;
+    outputs(graph, ON, test_random(SB_DTYPE_F32, "8x2x4x4", 7), plain,
+            quantized, 256, &layers);
+    assert_int_equal(layers, 1);
+}
+
 static void test_what_cannot_be_scaled(void **state)
 {
     static const struct {
@@ -368,6 +389,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_in_float_better_quantized),
+        cmocka_unit_test(test_behind_a_node_without_its_first_result),
         cmocka_unit_test(test_what_cannot_be_scaled),
         cmocka_unit_test(test_domains_stay),
         cmocka_unit_test(test_silent_channels),

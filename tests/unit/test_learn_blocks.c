@@ -204,9 +204,10 @@ static seen learn(sb_quant_model *qm, int64_t steps, double drop)
 }
 
 /* A model with nearest rounding that has its samples still. */
-static sb_quant_model *calibrated(const char *yaml, const sb_tensor *x)
+static sb_quant_model *calibrated(const char *net, const char *yaml,
+                                  const sb_tensor *x)
 {
-    sb_quant_model *qm = test_quant(NET, yaml, NULL);
+    sb_quant_model *qm = test_quant(net, yaml, NULL);
 
     test_calibrate(qm, NULL, (const sb_tensor *const[]){x, NULL});
     assert_ok(sb_batch_store_create(test_ctx(), 1, 0, &qm->state.batches));
@@ -217,7 +218,7 @@ static sb_quant_model *calibrated(const char *yaml, const sb_tensor *x)
 static void check_loss(const char *yaml, size_t scales, double drop)
 {
     const sb_tensor *x = samples();
-    sb_quant_model *qm = calibrated(yaml, x);
+    sb_quant_model *qm = calibrated(NET, yaml, x);
     double nearest = loss_double(qm, x->data);
     seen s = learn(qm, 300, drop);
     double after = loss_double(qm, x->data);
@@ -239,11 +240,56 @@ static void test_losses(void **state)
     check_loss(CONFIG("4", A4), 2, 0.5);
 }
 
+/* Results that are not float32 are not learned, and no reason to fail; nor is a
+ * block that has no others. */
+static void test_results_of_other_types(void **state)
+{
+    static const struct {
+        const char *net;
+        size_t weights;
+    } cases[] = {
+        {"graph net(x: f32[N,12]) -> (y, k) {\n"
+         "w: f32[12,10] = random(2)\ny = MatMul(x, w) \"up\"\n"
+         "k = ArgMax(y) {axis=1}\n}",
+         1},
+        {"graph net(x: f32[N,12]) -> (y) {\n"
+         "w: f32[12,10] = random(2)\nh = MatMul(x, w) \"up\"\n"
+         "y = Cast(h) {to=10}\n}",
+         0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_quant_model *qm =
+            calibrated(cases[i].net, CONFIG("3", "A: none\n"), samples());
+
+        assert_int_equal(learn(qm, 20, 0).weights, cases[i].weights);
+        sb_quant_model_free(qm);
+    }
+}
+
+/* Weights alone need samples, too. */
+static void test_samples_are_asked_for(void **state)
+{
+    sb_quant_model *qm =
+        test_quant(NET,
+                   "SCHEDULE: {BLOCKWISE: {STEPS: 5}}\nA: none\n"
+                   "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 3}}\n",
+                   NULL);
+
+    (void)state;
+    assert_int_equal(sb_quant_model_can_calibrate(qm), 1);
+    assert_int_equal(sb_quant_model_needs_calibration(qm), 1);
+    sb_quant_model_free(qm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks_found),
         cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_results_of_other_types),
+        cmocka_unit_test(test_samples_are_asked_for),
     };
     return cmocka_run_group_tests_name("learn_blocks", tests, NULL, NULL);
 }
