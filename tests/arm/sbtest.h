@@ -12,7 +12,10 @@
 struct CMUnitTest {
     void (*fn)(void **state);
 };
-#define cmocka_unit_test(f) {f}
+#define cmocka_unit_test(f) \
+    {                       \
+        f                   \
+    }
 
 static inline int cmocka_run_group_tests_of(const struct CMUnitTest *t,
                                             size_t n)
@@ -31,7 +34,7 @@ static inline void test_demand(int ok, const char *what)
         exit(1);
     }
 }
-#define assert_true(c) test_demand((c), #c)
+#define assert_true(c)     test_demand((c), #c)
 #define assert_non_null(p) test_demand((p) != NULL, #p)
 #define assert_close(what, got, want, tol) \
     test_demand(fabs((double)(got) - (want)) <= (tol), what)
