@@ -154,7 +154,7 @@ static const sb_param_def a_table[] = {
 
 static const sb_param_def blockwise_table[] = {
     {.name = "STEPS", .type = SB_PARAM_INT, .offset = TOP(blockwise.steps),
-     .preset = "0", .sample = "2000", .min = 0, .max = 1e7,
+     .preset = "0", .min = 0, .max = 1e7,
      .help = "steps of learning, for each block; 0: blocks are not learned"},
     {.name = "BATCH", .type = SB_PARAM_INT, .offset = TOP(blockwise.batch),
      .preset = "32", .min = 1, .max = 65536,
