@@ -6,7 +6,9 @@ usage: test_genai.py COMMAND
 Of every architecture: logits of all tokens at once, and of the same tokens in
 three pieces with keys and values passed on, are those that transformers
 computed (tests/fixtures/llm/make); a batch with padding on the right has those
-of each row; what genai_config.json says of inputs and outputs is so.
+of each row; what genai_config.json says of inputs and outputs is so.  Where
+onnxruntime-genai is installed, it loads each folder, too, and has these logits
+behind the prompt and behind each token that follows.
 
 Exits 77 if onnxruntime is not there."""
 import json
@@ -21,6 +23,11 @@ try:
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
+
+try:
+    import onnxruntime_genai as genai
+except ImportError:
+    genai = None
 
 command = sys.argv[1]
 fixtures = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..",
@@ -98,6 +105,21 @@ def compare(name, folder):
     check(f"{name}, vocabulary", r.model["vocab_size"] == want.shape[2])
 
 
+def compare_genai(name, folder):
+    """A prompt, then the other tokens one by one."""
+    ids = np.load(f"{fixtures}/ids.npy")[0].astype(np.int32)
+    want = np.load(f"{fixtures}/{name}/logits.npy")[0]
+    model = genai.Model(folder)
+    params = genai.GeneratorParams(model)
+    params.set_search_options(max_length=len(ids), do_sample=False)
+    generator = genai.Generator(model, params)
+    for begin, end in [(0, 5), *((i, i + 1) for i in range(5, len(ids)))]:
+        generator.append_tokens(ids[begin:end])
+        got = np.asarray(generator.get_output("logits"))[0, -1]
+        check(f"{name} in onnxruntime-genai, {end} tokens",
+              distance(got, want[end - 1]) < 2e-4, distance(got, want[end - 1]))
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in ("llama", "mistral", "qwen2", "qwen3", "gemma3", "gpt2",
@@ -110,7 +132,10 @@ def main():
             check(f"{name} is written", done.returncode == 0, done.stderr)
             if done.returncode == 0:
                 compare(name, out)
-    print("genai: " + (f"{failed} failed" if failed else "same logits"))
+            if done.returncode == 0 and genai:
+                compare_genai(name, out)
+    print("genai: " + (f"{failed} failed" if failed else "same logits") +
+          ("" if genai else "; onnxruntime-genai is not installed"))
     return failed > 0
 
 

@@ -78,6 +78,18 @@ SB_HOT static int32_t round_codes(const float *x, float by, int64_t n,
     return sum;
 }
 
+/* Every `step`-th code; loops of known length are vectors. */
+SB_HOT static void take_plane(const int8_t *codes, int64_t step, int64_t n,
+                              int8_t *out)
+{
+    if (step == 2 && n == CHUNK / 2)
+        for (int64_t i = 0; i < CHUNK / 2; i++)
+            out[i] = codes[2 * i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            out[i] = codes[i * step];
+}
+
 /* Chunk `c` of a group: its codes in all planes, and its lanes. */
 static void round_chunk(const float *x, int64_t n, const sb_nbits_shape *s,
                         int64_t bits, int64_t c, const sb_nbits_acts *group)
@@ -92,9 +104,8 @@ static void round_chunk(const float *x, int64_t n, const sb_nbits_shape *s,
     float scale = isfinite(most) ? most / 127 : most;
     int32_t sum = by > 0 ? round_codes(x, by, n, codes) : 0;
     for (int64_t p = 0; p < s->planes; p++)
-        for (int64_t i = 0; i < each; i++)
-            group->codes[p * SB_NBITS_PLANE + c * each + i] =
-                codes[i * s->planes + p];
+        take_plane(codes + p, s->planes, each,
+                   group->codes + p * SB_NBITS_PLANE + c * each);
     for (int64_t i = 0; i < lanes; i++) {
         group->scales[c * lanes + i] = scale;
         group->sums[c * lanes + i] = i ? 0 : scale * (float)sum;

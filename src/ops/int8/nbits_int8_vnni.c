@@ -14,8 +14,10 @@
 typedef enum vnni_kind {
     KIND_EACH,  /* a block for each chunk of 32, no zero points */
     KIND_ONE,   /* one block for a group or more, no zero points */
+    KIND_ZEROS, /* a block for each chunk of 32, zero points are floats */
     KIND_INDEX, /* any other number of blocks that is the same in all groups */
     KIND_LOOSE, /* groups do not begin with a block */
+    KINDS
 } vnni_kind;
 
 /* What a tile is computed with: local variables wherever this is inlined, and
@@ -130,32 +132,37 @@ VNNI_INLINE void vnni_scales(const vnni_tile *t, int c, int64_t g, bool last,
         *zero = _mm512_loadu_ps(zeros);
         return;
     }
-    int64_t count = t->kind == KIND_EACH  ? 2 * vnni_planes(t->bits)
-                    : t->kind == KIND_ONE ? 1
-                                          : t->count;
+    int64_t count = t->kind == KIND_ONE     ? 1
+                    : t->kind == KIND_INDEX ? t->count
+                                            : 2 * vnni_planes(t->bits);
     int64_t block = g * count >> t->shift, at = c * t->n_block + block;
     int64_t left = last ? t->n_block - block : count;
     *scale = vnni_spread(t, t->scales + at, count, left);
-    if (t->kind != KIND_INDEX)
+    if (t->kind == KIND_EACH || t->kind == KIND_ONE)
         return;
-    *zero = w->zeros
+    *zero = t->kind == KIND_ZEROS || w->zeros
                 ? vnni_spread(t, w->zeros + t->n * t->n_block + at, count, left)
             : w->zero_bits ? vnni_zero_bits(t, t->n + c, block)
                            : _mm512_set1_ps((float)(1 << (t->bits - 1)));
 }
 
-/* What is wanted soon, of this row or the next ones: memory answers in the time
- * of many groups. */
+/* The rows behind these ones, while these are multiplied: a single row of
+ * activations waits for memory, which is fastest read in the order in which it
+ * lies.  Long rows would push others out of the first cache. */
 VNNI_INLINE void vnni_prefetch(const vnni_tile *t, int64_t g, int64_t size)
 {
-    enum { CODES_AHEAD = 1024, SCALES_AHEAD = 128 };
-    int64_t block = g * t->count >> t->shift;
+    enum { LONG_ROW = 1024 };
+    const int64_t at = g * t->cols;
+    const uint8_t *codes = t->codes + t->cols * t->row + at * size;
+    const float *scales =
+        t->scales + t->cols * t->n_block + (at * t->count >> t->shift);
 
-    _mm_prefetch((const void *)(t->codes + g * size + CODES_AHEAD),
-                 _MM_HINT_T0);
-    if (g % 4 == 0)
-        _mm_prefetch((const void *)(t->scales + block + SCALES_AHEAD),
-                     _MM_HINT_T0);
+    _mm_prefetch((const void *)scales, _MM_HINT_T0);
+    for (int c = 0; c < t->cols; c++, codes += size)
+        if (t->row <= LONG_ROW)
+            _mm_prefetch((const void *)codes, _MM_HINT_T0);
+        else
+            _mm_prefetch((const void *)codes, _MM_HINT_T1);
 }
 
 VNNI_INLINE void vnni_group(const vnni_tile *t, int64_t g, bool last,
@@ -223,24 +230,30 @@ VNNI_INLINE void vnni_tile_run(vnni_tile t, float *out)
             out[r * SB_NBITS_COLS + c] = _mm512_reduce_add_ps(acc[r][c]);
 }
 
-/* Loops of known length.  A single row of activations takes one row of weights
- * after the other, as they lie in memory. */
-VNNI_INLINE void vnni_sizes(const vnni_tile *t, float *out)
+/* `rows` of the tile's activations at a time, `cols` of its weights. */
+VNNI_INLINE void vnni_parts(const vnni_tile *t, int rows, int cols, float *out)
 {
     vnni_tile part = *t;
 
-    if (t->cols == SB_NBITS_COLS && t->rows == SB_NBITS_ROWS) {
-        part.cols = SB_NBITS_COLS;
-        part.rows = SB_NBITS_ROWS;
-        vnni_tile_run(part, out);
-        return;
-    }
-    part.rows = part.cols = 1;
-    for (int r = 0; r < t->rows; r++, part.m++) {
-        part.n = t->n;
-        for (int c = 0; c < t->cols; c++, part.n++)
+    part.rows = rows;
+    part.cols = cols;
+    for (int r = 0; r < t->rows; r += rows)
+        for (int c = 0; c < t->cols; c += cols) {
+            part.m = t->m + r;
+            part.n = t->n + c;
             vnni_tile_run(part, out + r * SB_NBITS_COLS + c);
-    }
+        }
+}
+
+/* Loops of known length. */
+VNNI_INLINE void vnni_sizes(const vnni_tile *t, float *out)
+{
+    if (t->cols != SB_NBITS_COLS)
+        vnni_parts(t, 1, 1, out);
+    else if (t->rows != SB_NBITS_ROWS)
+        vnni_parts(t, 1, SB_NBITS_COLS, out);
+    else
+        vnni_parts(t, SB_NBITS_ROWS, SB_NBITS_COLS, out);
 }
 
 /* One function for each kind of weights. */
@@ -254,6 +267,7 @@ VNNI_INLINE void vnni_sizes(const vnni_tile *t, float *out)
 #define VNNI_BITS(n_bits)                              \
     VNNI_KIND(vnni_each_##n_bits, n_bits, KIND_EACH)   \
     VNNI_KIND(vnni_one_##n_bits, n_bits, KIND_ONE)     \
+    VNNI_KIND(vnni_zeros_##n_bits, n_bits, KIND_ZEROS) \
     VNNI_KIND(vnni_index_##n_bits, n_bits, KIND_INDEX) \
     VNNI_KIND(vnni_loose_##n_bits, n_bits, KIND_LOOSE)
 
@@ -268,19 +282,20 @@ static VNNI_TARGET void vnni_run(const sb_nbits_weights *w, int64_t n,
                                  int64_t cols, const sb_nbits_acts *a,
                                  int64_t m, int64_t rows, float *out)
 {
-    static const vnni_fn fns[4][4] = {
-        {vnni_each_2, vnni_one_2, vnni_index_2, vnni_loose_2},
-        {vnni_each_3, vnni_one_3, vnni_index_3, vnni_loose_3},
-        {vnni_each_4, vnni_one_4, vnni_index_4, vnni_loose_4},
-        {vnni_each_8, vnni_one_8, vnni_index_8, vnni_loose_8}};
+    static const vnni_fn fns[4][KINDS] = {
+        {vnni_each_2, vnni_one_2, vnni_zeros_2, vnni_index_2, vnni_loose_2},
+        {vnni_each_3, vnni_one_3, vnni_zeros_3, vnni_index_3, vnni_loose_3},
+        {vnni_each_4, vnni_one_4, vnni_zeros_4, vnni_index_4, vnni_loose_4},
+        {vnni_each_8, vnni_one_8, vnni_zeros_8, vnni_index_8, vnni_loose_8}};
     const sb_nbits_shape *s = &a->shape;
     const sb_nbits_blocks *blocks = &a->blocks;
     bool middle = !w->zeros && !w->zero_bits;
+    bool each = s->chunk == 32 && s->per_block == 1;
     vnni_kind kind = blocks->count == 0             ? KIND_LOOSE
                      : middle && blocks->count == 1 ? KIND_ONE
-                     : middle && s->chunk == 32 && s->per_block == 1
-                         ? KIND_EACH
-                         : KIND_INDEX;
+                     : middle && each               ? KIND_EACH
+                     : w->zeros && each             ? KIND_ZEROS
+                                                    : KIND_INDEX;
     vnni_tile t = {.w = w,
                    .a = a,
                    .n = n,
