@@ -269,5 +269,6 @@ sb_status sb_arch_build(sb_ctx *ctx, const sb_checkpoint *weights,
         *out = a.g;
     else
         sb_graph_free(a.g);
+    sb_buf_unref(a.shelf);
     return a.status;
 }

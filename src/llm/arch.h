@@ -21,6 +21,8 @@ struct sb_arch {
     sb_value_id ids;       /* [batch, sequence] */
     sb_value_id positions; /* the same shape */
     sb_value_id shape;     /* of both */
+    sb_buf *shelf;         /* memory for packed weights, or NULL */
+    size_t shelf_used;
 };
 
 /* Where a module's weights may be found: its own name, and another that some

@@ -118,6 +118,29 @@ static void repack_rows(void *arg, size_t begin, size_t end)
                            job->zeros ? job->zeros + r * groups : NULL);
 }
 
+/* Many weights in one piece of memory, of which the system makes large pages:
+ * reading all of them for each token would miss small ones all the time.  A
+ * program that counts memory gets what it asks for. */
+static sb_status arch_memory(sb_arch *a, sb_tensor *t)
+{
+    enum { SHELF = 32 << 20, SMALL = 64 << 10 };
+
+    if (a->ctx->budget->chosen || !sb_tensor_size_ok(t) ||
+        sb_tensor_bytes(t) < SMALL || sb_tensor_bytes(t) > SHELF / 2)
+        return sb_tensor_alloc_raw(a->ctx, t);
+    size_t bytes = (sb_tensor_bytes(t) + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
+    if (!a->shelf || bytes > SHELF - a->shelf_used) {
+        sb_buf_unref(a->shelf);
+        a->shelf = NULL;
+        a->shelf_used = 0;
+        SB_TRY(sb_buf_create_raw(a->ctx, SHELF, &a->shelf));
+    }
+    t->buf = sb_buf_ref(a->shelf);
+    t->data = (char *)sb_buf_data(a->shelf) + a->shelf_used;
+    a->shelf_used += bytes;
+    return SB_OK;
+}
+
 static sb_status arch_repack(sb_arch *a, const sb_weight *w, sb_tensor *codes,
                              sb_tensor *scales, sb_tensor *zeros)
 {
@@ -129,10 +152,10 @@ static sb_status arch_repack(sb_arch *a, const sb_weight *w, sb_tensor *codes,
                        (int64_t[]){w->dims[0], groups, f->group * f->bits / 8});
     *scales = sb_tensor_make(SB_DTYPE_F32, 2, (int64_t[]){w->dims[0], groups});
     *zeros = *scales;
-    SB_TRY(sb_tensor_alloc_raw(a->ctx, codes));
-    SB_TRY(sb_tensor_alloc_raw(a->ctx, scales));
+    SB_TRY(arch_memory(a, codes));
+    SB_TRY(arch_memory(a, scales));
     if (!f->symmetric)
-        SB_TRY(sb_tensor_alloc_raw(a->ctx, zeros));
+        SB_TRY(arch_memory(a, zeros));
     repack_job job = {w, codes->data, scales->data, zeros->data};
     sb_parallel_for(a->ctx, (size_t)w->dims[0], 64, repack_rows, &job);
     return SB_OK;
