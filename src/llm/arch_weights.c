@@ -44,8 +44,11 @@ static const sb_weight *arch_want(sb_arch *a, sb_module m, const char *ending,
         return NULL;
     if (!w) {
         (void)sb_arch_fail(
-            a, sb_fail(a->ctx, SB_BAD_DATA, "%s: there is no tensor '%s%s.%s'",
-                       a->weights->path, a->prefix, m.name, ending));
+            a,
+            sb_fail(a->ctx, SB_BAD_DATA, "%s: there is no tensor '%s%s.%s'%s%s",
+                    a->weights->path, a->prefix, m.name, ending,
+                    a->weights->left_out ? " that can be read; " : "",
+                    a->weights->left_out ? a->weights->left_out : ""));
         return NULL;
     }
     bool fits = cols ? w->rank == 2 && w->dims[0] == rows && w->dims[1] == cols

@@ -32,6 +32,7 @@ typedef struct sb_checkpoint {
     sb_buf **files;
     size_t n_files, cap_files;
     uint64_t file_bytes;
+    const char *left_out; /* a weight of a type that nothing reads, or NULL */
 } sb_checkpoint;
 
 void sb_checkpoint_init(sb_checkpoint *c, sb_ctx *ctx, const char *path);

@@ -204,6 +204,27 @@ static void hf_rope(hf_reader *r, sb_llm_config *c)
                             r->doc->file, type);
 }
 
+/* Each architecture has one activation; both names of each are the same
+ * function. */
+static void hf_activation(hf_reader *r, const sb_llm_config *c)
+{
+    unsigned flags = c->arch->flags;
+    bool gelu = (flags & (SB_LLM_GEMMA | SB_LLM_TRANSPOSED)) != 0;
+    const char *known[] = {gelu ? "gelu_pytorch_tanh" : "silu",
+                           gelu ? "gelu_new" : "swish"};
+    const char *key = flags & SB_LLM_GEMMA        ? "hidden_activation"
+                      : flags & SB_LLM_TRANSPOSED ? "activation_function"
+                                                  : "hidden_act";
+    const char *name = sb_json_text(sb_json_get(r->at, key));
+
+    if (name && strcmp(name, known[0]) != 0 && strcmp(name, known[1]) != 0 &&
+        r->status == SB_OK)
+        r->status =
+            sb_fail(r->doc->ctx, SB_UNSUPPORTED,
+                    "%s: %s '%.64s'; known for %s are %s, %s", r->doc->file,
+                    key, name, c->arch->hf, known[0], known[1]);
+}
+
 /* Layers by name: all but every n-th see a window. */
 static void hf_layer_types(hf_reader *r, sb_llm_config *c)
 {
@@ -331,6 +352,7 @@ sb_status sb_llm_config_read_hf(sb_llm_config *c, const sb_json_doc *doc)
     c->norm_epsilon =
         hf_number(&r, "rms_norm_eps", "layer_norm_epsilon", c->norm_epsilon);
     c->transposed = (c->arch->flags & SB_LLM_TRANSPOSED) != 0;
+    hf_activation(&r, c);
     hf_rope(&r, c);
     hf_window(&r, c);
     hf_rope_size(&r, c);

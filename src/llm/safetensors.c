@@ -77,7 +77,8 @@ static sb_status read_offsets(const header *h, const sb_json *offsets,
     return SB_OK;
 }
 
-/* Weights of other types are left out: no architecture asks for them. */
+/* Weights of other types are left out, as no architecture asks for them; should
+ * one be missing later, the message says what it was. */
 static sb_status read_tensor(const header *h, const sb_json *item)
 {
     const char *dtype = sb_json_text(sb_json_get(item, "dtype"));
@@ -95,6 +96,11 @@ static sb_status read_tensor(const header *h, const sb_json *item)
             w.format = sb_weight_format_plain(dtypes[i].dtype);
             return sb_checkpoint_add(h->c, h->path, item->key, &w);
         }
+    if (!h->c->left_out &&
+        !(h->c->left_out = sb_arena_printf(
+              &h->c->arena, "'%.256s' is %.32s; known are F32, F16, BF16, I32",
+              item->key, dtype)))
+        return SB_NO_MEMORY;
     return SB_OK;
 }
 

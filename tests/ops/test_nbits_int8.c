@@ -8,40 +8,82 @@
 #include "base/rng.h"
 #include "ops/int8/nbits_int8.h"
 
-enum { N = 7, M_MOST = 9, K_MOST = 600, BLOCKS_MOST = 40 };
+enum { N = 7, M_MOST = 9 };
 
 typedef enum zero_kind { ZERO_MIDDLE, ZERO_FLOATS, ZERO_PACKED } zero_kind;
 
+/* One product.  Every array is as long as it must be, in memory of its own, so
+ * that a sanitizer sees who reads beyond. */
 typedef struct fixture {
-    uint8_t codes[N * (K_MOST + 256)], zero_bits[N * BLOCKS_MOST];
-    float scales[N * BLOCKS_MOST], zeros[N * BLOCKS_MOST], bias[N];
-    float a[M_MOST * K_MOST], y[M_MOST * N];
+    sb_nbits_weights w;
+    uint8_t *codes, *zero_bits;
+    float *scales, *zeros, *bias, *a, *y;
 } fixture;
 
-/* Multiples of a power of two up to 127 of it, the largest in every chunk of
- * 16: int8 holds them exactly. */
-static void fill_fixture(fixture *f, sb_rng *rng)
+static uint8_t *random_bytes(sb_rng *rng, int64_t n)
 {
-    for (size_t i = 0; i < sizeof f->codes; i++)
-        f->codes[i] = (uint8_t)sb_rng_below(rng, 256);
-    for (size_t i = 0; i < sizeof f->zero_bits; i++)
-        f->zero_bits[i] = (uint8_t)sb_rng_below(rng, 256);
-    for (size_t i = 0; i < SB_COUNT(f->scales); i++) {
-        f->scales[i] = (float)sb_rng_uniform(rng) - 0.3f;
-        f->zeros[i] = 10 * (float)sb_rng_uniform(rng);
-    }
-    for (size_t i = 0; i < SB_COUNT(f->bias); i++)
-        f->bias[i] = (float)sb_rng_uniform(rng);
+    uint8_t *x = malloc((size_t)n);
+
+    assert_non_null(x);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (uint8_t)sb_rng_below(rng, 256);
+    return x;
 }
 
-static void fill_activations(fixture *f, sb_rng *rng, int64_t m, int64_t k)
+static float *random_floats(sb_rng *rng, int64_t n, float least, float range)
 {
-    for (int64_t r = 0; r < m; r++)
-        for (int64_t i = 0; i < k; i++)
-            f->a[r * k + i] = (i % 16 == 3 || i == k - 1
-                                   ? 127
-                                   : (float)sb_rng_below(rng, 255) - 127) /
-                              64;
+    float *x = malloc((size_t)n * sizeof *x);
+
+    assert_non_null(x);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = least + range * (float)sb_rng_uniform(rng);
+    return x;
+}
+
+/* Activations are multiples of a power of two up to 127 of it, the largest in
+ * every chunk of 16: int8 holds them exactly. */
+static fixture make_fixture(sb_rng *rng, int64_t bits, int64_t block, int64_t k,
+                            zero_kind kind)
+{
+    int64_t n_block = (k + block - 1) / block;
+    fixture f = {
+        .codes = random_bytes(rng, N * n_block * block * bits / 8),
+        .zero_bits = random_bytes(rng, N * ((n_block * bits + 7) / 8)),
+        .scales = random_floats(rng, N * n_block, -0.3f, 1),
+        .zeros = random_floats(rng, N * n_block, 0, 10),
+        .bias = random_floats(rng, N, 0, 1),
+        .a = random_floats(rng, M_MOST * k, 0, 0),
+        .y = random_floats(rng, M_MOST * N, 0, 0),
+    };
+
+    for (int64_t i = 0; i < M_MOST * k; i++)
+        f.a[i] = (i % k % 16 == 3 || i % k == k - 1
+                      ? 127
+                      : (float)sb_rng_below(rng, 255) - 127) /
+                 64;
+    f.w = (sb_nbits_weights){
+        .n = N,
+        .k = k,
+        .block = block,
+        .n_block = n_block,
+        .bits = bits,
+        .codes = f.codes,
+        .scales = f.scales,
+        .zeros = kind == ZERO_FLOATS ? f.zeros : NULL,
+        .zero_bits = kind == ZERO_PACKED ? f.zero_bits : NULL,
+    };
+    return f;
+}
+
+static void free_fixture(fixture *f)
+{
+    free(f->codes);
+    free(f->zero_bits);
+    free(f->scales);
+    free(f->zeros);
+    free(f->bias);
+    free(f->a);
+    free(f->y);
 }
 
 /* Number `i` of `bits` bits each, low ones first. */
@@ -64,9 +106,9 @@ static double zero_at(const sb_nbits_weights *w, int64_t n, int64_t block)
                    w->bits);
 }
 
-static double want_at(const fixture *f, const sb_nbits_weights *w, int64_t n,
-                      int64_t r)
+static double want_at(const fixture *f, int64_t n, int64_t r)
 {
+    const sb_nbits_weights *w = &f->w;
     double sum = (double)f->bias[n];
 
     for (int64_t i = 0; i < w->k; i++) {
@@ -80,9 +122,9 @@ static double want_at(const fixture *f, const sb_nbits_weights *w, int64_t n,
     return sum;
 }
 
-static void check_shape(const sb_nbits_kernel *kernel, fixture *f,
-                        const sb_nbits_weights *w, int64_t m)
+static void check_shape(const sb_nbits_kernel *kernel, fixture *f, int64_t m)
 {
+    const sb_nbits_weights *w = &f->w;
     sb_nbits_shape s = sb_nbits_shape_of(w->bits, w->block, w->k);
     void *room = sb_alloc(test_ctx(), sb_nbits_acts_bytes(&s, m), 1);
 
@@ -90,7 +132,7 @@ static void check_shape(const sb_nbits_kernel *kernel, fixture *f,
     sb_nbits_int8_run_with(test_ctx(), kernel, w, f->a, m, f->bias, f->y, room);
     for (int64_t r = 0; r < m; r++)
         for (int64_t n = 0; n < N; n++) {
-            double want = want_at(f, w, n, r);
+            double want = want_at(f, n, r);
 
             assert_close(kernel->name, f->y[r * N + n], want,
                          2e-3 + 1e-5 * (want < 0 ? -want : want));
@@ -98,7 +140,7 @@ static void check_shape(const sb_nbits_kernel *kernel, fixture *f,
     sb_free(test_ctx(), room);
 }
 
-static void check_kernel(const sb_nbits_kernel *kernel, fixture *f, sb_rng *rng,
+static void check_kernel(const sb_nbits_kernel *kernel, sb_rng *rng,
                          int64_t bits, int64_t block)
 {
     static const int64_t widths[] = {1,   16,  32,  50,  64,
@@ -106,19 +148,12 @@ static void check_kernel(const sb_nbits_kernel *kernel, fixture *f, sb_rng *rng,
 
     for (size_t i = 0; i < SB_COUNT(widths); i++)
         for (int kind = ZERO_MIDDLE; kind <= ZERO_PACKED; kind++) {
-            sb_nbits_weights w = {.n = N,
-                                  .k = widths[i],
-                                  .block = block,
-                                  .n_block = (widths[i] + block - 1) / block,
-                                  .bits = bits,
-                                  .codes = f->codes,
-                                  .scales = f->scales};
+            fixture f =
+                make_fixture(rng, bits, block, widths[i], (zero_kind)kind);
 
-            w.zeros = kind == ZERO_FLOATS ? f->zeros : NULL;
-            w.zero_bits = kind == ZERO_PACKED ? f->zero_bits : NULL;
-            fill_activations(f, rng, M_MOST, widths[i]);
-            check_shape(kernel, f, &w, 1);
-            check_shape(kernel, f, &w, M_MOST);
+            check_shape(kernel, &f, 1);
+            check_shape(kernel, &f, M_MOST);
+            free_fixture(&f);
         }
 }
 
@@ -126,25 +161,21 @@ static void test_products_are_exact_where_rounding_is(void **state)
 {
     static const int64_t blocks[] = {16, 32, 48, 64, 128, 256};
     static const int64_t widths[] = {2, 3, 4, 8};
-    fixture *f = calloc(1, sizeof *f);
     const sb_nbits_kernel *kernel;
     sb_rng rng;
     size_t seen = 0;
 
     (void)state;
-    assert_non_null(f);
     sb_rng_init(&rng, 3);
-    fill_fixture(f, &rng);
     for (size_t k = 0; (kernel = sb_nbits_kernel_at(k)) != NULL; k++) {
         if (!kernel->suits())
             continue;
         for (size_t i = 0; i < SB_COUNT(blocks); i++)
             for (size_t j = 0; j < SB_COUNT(widths); j++)
-                check_kernel(kernel, f, &rng, widths[j], blocks[i]);
+                check_kernel(kernel, &rng, widths[j], blocks[i]);
         seen++;
     }
     assert_true(seen >= 1);
-    free(f);
 }
 
 int main(void)

@@ -15,6 +15,7 @@
 #include <sparsebit/sparsebit.h>
 
 #include "base/alloc.h"
+#include "llm/arch.h"
 #include "llm/gguf.h"
 #include "llm/llama2c.h"
 #include "tensor/npy.h"
@@ -372,6 +373,11 @@ static void test_configs_that_cannot_be_are_refused(void **state)
         {SB_UNSUPPORTED,
          "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"yarn\"}}",
          "rope scaling 'yarn'; known are default, linear, llama3"},
+        {SB_UNSUPPORTED, "{\"model_type\":\"llama\",\"hidden_act\":\"relu\"}",
+         "hidden_act 'relu'; known for llama are silu, swish"},
+        {SB_UNSUPPORTED,
+         "{\"model_type\":\"gpt2\",\"activation_function\":\"gelu\"}",
+         "activation_function 'gelu'; known for gpt2 are gelu_pytorch_tanh"},
     };
 
     (void)state;
@@ -379,6 +385,33 @@ static void test_configs_that_cannot_be_are_refused(void **state)
         assert_status(read_config(cases[i].json), cases[i].status);
         assert_error_has(cases[i].want);
     }
+}
+
+static void test_weights_of_unknown_types_are_named(void **state)
+{
+    static const char json[] =
+        "{\"model_type\":\"llama\",\"num_hidden_layers\":1,\"hidden_size\":2,"
+        "\"intermediate_size\":2,\"vocab_size\":2,\"num_attention_heads\":1}";
+    static const char file[] =
+        "\x52\0\0\0\0\0\0\0{\"model.embed_tokens.weight\":"
+        "{\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[0,2]}}..";
+    sb_json_doc *doc = NULL;
+    sb_llm_config config;
+    sb_checkpoint c;
+    sb_graph *g = NULL;
+
+    (void)state;
+    assert_int_equal(sizeof file - 1, 8 + 0x52 + 2);
+    sb_checkpoint_init(&c, test_ctx(), "x");
+    assert_ok(sb_safetensors_load(&c, write_file(file, sizeof file - 1)));
+    assert_ok(
+        sb_json_read(test_ctx(), "config.json", json, strlen(json), &doc));
+    assert_ok(sb_llm_config_read_hf(&config, doc));
+    assert_status(sb_arch_build(test_ctx(), &c, &config, &g), SB_BAD_DATA);
+    assert_error_has("is F8_E4M3; known are F32, F16, BF16, I32");
+    sb_json_free(doc);
+    sb_checkpoint_free(&c);
+    (void)remove(tmp_path);
 }
 
 static void test_missing_and_odd_weights_are_named(void **state)
@@ -402,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_safetensors_headers_that_lie_are_refused),
         cmocka_unit_test(test_gguf_headers_that_lie_are_refused),
         cmocka_unit_test(test_configs_that_cannot_be_are_refused),
+        cmocka_unit_test(test_weights_of_unknown_types_are_named),
         cmocka_unit_test(test_missing_and_odd_weights_are_named),
     };
 
