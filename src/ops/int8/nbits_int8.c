@@ -207,9 +207,8 @@ static void dot_plain(const sb_nbits_weights *w, int64_t n,
     *out = sum;
 }
 
-static void plain_tile(const sb_nbits_weights *w, int64_t n, int64_t cols,
-                       const sb_nbits_acts *a, int64_t m, int64_t rows,
-                       float *out)
+void sb_nbits_plain(const sb_nbits_weights *w, int64_t n, int64_t cols,
+                    const sb_nbits_acts *a, int64_t m, int64_t rows, float *out)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)
@@ -285,7 +284,7 @@ static bool suits_all(void)
 
 static const sb_nbits_kernel *plain_kernel(void)
 {
-    static const sb_nbits_kernel plain = {"plain", suits_all, plain_tile};
+    static const sb_nbits_kernel plain = {"plain", suits_all, sb_nbits_plain};
 
     return &plain;
 }

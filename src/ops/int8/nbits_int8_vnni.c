@@ -16,7 +16,6 @@ typedef enum vnni_kind {
     KIND_ONE,   /* one block for a group or more, no zero points */
     KIND_ZEROS, /* a block for each chunk of 32, zero points are floats */
     KIND_INDEX, /* any other number of blocks that is the same in all groups */
-    KIND_LOOSE, /* groups do not begin with a block */
     KINDS
 } vnni_kind;
 
@@ -124,14 +123,6 @@ VNNI_INLINE void vnni_scales(const vnni_tile *t, int c, int64_t g, bool last,
                              __m512 *scale, __m512 *zero)
 {
     const sb_nbits_weights *w = t->w;
-    float scales[SB_NBITS_LANES], zeros[SB_NBITS_LANES];
-
-    if (t->kind == KIND_LOOSE) {
-        sb_nbits_lanes(w, &t->a->shape, t->n + c, g, scales, zeros);
-        *scale = _mm512_loadu_ps(scales);
-        *zero = _mm512_loadu_ps(zeros);
-        return;
-    }
     int64_t count = t->kind == KIND_ONE     ? 1
                     : t->kind == KIND_INDEX ? t->count
                                             : 2 * vnni_planes(t->bits);
@@ -230,33 +221,27 @@ VNNI_INLINE void vnni_tile_run(vnni_tile t, float *out)
             out[r * SB_NBITS_COLS + c] = _mm512_reduce_add_ps(acc[r][c]);
 }
 
-/* `rows` of the tile's activations at a time, `cols` of its weights. */
-VNNI_INLINE void vnni_parts(const vnni_tile *t, int rows, int cols, float *out)
+/* `rows` of the tile's activations at a time. */
+VNNI_INLINE void vnni_parts(const vnni_tile *t, int rows, float *out)
 {
     vnni_tile part = *t;
 
     part.rows = rows;
-    part.cols = cols;
-    for (int r = 0; r < t->rows; r += rows)
-        for (int c = 0; c < t->cols; c += cols) {
-            part.m = t->m + r;
-            part.n = t->n + c;
-            vnni_tile_run(part, out + r * SB_NBITS_COLS + c);
-        }
+    part.cols = SB_NBITS_COLS;
+    for (int r = 0; r < t->rows; r += rows, part.m += rows)
+        vnni_tile_run(part, out + r * SB_NBITS_COLS);
 }
 
 /* Loops of known length. */
 VNNI_INLINE void vnni_sizes(const vnni_tile *t, float *out)
 {
-    if (t->cols != SB_NBITS_COLS)
-        vnni_parts(t, 1, 1, out);
-    else if (t->rows != SB_NBITS_ROWS)
-        vnni_parts(t, 1, SB_NBITS_COLS, out);
+    if (t->rows == SB_NBITS_ROWS)
+        vnni_parts(t, SB_NBITS_ROWS, out);
     else
-        vnni_parts(t, SB_NBITS_ROWS, SB_NBITS_COLS, out);
+        vnni_parts(t, 1, out);
 }
 
-/* One function for each kind of weights. */
+/* One function for each kind of weights that is common. */
 #define VNNI_KIND(name, n_bits, which)                     \
     static VNNI_TARGET void name(vnni_tile *t, float *out) \
     {                                                      \
@@ -264,17 +249,18 @@ VNNI_INLINE void vnni_sizes(const vnni_tile *t, float *out)
         t->kind = which;                                   \
         vnni_sizes(t, out);                                \
     }
-#define VNNI_BITS(n_bits)                              \
-    VNNI_KIND(vnni_each_##n_bits, n_bits, KIND_EACH)   \
-    VNNI_KIND(vnni_one_##n_bits, n_bits, KIND_ONE)     \
-    VNNI_KIND(vnni_zeros_##n_bits, n_bits, KIND_ZEROS) \
-    VNNI_KIND(vnni_index_##n_bits, n_bits, KIND_INDEX) \
-    VNNI_KIND(vnni_loose_##n_bits, n_bits, KIND_LOOSE)
 
-VNNI_BITS(2)
-VNNI_BITS(3)
-VNNI_BITS(4)
-VNNI_BITS(8)
+VNNI_KIND(vnni_each_2, 2, KIND_EACH)
+VNNI_KIND(vnni_index_2, 2, KIND_INDEX)
+VNNI_KIND(vnni_each_3, 3, KIND_EACH)
+VNNI_KIND(vnni_index_3, 3, KIND_INDEX)
+VNNI_KIND(vnni_each_4, 4, KIND_EACH)
+VNNI_KIND(vnni_one_4, 4, KIND_ONE)
+VNNI_KIND(vnni_zeros_4, 4, KIND_ZEROS)
+VNNI_KIND(vnni_index_4, 4, KIND_INDEX)
+VNNI_KIND(vnni_each_8, 8, KIND_EACH)
+VNNI_KIND(vnni_one_8, 8, KIND_ONE)
+VNNI_KIND(vnni_index_8, 8, KIND_INDEX)
 
 typedef void (*vnni_fn)(vnni_tile *t, float *out);
 
@@ -283,24 +269,28 @@ static VNNI_TARGET void vnni_run(const sb_nbits_weights *w, int64_t n,
                                  int64_t m, int64_t rows, float *out)
 {
     static const vnni_fn fns[4][KINDS] = {
-        {vnni_each_2, vnni_one_2, vnni_zeros_2, vnni_index_2, vnni_loose_2},
-        {vnni_each_3, vnni_one_3, vnni_zeros_3, vnni_index_3, vnni_loose_3},
-        {vnni_each_4, vnni_one_4, vnni_zeros_4, vnni_index_4, vnni_loose_4},
-        {vnni_each_8, vnni_one_8, vnni_zeros_8, vnni_index_8, vnni_loose_8}};
+        {vnni_each_2, vnni_index_2, vnni_index_2, vnni_index_2},
+        {vnni_each_3, vnni_index_3, vnni_index_3, vnni_index_3},
+        {vnni_each_4, vnni_one_4, vnni_zeros_4, vnni_index_4},
+        {vnni_each_8, vnni_one_8, vnni_index_8, vnni_index_8}};
     const sb_nbits_shape *s = &a->shape;
     const sb_nbits_blocks *blocks = &a->blocks;
     bool middle = !w->zeros && !w->zero_bits;
     bool each = s->chunk == 32 && s->per_block == 1;
-    vnni_kind kind = blocks->count == 0             ? KIND_LOOSE
-                     : middle && blocks->count == 1 ? KIND_ONE
-                     : middle && each               ? KIND_EACH
-                     : w->zeros && each             ? KIND_ZEROS
-                                                    : KIND_INDEX;
+    vnni_kind kind = middle && blocks->count == 1 ? KIND_ONE
+                     : middle && each             ? KIND_EACH
+                     : w->zeros && each           ? KIND_ZEROS
+                                                  : KIND_INDEX;
+
+    /* The last rows of a matrix, and groups that do not begin with a block. */
+    if (cols != SB_NBITS_COLS || blocks->count == 0) {
+        sb_nbits_plain(w, n, cols, a, m, rows, out);
+        return;
+    }
     vnni_tile t = {.w = w,
                    .a = a,
                    .n = n,
                    .m = m,
-                   .cols = (int)cols,
                    .rows = (int)rows,
                    .index = _mm512_loadu_si512(blocks->index),
                    .count = blocks->count,
