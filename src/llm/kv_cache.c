@@ -26,7 +26,7 @@ typedef struct rewriter {
     size_t n;                     /* attentions so far */
 } rewriter;
 
-static sb_status add_node(sb_graph *g, const char *op, const sb_value_id *in,
+sb_status sb_llm_add_node(sb_graph *g, const char *op, const sb_value_id *in,
                           size_t n_in, const sb_attr *attr, sb_value_id *out)
 {
     const sb_node_spec spec = {.op = op,
@@ -42,7 +42,7 @@ static sb_status add_node(sb_graph *g, const char *op, const sb_value_id *in,
     return sb_graph_add_node(g, &spec, &id);
 }
 
-static sb_status add_input(sb_graph *g, const char *name, sb_type type,
+sb_status sb_llm_add_input(sb_graph *g, const char *name, sb_type type,
                            sb_value_id *out)
 {
     SB_TRY(sb_graph_add_value(g, name, out));
@@ -61,8 +61,8 @@ static sb_status past_of_first(rewriter *r, sb_value_id *out)
         return SB_OK;
     SB_TRY(sb_graph_add_constant(r->g, "first", SB_DTYPE_I64, 1, &one, &zero,
                                  &index));
-    return add_node(r->g, "Gather", (sb_value_id[]){r->past, index}, 2, NULL,
-                    out);
+    return sb_llm_add_node(r->g, "Gather", (sb_value_id[]){r->past, index}, 2,
+                           NULL, out);
 }
 
 /* Positions go on where the past ends. */
@@ -77,7 +77,8 @@ static sb_status shift_positions(rewriter *r)
                        "the model has no value 'position_ids': it cannot "
                        "generate text");
     SB_TRY(past_of_first(r, &past));
-    SB_TRY(add_node(g, "Add", (sb_value_id[]){pos, past}, 2, NULL, &moved));
+    SB_TRY(
+        sb_llm_add_node(g, "Add", (sb_value_id[]){pos, past}, 2, NULL, &moved));
     for (sb_node_id id = 0; id < g->n_nodes; id++) {
         const sb_node *node = sb_graph_node(g, id);
 
@@ -107,9 +108,9 @@ static sb_status cache_value(rewriter *r, const char *what, sb_value_id x,
     const sb_type type = {SB_DTYPE_F32,
                           {3, {r->c->batch, r->c->capacity, s->dim[2]}}};
     (void)snprintf(name, sizeof name, "past_%s.%zu", what, r->n);
-    SB_TRY(add_input(g, name, type, &cache));
-    SB_TRY(add_node(g, "TensorScatter", (sb_value_id[]){cache, x, r->past}, 3,
-                    &axis, out));
+    SB_TRY(sb_llm_add_input(g, name, type, &cache));
+    SB_TRY(sb_llm_add_node(g, "TensorScatter",
+                           (sb_value_id[]){cache, x, r->past}, 3, &axis, out));
     (void)snprintf(name, sizeof name, "present_%s.%zu", what, r->n);
     SB_TRY(sb_graph_rename_value(g, *out, name));
     return sb_graph_add_output(g, *out);
@@ -165,10 +166,11 @@ static sb_status pick_last(rewriter *r)
     sb_node_id head = sb_graph_value(g, flat)->producer;
     if (head == SB_NONE)
         return sb_fail(g->ctx, SB_UNSUPPORTED, "'logits' are not computed");
-    SB_TRY(add_input(g, "last", (sb_type){SB_DTYPE_I64, {1, {r->c->batch}}},
-                     &last));
+    SB_TRY(sb_llm_add_input(
+        g, "last", (sb_type){SB_DTYPE_I64, {1, {r->c->batch}}}, &last));
     sb_value_id x = sb_graph_node(g, head)->inputs[0];
-    SB_TRY(add_node(g, "Gather", (sb_value_id[]){x, last}, 2, NULL, &row));
+    SB_TRY(
+        sb_llm_add_node(g, "Gather", (sb_value_id[]){x, last}, 2, NULL, &row));
     SB_TRY(sb_graph_set_input(g, head, 0, row));
     return sb_graph_replace_value(g, logits, flat, &done);
 }
@@ -180,11 +182,11 @@ static sb_status count_total(rewriter *r)
 
     SB_TRY(sb_graph_add_constant(r->g, "one", SB_DTYPE_I64, 1, &one, &one,
                                  &index));
-    SB_TRY(add_node(r->g, "Shape", &r->ids, 1, NULL, &shape));
-    SB_TRY(
-        add_node(r->g, "Gather", (sb_value_id[]){shape, index}, 2, NULL, &n));
-    return add_node(r->g, "Add", (sb_value_id[]){r->past, n}, 2, NULL,
-                    &r->total);
+    SB_TRY(sb_llm_add_node(r->g, "Shape", &r->ids, 1, NULL, &shape));
+    SB_TRY(sb_llm_add_node(r->g, "Gather", (sb_value_id[]){shape, index}, 2,
+                           NULL, &n));
+    return sb_llm_add_node(r->g, "Add", (sb_value_id[]){r->past, n}, 2, NULL,
+                           &r->total);
 }
 
 /* Packed weights times activations rounded to int8: what every program does
@@ -210,8 +212,8 @@ static sb_status cache_rewrite(sb_kv_cache *c)
         return sb_fail(g->ctx, SB_UNSUPPORTED,
                        "want a model with one input 'input_ids' and one output "
                        "'logits' to generate text");
-    SB_TRY(add_input(g, "past", (sb_type){SB_DTYPE_I64, {1, {c->batch}}},
-                     &r.past));
+    SB_TRY(sb_llm_add_input(g, "past", (sb_type){SB_DTYPE_I64, {1, {c->batch}}},
+                            &r.past));
     SB_TRY(shift_positions(&r));
     SB_TRY(count_total(&r));
     SB_TRY(pick_last(&r));

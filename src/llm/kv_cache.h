@@ -47,4 +47,12 @@ SB_MUST_USE sb_status sb_kv_cache_step(sb_kv_cache *c, const int64_t *ids,
 /* Forgets all but the first `n` positions. */
 void sb_kv_cache_rewind(sb_kv_cache *c, int64_t n);
 
+/* ---- for other changes of such graphs ----------------------------------- */
+/* A node with one result; `attr`: one, or NULL. */
+SB_MUST_USE sb_status sb_llm_add_node(sb_graph *g, const char *op,
+                                      const sb_value_id *in, size_t n_in,
+                                      const sb_attr *attr, sb_value_id *out);
+SB_MUST_USE sb_status sb_llm_add_input(sb_graph *g, const char *name,
+                                       sb_type type, sb_value_id *out);
+
 #endif

@@ -8,6 +8,7 @@
  * take them as an input. */
 #include <stdio.h>
 
+#include "llm/kv_cache.h"
 #include "llm/write/llm_write.h"
 
 typedef struct genai {
@@ -17,31 +18,6 @@ typedef struct genai {
     int64_t layers;
     bool turns; /* GroupQueryAttention can rotate such heads */
 } genai;
-
-static sb_status genai_node(sb_graph *g, const char *op, const sb_value_id *in,
-                            size_t n_in, const sb_attr *attrs, size_t n_attrs,
-                            sb_value_id *out)
-{
-    sb_node_id id = SB_NONE;
-
-    SB_TRY(sb_graph_add_value_like(g, op, out));
-    const sb_node_spec spec = {.op = op,
-                               .inputs = in,
-                               .n_in = n_in,
-                               .outputs = out,
-                               .n_out = 1,
-                               .attrs = attrs,
-                               .n_attrs = n_attrs};
-    return sb_graph_add_node(g, &spec, &id);
-}
-
-static sb_status genai_input(sb_graph *g, const char *name, sb_type type,
-                             sb_value_id *out)
-{
-    SB_TRY(sb_graph_add_value(g, name, out));
-    sb_graph_value(g, *out)->type = type;
-    return sb_graph_add_input(g, *out);
-}
 
 static sb_status genai_int(sb_graph *g, int rank, int64_t x, sb_value_id *out)
 {
@@ -57,19 +33,20 @@ static sb_status genai_lengths(genai *e)
     sb_graph *g = e->g;
     sb_value_id mask, axis, one, sum, less, shape, last;
 
-    SB_TRY(genai_input(g, "attention_mask",
-                       (sb_type){SB_DTYPE_I64, {2, {e->batch, e->total}}},
-                       &mask));
+    SB_TRY(sb_llm_add_input(g, "attention_mask",
+                            (sb_type){SB_DTYPE_I64, {2, {e->batch, e->total}}},
+                            &mask));
     SB_TRY(genai_int(g, 1, 1, &axis));
     SB_TRY(genai_int(g, 0, 1, &one));
-    SB_TRY(genai_node(g, "ReduceSum", (sb_value_id[]){mask, axis}, 2, &flat, 1,
-                      &sum));
-    SB_TRY(genai_node(g, "Sub", (sb_value_id[]){sum, one}, 2, NULL, 0, &less));
-    SB_TRY(genai_node(g, "Cast", &less, 1, &to, 1, &e->lengths));
-    SB_TRY(genai_node(g, "Shape", &mask, 1, NULL, 0, &shape));
-    SB_TRY(genai_node(g, "Gather", (sb_value_id[]){shape, one}, 2, NULL, 0,
-                      &last));
-    return genai_node(g, "Cast", &last, 1, &to, 1, &e->count);
+    SB_TRY(sb_llm_add_node(g, "ReduceSum", (sb_value_id[]){mask, axis}, 2,
+                           &flat, &sum));
+    SB_TRY(
+        sb_llm_add_node(g, "Sub", (sb_value_id[]){sum, one}, 2, NULL, &less));
+    SB_TRY(sb_llm_add_node(g, "Cast", &less, 1, &to, &e->lengths));
+    SB_TRY(sb_llm_add_node(g, "Shape", &mask, 1, NULL, &shape));
+    SB_TRY(sb_llm_add_node(g, "Gather", (sb_value_id[]){shape, one}, 2, NULL,
+                           &last));
+    return sb_llm_add_node(g, "Cast", &last, 1, &to, &e->count);
 }
 
 /* The rotation that makes `x`, if one does that GroupQueryAttention can do:
@@ -93,7 +70,7 @@ static sb_status genai_cache(genai *e, const char *what, int64_t heads,
 
     (void)snprintf(name, sizeof name, "past_key_values.%lld.%s",
                    (long long)e->layers, what);
-    SB_TRY(genai_input(e->g, name, before, in));
+    SB_TRY(sb_llm_add_input(e->g, name, before, in));
     (void)snprintf(name, sizeof name, "present.%lld.%s", (long long)e->layers,
                    what);
     SB_TRY(sb_graph_add_value(e->g, name, out));
@@ -191,7 +168,7 @@ static sb_status genai_positions(genai *e, bool *used)
     const sb_type type =
         sb_graph_value(e->g, sb_graph_find_value(e->g, "input_ids"))->type;
     SB_TRY(sb_graph_rename_value(e->g, pos, "counted_positions"));
-    SB_TRY(genai_input(e->g, "position_ids", type, &in));
+    SB_TRY(sb_llm_add_input(e->g, "position_ids", type, &in));
     return sb_graph_replace_value(e->g, pos, in, &done);
 }
 
