@@ -225,6 +225,30 @@ static void hf_activation(hf_reader *r, const sb_llm_config *c)
                     key, name, c->arch->hf, known[0], known[1]);
 }
 
+/* Switches of GPT-2's configuration that change what attention computes, and
+ * what most files say of them. */
+static void hf_switches(hf_reader *r, const sb_llm_config *c)
+{
+    static const struct {
+        const char *key;
+        bool known;
+    } switches[] = {{"scale_attn_weights", true},
+                    {"scale_attn_by_inverse_layer_idx", false}};
+
+    for (size_t i = 0; i < SB_COUNT(switches); i++) {
+        const sb_json *v = sb_json_get(r->at, switches[i].key);
+
+        if ((c->arch->flags & SB_LLM_TRANSPOSED) && v &&
+            v->kind == SB_JSON_BOOL && (v->number > 0) != switches[i].known &&
+            r->status == SB_OK)
+            r->status =
+                sb_fail(r->doc->ctx, SB_UNSUPPORTED, "%s: %s is %s, want %s",
+                        r->doc->file, switches[i].key,
+                        switches[i].known ? "false" : "true",
+                        switches[i].known ? "true" : "false");
+    }
+}
+
 /* Layers by name: all but every n-th see a window. */
 static void hf_layer_types(hf_reader *r, sb_llm_config *c)
 {
@@ -353,6 +377,7 @@ sb_status sb_llm_config_read_hf(sb_llm_config *c, const sb_json_doc *doc)
         hf_number(&r, "rms_norm_eps", "layer_norm_epsilon", c->norm_epsilon);
     c->transposed = (c->arch->flags & SB_LLM_TRANSPOSED) != 0;
     hf_activation(&r, c);
+    hf_switches(&r, c);
     hf_rope(&r, c);
     hf_window(&r, c);
     hf_rope_size(&r, c);

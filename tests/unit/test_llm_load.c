@@ -378,6 +378,12 @@ static void test_configs_that_cannot_be_are_refused(void **state)
         {SB_UNSUPPORTED,
          "{\"model_type\":\"gpt2\",\"activation_function\":\"gelu\"}",
          "activation_function 'gelu'; known for gpt2 are gelu_pytorch_tanh"},
+        {SB_UNSUPPORTED,
+         "{\"model_type\":\"gpt2\",\"scale_attn_by_inverse_layer_idx\":true}",
+         "scale_attn_by_inverse_layer_idx is true, want false"},
+        {SB_UNSUPPORTED,
+         "{\"model_type\":\"gpt2\",\"scale_attn_weights\":false}",
+         "scale_attn_weights is false, want true"},
     };
 
     (void)state;
