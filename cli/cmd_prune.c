@@ -90,8 +90,9 @@ static int prune_load(prune_job *j)
     sb_status status = sb_prune_create(j->model, &opt, &j->prune);
     return status == SB_OK
                ? CLI_OK
-               : cli_fail(j->env,
-                          status == SB_BAD_CONFIG ? a->config : a->model);
+               : cli_fail(j->env, status == SB_BAD_CONFIG || status == SB_IO
+                                      ? a->config
+                                      : a->model);
 }
 
 /* How many samples a network that is made for just one number takes; 0: any. */
