@@ -163,7 +163,8 @@ def feeds(sess):
     rng = np.random.default_rng(0)
     out = {}
     for i in sess.get_inputs():
-        shape = [d if isinstance(d, int) and d > 0 else 1 if k == 0 else 16
+        free = 64 if len(i.shape) == 4 else 16
+        shape = [d if isinstance(d, int) and d > 0 else 1 if k == 0 else free
                  for k, d in enumerate(i.shape)]
         out[i.name] = (rng.integers(0, 2, shape) if "int" in i.type
                        else rng.standard_normal(shape).astype(np.float32))
