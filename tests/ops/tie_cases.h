@@ -71,8 +71,8 @@ static const tie_case cases[] = {
      "y = Einsum(x, z) {equation=\"bhi,bhj->bhij\"}\n", "0.1 o0.1 o0.3"},
     {"x: f32[2,3,A], z: f32[2,4,A]", "y: f32[*]",
      "y = Einsum(x, z) {equation=\"bik,bjk->bij\"}\n", "0.1 0.2 1.2 o0.2"},
-    {"x: f32[3,A], z: f32[B,A]", "y: f32[*]",
-     "y = Gemm(x, z) {transB=1}\n", "0.1 1.0 1.1 o0.1"},
+    {"x: f32[3,A], z: f32[B,A]", "y: f32[*]", "y = Gemm(x, z) {transB=1}\n",
+     "0.1 1.0 1.1 o0.1"},
     {"x: f32[4,1,A]", "y: f32[*]",
      "w: f32[1,<12|3|9>,A] = random(1)\nr: f32[1,<12|3|9>,3] = random(2)\n"
      "y = <LSTM|RNN|GRU>(x, w, r) {hidden_size=3}\n",
