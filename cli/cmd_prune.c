@@ -90,8 +90,9 @@ static int prune_load(prune_job *j)
     sb_status status = sb_prune_create(j->model, &opt, &j->prune);
     return status == SB_OK
                ? CLI_OK
-               : cli_fail(j->env,
-                          status == SB_BAD_CONFIG ? a->config : a->model);
+               : cli_fail(j->env, status == SB_BAD_CONFIG || status == SB_IO
+                                      ? a->config
+                                      : a->model);
 }
 
 /* How many samples a network that is made for just one number takes; 0: any. */
@@ -156,6 +157,11 @@ static int prune_read_ratios(const char *text, double *out, size_t most,
         if (end == text || (*end && *end != ','))
             return cli_usage(&cmd_prune,
                              "--ratios: '%s' is not like 0.1,0.3,0.5", text);
+        if (!(out[*n] > (*n > 0 ? out[*n - 1] : 0) && out[*n] < 1))
+            return cli_usage(&cmd_prune,
+                             "--ratios: found %g at place %zu, allowed are "
+                             "rising numbers above 0 and below 1",
+                             out[*n], *n + 1);
         ++*n;
         if (!*end)
             return CLI_OK;
@@ -261,6 +267,8 @@ static int prune_run(cli_env *env, const void *parsed)
 
     if (!args->output && !args->dry_run && !args->scan)
         return cli_usage(&cmd_prune, "give --output, --scan, or --dry-run");
+    if (args->ratios && !args->scan)
+        return cli_usage(&cmd_prune, "--ratios are those of --scan: give it");
     int rc = prune_read_ratios(args->ratios ? args->ratios : "0.1,0.3,0.5,0.7",
                                j.ratios, CLI_COUNT(j.ratios), &j.n_ratios);
     if (rc == CLI_OK)

@@ -348,8 +348,9 @@ static int train_work(train_job *j)
     /* It says how to go on. */
     if (status == SB_INTERRUPTED && !cli_signals_told())
         return cli_error("%s", sb_ctx_error(j->env->ctx));
+    /* What is wrong with a configuration says which file it is in. */
     if (status != SB_OK)
-        return cli_fail(j->env, a->model);
+        return cli_fail(j->env, status == SB_BAD_CONFIG ? NULL : a->model);
     if (sb_ctx_rank(j->env->ctx) > 0) /* the first one writes it */
         return CLI_OK;
     if (train_save(j) != SB_OK)

@@ -92,8 +92,8 @@ static void print_held(const sb_prune_report *r)
             first = i;
         }
     if (held > 0)
-        cli_put("%zu %s less than the ratio says, so that something is left: "
-                "'%s' keeps %lld%s\n",
+        cli_put("%zu %s less than the ratio says, so that something, ROUND_TO "
+                "channels at least, is left: '%s' keeps %lld%s\n",
                 held, held == 1 ? "layer loses" : "layers lose",
                 r->layers[first]->name,
                 (long long)(r->layers[first]->size - r->layers[first]->removed),
@@ -119,6 +119,8 @@ void cli_prune_text(const cli_env *env, const cli_prune_told *j)
         return;
     cli_put(r->ratio > 0 ? "%lld removed, ratio %.3g\n" : "%lld removed\n",
             (long long)r->removed, r->ratio);
+    if (r->removed == 0 && r->ratio == 0 && !j->scan)
+        cli_put("nothing was asked for: RATIO is 0, or not given\n");
     print_held(r);
     print_change("parameters", j->params[0], j->params[1], cli_si);
     print_change("MACs", j->macs[0], j->macs[1], cli_si);

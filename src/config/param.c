@@ -267,10 +267,14 @@ static sb_status read_list(const reader *r, const sb_param_def *def,
             return fail_allowed(r, element, path, def);
     }
     if (n < def->n_min || (def->n_max && n > def->n_max)) {
+        char most[32] = "";
+
         assert(r->doc);
+        if (def->n_max != def->n_min)
+            (void)snprintf(most, sizeof most, " to %zu", def->n_max);
         return sb_yaml_fail(r->doc, node,
-                            "%s: found %zu elements, allowed %zu to %zu", path,
-                            n, def->n_min, def->n_max);
+                            "%s: found %zu element%s, allowed %zu%s", path, n,
+                            n == 1 ? "" : "s", def->n_min, most);
     }
     put_list(def->type, field, v, n);
     return SB_OK;

@@ -1,5 +1,20 @@
-/* Groups: channels out of the same weights; and biases of one's own. */
+/* Groups: channels out of the same weights; the axis of an atom; and biases of
+ * one's own. */
 #include "prune/channels.h"
+
+const sb_prune_axis *sb_channels_axis(const sb_channels *ch, uint32_t at)
+{
+    size_t lo = 0, hi = ch->n_axes;
+
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (ch->axes[mid].first <= at)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return &ch->axes[lo];
+}
 
 static uint32_t group_root(uint32_t *up, uint32_t c)
 {

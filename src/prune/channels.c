@@ -5,7 +5,11 @@
  * one digit only.  Which one follows where all others are fixed; that is
  * settled first, round by round, since it fixes and ties other axes.  What is
  * left is a choice: a digit that weights make already, else one over which
- * there are no statistics, else the one that leaves most channels. */
+ * there are no statistics, else the one that leaves most channels.
+ *
+ * Indices over which products of two activations are summed, as those within a
+ * head, count as fixed for all of this, so that heads go where there are
+ * several; what they are tied to in the end goes only if statistics may. */
 #include "prune/channels.h"
 
 #include <string.h>
@@ -20,6 +24,7 @@ typedef struct atom {
     bool made;             /* of a root, as the rest */
     const sb_blame *blame; /* NULL: may go */
     const sb_blame *stats;
+    const sb_blame *pairs; /* summed over with another activation */
 } atom;
 
 typedef struct digits {
@@ -66,6 +71,7 @@ static void atom_join(solver *s, uint32_t a, uint32_t b)
     k->made |= d->made;
     k->blame = k->blame ? k->blame : d->blame;
     k->stats = k->stats ? k->stats : d->stats;
+    k->pairs = k->pairs ? k->pairs : d->pairs;
 }
 
 static void atoms_fix(solver *s, uint32_t first, uint32_t n, const sb_blame *b)
@@ -76,17 +82,36 @@ static void atoms_fix(solver *s, uint32_t first, uint32_t n, const sb_blame *b)
     }
 }
 
-/* Who objects to every one of them; NULL if one may go. */
-static const sb_blame *atoms_fixed(solver *s, uint32_t first, uint32_t n)
+/* Who objects to an atom while digits are chosen. */
+static const sb_blame *atom_objection(const atom *a)
+{
+    return a->blame ? a->blame : a->pairs;
+}
+
+/* Who objects to every one of them; NULL if one may go.  *only_pairs: some are
+ * objected to only for sums over pairs. */
+static const sb_blame *atoms_fixed(solver *s, uint32_t first, uint32_t n,
+                                   bool *only_pairs)
 {
     const sb_blame *b = NULL;
 
+    *only_pairs = false;
     for (uint32_t i = 0; i < n; i++) {
-        b = atom_of(s, first + i)->blame;
+        const atom *a = atom_of(s, first + i);
+        b = atom_objection(a);
         if (!b)
             return NULL;
+        *only_pairs |= !a->blame;
     }
     return b;
+}
+
+static void atoms_pair(solver *s, uint32_t first, uint32_t n, const sb_blame *b)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        atom *a = atom_of(s, first + i);
+        a->pairs = a->pairs ? a->pairs : b;
+    }
 }
 
 /* ---- axes ------------------------------------------------------------------ */
@@ -140,25 +165,6 @@ static sb_status axes_of_values(solver *s)
         }
     }
     return SB_OK;
-}
-
-static size_t axis_at(const sb_channels *ch, uint32_t a)
-{
-    size_t lo = 0, hi = ch->n_axes;
-
-    while (hi - lo > 1) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (ch->axes[mid].first <= a)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-const sb_prune_axis *sb_channels_axis(const sb_channels *ch, uint32_t at)
-{
-    return &ch->axes[axis_at(ch, at)];
 }
 
 /* ---- the ties of a node ---------------------------------------------------- */
@@ -232,7 +238,8 @@ static sb_status tie_mark(solver *s, const sb_tie *tie, sb_node_id node,
         return SB_NO_MEMORY;
     if (x == SB_NONE)
         return SB_OK;
-    sb_prune_axis *axis = &s->ch->axes[axis_at(s->ch, x)];
+    sb_prune_axis *axis =
+        &s->ch->axes[sb_channels_axis(s->ch, x) - s->ch->axes];
     switch (tie->kind) {
     case SB_TIE_FIXED:
         atoms_fix(s, x, n, b);
@@ -250,6 +257,9 @@ static sb_status tie_mark(solver *s, const sb_tie *tie, sb_node_id node,
         axis->maker = axis->maker == SB_NONE ? node : axis->maker;
         for (uint32_t i = 0; i < n; i++)
             atom_of(s, x + i)->made = true;
+        break;
+    case SB_TIE_PAIRS:
+        atoms_pair(s, x, n, b);
         break;
     default:
         for (uint32_t i = 0; i < n; i++) {
@@ -324,22 +334,32 @@ static void digits_join(solver *s, const digits *d, int p)
         atom_join(s, d->x + i, d->part[p] + digit_at(d, p, i));
 }
 
-/* Settles what can go one way only. */
+/* Settles what can go one way only: one part is free, or none is, and only one
+ * is held for no more than sums over pairs. */
 static bool digits_settle(solver *s, const digits *d)
 {
-    const sb_blame *fixed = d->n ? atoms_fixed(s, d->x, d->n) : NULL, *b = NULL;
-    int n_free = 0, one = 0;
+    bool pairs = false;
+    const sb_blame *fixed = d->n ? atoms_fixed(s, d->x, d->n, &pairs) : NULL;
+    const sb_blame *b = NULL;
+    int n_free = 0, one = 0, n_pairs = 0, paired = 0;
 
     for (int p = 0; p < d->n_parts; p++) {
-        if (fixed)
+        bool some = false;
+        if (fixed && pairs)
+            atoms_pair(s, d->part[p], d->size[p], fixed);
+        else if (fixed)
             atoms_fix(s, d->part[p], d->size[p], fixed);
-        const sb_blame *f = atoms_fixed(s, d->part[p], d->size[p]);
+        const sb_blame *f = atoms_fixed(s, d->part[p], d->size[p], &some);
         b = f ? f : b;
         n_free += !f;
         one = f ? one : p;
+        n_pairs += f && some;
+        paired = f && some ? p : paired;
     }
     if (n_free == 1)
         digits_join(s, d, one);
+    else if (n_free == 0 && n_pairs == 1)
+        digits_join(s, d, paired);
     else if (n_free == 0 && b)
         atoms_fix(s, d->x, d->n, b);
     return n_free < 2;
@@ -353,14 +373,14 @@ static uint32_t choose_count(solver *s, const digits *d, int p, uint32_t *up)
 
     for (uint32_t k = 0; k < n; k++) {
         up[k] = k;
-        fixed[k] = atom_of(s, d->part[p] + k)->blame != NULL;
+        fixed[k] = atom_objection(atom_of(s, d->part[p] + k)) != NULL;
     }
     for (uint32_t i = 0; i < d->n; i++) {
         atom *a = atom_of(s, d->x + i);
         uint32_t k = digit_at(d, p, i);
         while (up[k] != k)
             k = up[k];
-        fixed[k] |= a->blame != NULL;
+        fixed[k] |= atom_objection(a) != NULL;
         if (a->mark) {
             uint32_t m = a->mark - 1;
             while (up[m] != m)
@@ -426,7 +446,8 @@ static sb_status digits_choose(solver *s, const digits *d)
     }
     for (int p = 0; p < d->n_parts; p++) {
         uint64_t score = 0;
-        if (!atoms_fixed(s, d->part[p], d->size[p]))
+        bool pairs;
+        if (!atoms_fixed(s, d->part[p], d->size[p], &pairs))
             score = 1 + choose_count(s, d, p, up) + part_rank(s, d, p);
         if (score > best) {
             best = score;
@@ -492,7 +513,9 @@ static sb_status channels_number(solver *s)
     for (uint32_t i = 0; i < n; i++)
         if (ch->channel_of[i] != SB_NONE) {
             ch->channels[ch->channel_of[i]].n++;
-            ch->channels[ch->channel_of[i]].stats = atom_of(s, i)->stats;
+            const atom *a = atom_of(s, i);
+            ch->channels[ch->channel_of[i]].stats =
+                a->stats ? a->stats : a->pairs;
         }
     for (uint32_t c = 0, at = 0; c < ch->n_channels; c++) {
         ch->channels[c].first = at;

@@ -295,6 +295,9 @@ double sb_mask_ratio(const sb_channels *ch, const sb_prune_args *args,
                   ? "fewer inputs than M"
               : r == 0 ? "ratio 0"
                        : NULL;
+    m->over = cfg->m_of && !m->left ? m->count / t->dims[m->summed] *
+                                          (t->dims[m->summed] % cfg->m_of)
+                                    : 0;
     return r * args->share;
 }
 

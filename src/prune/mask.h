@@ -11,6 +11,7 @@ typedef struct sb_masked {
     int made, summed;      /* its axes; -1: none */
     int64_t count, zeroed; /* elements; those that are zero now */
     const char *left;      /* why it was left alone, or NULL */
+    int64_t over;          /* elements that fill no M of N:M, and stay */
 } sb_masked;
 
 /* The float weights of layers; sb_free() the list. */

@@ -117,7 +117,8 @@ static const sb_param_def sparser_table[] = {
      .offset = AT(statistics),
      .preset = "false",
      .help = "also remove channels over which a layer computes statistics "
-             "(LayerNormalization, a mean), which change then"},
+             "(LayerNormalization, a mean), or sums up products of "
+             "activations, which change then"},
     {.name = "REFIT",
      .type = SB_PARAM_BOOL,
      .offset = AT(refit),
@@ -169,15 +170,19 @@ static sb_status read_specific(sb_prune_config *cfg)
         return SB_NO_MEMORY;
     for (size_t i = 0; i < map->n; i++) {
         static const sb_param_def number[] = {
-            {.name = "ratio", .type = SB_PARAM_FLOAT, .help = "a ratio"}, {0}};
+            {.name = "ratio",
+             .type = SB_PARAM_FLOAT,
+             .values = "a number 0..1, less than 1",
+             .help = "a ratio"},
+            {0}};
         sb_yaml key = *map->keys[i];
         double ratio = 0;
         char name[96];
 
         snprintf(name, sizeof name, "SPARSER.SPECIFIC of '%.60s'", key.text);
         key.text = "ratio";
-        SB_TRY(sb_params_set(cfg->doc, "SPARSER.SPECIFIC", &key, map->items[i],
-                             number, &ratio));
+        SB_TRY(
+            sb_params_set(cfg->doc, name, &key, map->items[i], number, &ratio));
         SB_TRY(check_ratio(cfg->doc, map->items[i], name, ratio));
         cfg->specific[cfg->n_specific++] =
             (sb_prune_specific){map->keys[i]->text, ratio, map->keys[i]};
@@ -197,50 +202,100 @@ static sb_status read_nm(sb_prune_config *cfg, const sb_yaml *at)
                             "SPARSER.NM: found '%.40s', allowed is N:M, with "
                             "N at least 1, less than M, and M at most 64",
                             cfg->file.nm);
-    if (cfg->type != SB_PRUNE_UNSTRUCTURED)
-        return sb_yaml_fail(cfg->doc, at,
-                            "SPARSER.NM: is for TYPE unstructured");
     cfg->n_of = n;
     cfg->m_of = m;
     return SB_OK;
 }
 
-static sb_status read_criterion(sb_prune_config *cfg, const sb_yaml *at)
+/* Does a criterion judge what is removed? */
+static bool is_for_type(const sb_prune_config *cfg, const sb_criterion_def *row)
 {
-    const char *name = cfg->file.strategy, *names[64] = {NULL}, *near;
+    return cfg->type == SB_PRUNE_STRUCTURED ? row->score != NULL
+                                            : row->weigh != NULL;
+}
+
+/* The criteria for what is removed. */
+static void list_criteria(const sb_prune_config *cfg, sb_str *out)
+{
     const sb_criterion_def *row;
-    bool structured = cfg->type == SB_PRUNE_STRUCTURED;
+
+    for (size_t i = 0; (row = sb_criterion_at(cfg->ctx, i)); i++)
+        if (is_for_type(cfg, row))
+            sb_str_addf(out, "%s%s", out->len ? ", " : "", row->name);
+}
+
+static sb_status fail_criterion(const sb_prune_config *cfg, const sb_yaml *at)
+{
+    const char *name = cfg->file.strategy, *names[64] = {NULL};
+    const char *near = NULL;
+    const sb_criterion_def *row;
+    sb_str allowed;
 
     for (size_t i = 0; (row = sb_criterion_at(cfg->ctx, i)) && i < 63; i++)
         names[i] = row->name;
-    cfg->criterion = sb_criterion_find(cfg->ctx, name);
-    if (!cfg->criterion) {
+    if (!cfg->criterion)
         near = sb_nearest(name, names);
-        return sb_yaml_fail(cfg->doc, at,
-                            "SPARSER.STRATEGY: found '%.60s', which is no "
-                            "criterion%s%s%s; `sparsebit list criteria` prints "
-                            "them",
-                            name, near ? " (did you mean '" : "",
-                            near ? near : "", near ? "'?)" : "");
-    }
-    if (structured ? !cfg->criterion->score : !cfg->criterion->weigh)
-        return sb_yaml_fail(cfg->doc, at,
-                            "SPARSER.STRATEGY: '%s' is not for TYPE %s", name,
-                            structured ? "structured" : "unstructured");
+    sb_str_init(&allowed, cfg->ctx);
+    list_criteria(cfg, &allowed);
+    sb_status status = sb_yaml_fail(
+        cfg->doc, at, "SPARSER.STRATEGY: '%.60s' is %s%s%s%s%s; allowed %s",
+        name, cfg->criterion ? "not for TYPE " : "no criterion",
+        !cfg->criterion                    ? ""
+        : cfg->type == SB_PRUNE_STRUCTURED ? "structured"
+                                           : "unstructured",
+        near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "",
+        sb_str_text(&allowed));
+    sb_str_free(&allowed);
+    return status;
+}
+
+static sb_status read_criterion(sb_prune_config *cfg, const sb_yaml *at)
+{
+    cfg->criterion = sb_criterion_find(cfg->ctx, cfg->file.strategy);
+    return cfg->criterion && is_for_type(cfg, cfg->criterion)
+               ? SB_OK
+               : fail_criterion(cfg, at);
+}
+
+/* Settings that would have no effect beside others are no slip of the pen that
+ * should stay unnoticed. */
+static sb_status check_unused(const sb_prune_config *cfg, const sb_yaml *map)
+{
+    const sb_prune_file *f = &cfg->file;
+    bool structured = cfg->type == SB_PRUNE_STRUCTURED, nm = f->nm != NULL;
+    bool block = cfg->block_rows * cfg->block_cols > 1;
+    const struct {
+        bool wrong;
+        const char *key, *why;
+    } rules[] = {
+        {structured && nm, "NM", "is for TYPE unstructured"},
+        {structured && block, "BLOCK", "is for TYPE unstructured"},
+        {!structured && f->round_to > 1, "ROUND_TO", "is for TYPE structured"},
+        {!structured && f->statistics, "STATISTICS", "is for TYPE structured"},
+        {nm && f->ratio > 0, "RATIO", "NM says already how much goes"},
+        {nm && block, "BLOCK", "does not go with NM"},
+        {nm && cfg->scope == SB_SCOPE_GLOBAL, "SCOPE",
+         "'global' does not go with NM, which takes the same of every layer"},
+    };
+
+    for (size_t i = 0; i < SB_COUNT(rules); i++)
+        if (rules[i].wrong)
+            return sb_yaml_fail(cfg->doc, sb_yaml_get(map, rules[i].key),
+                                "SPARSER.%s: %s", rules[i].key, rules[i].why);
     return SB_OK;
 }
 
-static sb_status check_schedule(const sb_prune_config *cfg, const sb_yaml *at)
+static sb_status check_schedule(const sb_prune_config *cfg, const sb_yaml *map)
 {
     const sb_prune_file *f = &cfg->file;
 
     if (f->schedule != SB_SCHEDULE_ONE_SHOT && f->iterations < 2)
-        return sb_yaml_fail(cfg->doc, at,
+        return sb_yaml_fail(cfg->doc, sb_yaml_get(map, "SCHEDULE"),
                             "SPARSER.SCHEDULE: '%s' wants ITERATIONS of 2 or "
                             "more, found %lld",
                             schedules[f->schedule], (long long)f->iterations);
     if (f->end >= 0 && f->end < f->begin)
-        return sb_yaml_fail(cfg->doc, sb_yaml_get(at, "END"),
+        return sb_yaml_fail(cfg->doc, sb_yaml_get(map, "END"),
                             "SPARSER.END: %g is before BEGIN, %g", f->end,
                             f->begin);
     return SB_OK;
@@ -276,7 +331,8 @@ static sb_status read_all(sb_prune_config *cfg)
                        cfg->file.ratio));
     SB_TRY(read_specific(cfg));
     SB_TRY(read_nm(cfg, sb_yaml_get(map, "NM")));
-    SB_TRY(check_schedule(cfg, sb_yaml_get(map, "SCHEDULE")));
+    SB_TRY(check_unused(cfg, map));
+    SB_TRY(check_schedule(cfg, map));
     SB_TRY(read_criterion(cfg, sb_yaml_get(map, "STRATEGY")));
     return check_thin(cfg, sb_yaml_get(map, "STRATEGY"));
 }
@@ -413,15 +469,17 @@ static sb_status check_pattern(const sb_prune_config *cfg, const sb_graph *g,
                                const sb_yaml *at, const char *key,
                                const char *pattern)
 {
-    char near[NAME_MOST];
+    char near[NAME_MOST], text[SB_ERROR_MAX];
 
     if (pattern_used(g, pattern, near))
         return SB_OK;
-    return sb_yaml_fail(cfg->doc, at,
-                        "%s: '%.100s' matches no node and no module%s%s%s; "
-                        "`sparsebit graph` prints their names",
-                        key, pattern, near[0] ? " (did you mean '" : "", near,
-                        near[0] ? "'?)" : "");
+    snprintf(text, sizeof text,
+             "%s: '%.100s' matches no node and no module%s%s%s; `sparsebit "
+             "graph` prints their names",
+             key, pattern, near[0] ? " (did you mean '" : "", near,
+             near[0] ? "'?)" : "");
+    return at ? sb_yaml_fail(cfg->doc, at, "%s", text)
+              : sb_fail(cfg->ctx, SB_BAD_ARG, "%s", text);
 }
 
 sb_status sb_prune_config_check(const sb_prune_config *cfg,

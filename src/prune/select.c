@@ -151,23 +151,33 @@ static uint32_t group_unit(const chooser *c, const sb_channel_group *g)
     return round_to / common_divisor(round_to, width ? width : 1);
 }
 
+/* Puts the first n members of a channel back. */
+static void chooser_return(chooser *c, uint32_t channel, uint32_t n)
+{
+    const sb_channels *ch = c->ch;
+    uint32_t first = ch->channels[channel].first;
+
+    for (uint32_t i = 0; i < n; i++)
+        c->left[sb_channels_axis(ch, ch->members[first + i]) - ch->axes]++;
+    c->s->gone[channel] = 0;
+}
+
 /* Takes the channel out unless an axis would lose its last index. */
 static bool chooser_take(chooser *c, uint32_t channel)
 {
     const sb_channels *ch = c->ch;
     const sb_channel *x = &ch->channels[channel];
-    uint32_t done = 0;
-    bool empty = false;
 
-    for (; done < x->n && !empty; done++) {
+    c->s->gone[channel] = 1;
+    for (uint32_t i = 0; i < x->n; i++) {
         const sb_prune_axis *a =
-            sb_channels_axis(ch, ch->members[x->first + done]);
-        empty = --c->left[a - ch->axes] == 0;
+            sb_channels_axis(ch, ch->members[x->first + i]);
+        if (--c->left[a - ch->axes] > 0)
+            continue;
+        chooser_return(c, channel, i + 1);
+        return false;
     }
-    for (uint32_t i = 0; empty && i < done; i++)
-        c->left[sb_channels_axis(ch, ch->members[x->first + i]) - ch->axes]++;
-    c->s->gone[channel] = !empty;
-    return !empty;
+    return true;
 }
 
 /* Removes up to `k` of the first n in `order`, all of one group. */
@@ -187,7 +197,8 @@ static void chooser_remove(chooser *c, uint32_t g, const ranked *order,
     /* What could not go must not break the multiple. */
     for (uint32_t i = n; i-- > 0 && (total - taken) % unit != 0 && taken;)
         if (c->s->gone[order[i].channel]) {
-            c->s->gone[order[i].channel] = 0;
+            chooser_return(c, order[i].channel,
+                           c->ch->channels[order[i].channel].n);
             taken--;
         }
     c->s->held[g] |= taken < k;

@@ -37,6 +37,25 @@ static double step_number(const sb_trainer *t)
     return (double)(t->at.epoch * t->steps + t->at.step);
 }
 
+/* Is everything gone before the last step of training? */
+static sb_status check_end(const sb_trainer *t)
+{
+    const sb_prune_config *cfg = t->prune->pruner.cfg;
+    const sb_prune_file *f = &cfg->file;
+    double last = (double)t->keys.epochs * (double)t->steps - 1;
+    double end = f->end >= 0 ? f->end : (double)t->keys.epochs / 2;
+    const char *key = f->begin > end ? "BEGIN" : "END";
+
+    if (!sb_prune_is_gradual(t->prune) || share_now(t, last) >= 1)
+        return SB_OK;
+    return sb_yaml_fail(
+        cfg->doc, sb_yaml_get(sb_yaml_get(cfg->doc->root, "SPARSER"), key),
+        "SPARSER.%s: found %g, want at most %g, where the last step of "
+        "training begins (EPOCHS is %lld), so that all is pruned before",
+        key, f->begin > end ? f->begin : end, last / (double)t->steps,
+        (long long)t->keys.epochs);
+}
+
 /* What pruning does not go with. */
 static sb_status check_prune(const sb_trainer *t)
 {
@@ -50,7 +69,7 @@ static sb_status check_prune(const sb_trainer *t)
                        "criteria that look at samples while the network is "
                        "trained want one process, found %d",
                        sb_ctx_ranks(t->ctx));
-    return SB_OK;
+    return check_end(t);
 }
 
 static sb_status make_source(sb_trainer *t)

@@ -45,6 +45,10 @@ code $sparsebit prune $models/cnn.onnx -c half.yaml --exclude head -o x.onnx
 code $sparsebit prune $models/cnn.onnx -c half.yaml --target-macs 2 -o x.onnx
 code $sparsebit prune $models/cnn.onnx -c half.yaml --target-params 0 -o x.onnx
 code $sparsebit prune $models/cnn.onnx -c half.yaml --target-latency 0.5 -o x.onnx
+code $sparsebit prune $models/cnn.onnx -c half.yaml --target-macs 0.01 -o x.onnx
+code $sparsebit prune $models/cnn.onnx -c weights.yaml --target-macs 0.5 -o x.onnx
+code $sparsebit prune $models/cnn.onnx -c weights.yaml -d photos.npy --scan
+code $sparsebit prune $models/cnn.onnx -c half.yaml --ratios 0.5 -o x.onnx
 code $sparsebit prune $models/cnn.onnx -c half.yaml --scan
 code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --ratios 0.5,x
 code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --ratios 0.5,0.25
@@ -54,6 +58,8 @@ printf "SPARSER: {SPECIFIC: {'*': 0.2, 'stem': 1.5}}\n" >specific.yaml
 code $sparsebit prune $models/cnn.onnx -c specific.yaml -o x.onnx
 printf 'SPARSER: {RATIO: 0.5, SCHEDULE: cubic}\n' >cubic.yaml
 code $sparsebit prune $models/cnn.onnx -c cubic.yaml -o x.onnx
+printf 'SPARSER: {STRATEGY: l1norm}\n' >zero.yaml
+code $sparsebit prune $models/cnn.onnx -c zero.yaml -o zero.onnx
 printf 'SPARSER: {RATIO: 0.99, ROUND_TO: 2}\n' >most.yaml
 code $sparsebit prune $models/cnn.onnx -c most.yaml -o most.onnx -v
 code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --ratios 0.5 --report no/such/page.html

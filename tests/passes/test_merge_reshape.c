@@ -52,6 +52,20 @@ static const pass_case cases[] = {
      "z = Neg(a)\n"
      "y = Reshape(x, t)\n",
      false},
+    {"a gather of everything",
+     TEST_GRAPH("x: f32[N,4,2]", "y: f32[N,1,4,1,2]",
+                "i: i64[1,4,1] = [0, 1, 2, 3]\n"
+                "y = Gather(x, i) {axis=-2}\n"),
+     "shape_0: i64[5] = [0, 1, 4, 1, 2]\n"
+     "y = Reshape(x, shape_0)\n",
+     false},
+    {"a gather in another order, or of a part, stays",
+     TEST_GRAPH("x: f32[5,4]", "y: f32[5,2,2], z: f32[4,4]",
+                "i: i64[2,2] = [0, 2, 1, 3]\n"
+                "k: i64[4] = [0, 1, 2, 3]\n"
+                "y = Gather(x, i) {axis=1}\n"
+                "z = Gather(x, k)\n"),
+     NULL, true},
     {"a target that is computed by reshaping is none of ours",
      TEST_GRAPH("x: f32[2,3], s: i64[1,2]", "y: f32[*]",
                 "ax: i64[1] = [0]\n"

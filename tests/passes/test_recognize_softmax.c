@@ -32,6 +32,20 @@ static const pass_case cases[] = {
      "d = Sub(x, m)\n"
      "y = Softmax(d) {axis=1}\n",
      false},
+    {"of rows, as it was before opset 13",
+     TEST_GRAPH("x: f32[N,3,M]", "y: f32[N,3,M]",
+                "h = Shape(x)\n"
+                "f = Flatten(x) {axis=2}\n"
+                "s = Softmax(f) {axis=-1}\n"
+                "y = Reshape(s, h)\n"),
+     "y = Softmax(x) {axis=-1}\n", false},
+    {"of rows that are two axes",
+     TEST_GRAPH("x: f32[N,3,M]", "y: f32[N,3,M]",
+                "h = Shape(x)\n"
+                "f = Flatten(x) {axis=1}\n"
+                "s = Softmax(f) {axis=-1}\n"
+                "y = Reshape(s, h)\n"),
+     NULL, true},
     {"over two axes",
      TEST_GRAPH("x: f32[2,3,4]", "y: f32[2,3,4]",
                 "ax: i64[2] = [1, 2]\n"

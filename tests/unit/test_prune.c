@@ -345,6 +345,7 @@ static void test_weights_become_zero(void **state)
          {0, 8, 0, 7, 3, 6, -4, 5}},
         {CONFIG("TYPE: unstructured, NM: '2:4'"), {0, 8, 0, 7, 3, 0, -4, 0}},
         {CONFIG("TYPE: unstructured, NM: '1:2'"), {0, 8, -2, 0, 0, 6, -4, 0}},
+        {CONFIG("TYPE: unstructured, NM: '2:3'"), {0, 8, -2, 7, 3, 0, -4, 5}},
         {CONFIG("TYPE: unstructured, RATIO: 0.5, BLOCK: [2, 2]"),
          {0, 0, 0, 0, 3, 6, -4, 5}},
         {CONFIG("TYPE: unstructured, RATIO: 0.5, BLOCK: [1, 2]"),
@@ -358,6 +359,21 @@ static void test_weights_become_zero(void **state)
         assert_weight(p, "w", cases[i].want, 8);
         sb_prune_free(p);
     }
+}
+
+/* Four inputs are one M of three, and one that stays. */
+static void test_inputs_that_fill_no_group_are_told(void **state)
+{
+    sb_prune *p =
+        prune_net(matrix, CONFIG("TYPE: unstructured, NM: '2:3'"), NULL);
+    const sb_prune_report *r = prune_report(p);
+
+    (void)state;
+    assert_int_equal(r->size, 8);
+    assert_int_equal(r->removable, 6);
+    assert_int_equal(r->removed, 2);
+    assert_string_equal(r->layers[0]->reason, "the last inputs fill no M");
+    sb_prune_free(p);
 }
 
 static void test_equal_weights_go_by_position(void **state)
@@ -421,17 +437,36 @@ static void test_bad_configurations_are_refused(void **state)
         {CONFIG("RATIO: -0.1"), "SPARSER.RATIO: found -0.1"},
         {CONFIG("RATIO: .nan"), "RATIO"},
         {CONFIG("STRATEGY: l1norn"), "did you mean 'l1norm'?"},
-        {CONFIG("STRATEGY: wanda"), "'wanda' is not for TYPE structured"},
+        {CONFIG("STRATEGY: wanda"),
+         "'wanda' is not for TYPE structured; allowed l1norm, l2norm, "},
+        {CONFIG("STRATEGY: l1"),
+         "'l1' is no criterion; allowed l1norm, l2norm, "},
         {CONFIG("TYPE: unstructured, STRATEGY: slimming"),
          "'slimming' is not for TYPE unstructured"},
         {CONFIG("NM: '2:4'"), "SPARSER.NM: is for TYPE unstructured"},
         {CONFIG("TYPE: unstructured, NM: '4:2'"), "SPARSER.NM: found '4:2'"},
+        {CONFIG("TYPE: unstructured, NM: '2:4', RATIO: 0.5"),
+         "SPARSER.RATIO: NM says"},
+        {CONFIG("TYPE: unstructured, NM: '2:4', BLOCK: [2, 2]"),
+         "SPARSER.BLOCK: does not go with NM"},
+        {CONFIG("TYPE: unstructured, NM: '2:4', SCOPE: global"),
+         "SPARSER.SCOPE: 'global' does not go with NM"},
+        {CONFIG("BLOCK: [2, 2]"), "SPARSER.BLOCK: is for TYPE unstructured"},
+        {CONFIG("BLOCK: [2]"), "SPARSER.BLOCK: found 1 element, allowed 2"},
+        {CONFIG("TYPE: unstructured, ROUND_TO: 8"),
+         "SPARSER.ROUND_TO: is for TYPE structured"},
+        {CONFIG("TYPE: unstructured, STATISTICS: true"),
+         "SPARSER.STATISTICS: is for TYPE structured"},
+        {CONFIG("BEGIN: 3, END: 1"), "config:1: SPARSER.END: 1 is before"},
+        {CONFIG("ITERATIONS: 0"), "SPARSER.ITERATIONS: found 0, allowed a"},
         {CONFIG("EXCLUDE: [head.fc3]"), "did you mean 'head.fc2'?"},
         {CONFIG("SPECIFIC: {fcx1: 0.5}"), "did you mean 'fc1'?"},
         {CONFIG("EXCLUDE: ['hed*']"), "did you mean 'head'?"},
         {CONFIG("SPECIFIC: {nothing: 0.5}"),
          "'nothing' matches no node and no module"},
         {CONFIG("SPECIFIC: {fc1: 2}"), "SPARSER.SPECIFIC of 'fc1': found 2"},
+        {CONFIG("SPECIFIC: {fc1: high}"),
+         "SPARSER.SPECIFIC of 'fc1'.ratio: found high, allowed a number 0..1"},
         {CONFIG("SPECIFIC: [fc1]"), "a map from patterns to ratios"},
         {CONFIG("ROUND_TO: 0"), "SPARSER.ROUND_TO"},
         {CONFIG("KIND: x"), "KIND"},
@@ -457,7 +492,20 @@ static void test_bad_options_are_refused(void **state)
     opt.config_text = CONFIG("RATIO: 0.5");
     opt.target_params = 1.5;
     assert_status(sb_prune_create(model, &opt, &p), SB_BAD_ARG);
+    opt.target_params = 0.5;
+    opt.masks_only = 1;
+    assert_status(sb_prune_create(model, &opt, &p), SB_BAD_ARG);
+    assert_error_has("a target does not go with masks only");
     opt.target_params = 0;
+    opt.scan = 1;
+    assert_status(sb_prune_create(model, &opt, &p), SB_BAD_ARG);
+    assert_error_has("a scan does not go with masks only");
+    opt.scan = opt.masks_only = 0;
+    opt.exclude = (const char *const[]){"fcx1"};
+    opt.n_exclude = 1;
+    assert_status(sb_prune_create(model, &opt, &p), SB_BAD_ARG);
+    assert_error_has("exclude: 'fcx1' matches no node and no module (did you");
+    opt.n_exclude = 0;
     assert_ok(sb_prune_create(model, &opt, &p));
     assert_status(sb_prune_model(p, &none), SB_BAD_ARG);
     assert_status(sb_prune_forward(p, NULL, 0), SB_BAD_ARG);
@@ -484,6 +532,7 @@ int main(void)
         cmocka_unit_test(test_norms_are_measured_anew),
         cmocka_unit_test(test_targets_are_met),
         cmocka_unit_test(test_weights_become_zero),
+        cmocka_unit_test(test_inputs_that_fill_no_group_are_told),
         cmocka_unit_test(test_equal_weights_go_by_position),
         cmocka_unit_test(test_wanda_weighs_inputs),
         cmocka_unit_test(test_masks_only_keep_the_size),

@@ -103,6 +103,44 @@ static void test_refit_repairs_what_others_know(void **state)
     sb_model_free(model);
 }
 
+/* No weight reads what two activations are multiplied over: it goes with its
+ * summand, here -1 of 9 - 1 + 4 for all pairs, if that is allowed. */
+static void test_products_lose_summands(void **state)
+{
+    static const char net[] = "graph net(x: f32[4,2]) -> (y: f32[4,4]) {\n"
+                              "a: f32[2,3] = [3,1,2, 3,1,2]\n"
+                              "b: f32[2,3] = [3,-1,2, 3,-1,2]\n"
+                              "q = MatMul(x, a) \"q\"\n"
+                              "k = MatMul(x, b) \"k\"\n"
+                              "t = Transpose(k) {perm=[1,0]} \"turn\"\n"
+                              "y = MatMul(q, t) \"scores\"\n}";
+    static const char *const strategies[] = {
+        "l1norm", "l2norm", "hrank", "reconstruction", "taylor", "fisher"};
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "4x2", 5);
+    sb_model *model = prune_parse(net);
+    sb_tensor *want = prune_run_model(model, x);
+    sb_prune *p = NULL;
+
+    (void)state;
+    assert_status(prune_try(net, CONFIG("RATIO: 0.34"), &p), SB_UNSUPPORTED);
+    assert_error_has("of 'q' (MatMul): a sum over products of activations "
+                     "(node 'scores')");
+    for (int i = 0; i < 16; i++)
+        ((float *)want->data)[i] *= 13.0f / 12;
+    for (size_t i = 0; i < SB_COUNT(strategies); i++) {
+        char config[128];
+        snprintf(config, sizeof config,
+                 CONFIG("RATIO: 0.34, STATISTICS: true, STRATEGY: %s"),
+                 strategies[i]);
+        p = prune_net(net, config, x);
+        sb_tensor *got = prune_run(p, x);
+        assert_cut(p, "b", 1, "1");
+        assert_all_close("product", got->data, want->data, 16, 1e-5);
+        sb_prune_free(p);
+    }
+    sb_model_free(model);
+}
+
 /* The loss of class 0 changes by x_c p_1 (b_c1 - b_c0) with channel c: 0, 4 and
  * 3 times p_1, however large the weights are. */
 static void test_gradients_tell_what_the_loss_needs(void **state)
@@ -224,6 +262,7 @@ int main(void)
         cmocka_unit_test(test_criteria),
         cmocka_unit_test(test_hrank_sees_images),
         cmocka_unit_test(test_refit_repairs_what_others_know),
+        cmocka_unit_test(test_products_lose_summands),
         cmocka_unit_test(test_gradients_tell_what_the_loss_needs),
         cmocka_unit_test(test_gradients_without_labels),
         cmocka_unit_test(test_sparsegpt_makes_up_for_zeros),

@@ -183,6 +183,30 @@ static void test_a_pruned_run_is_resumed_only_as_it_was(void **state)
     test_train_sparser = NULL;
 }
 
+/* A schedule that training would not reach the end of. */
+static void test_pruning_is_done_before_training_is(void **state)
+{
+    static const char *const cases[][2] = {
+        {"ITERATIONS: 2, SCHEDULE: linear, END: 4",
+         "SPARSER.END: found 4, want at most 2.91667"},
+        {"ITERATIONS: 2, SCHEDULE: linear, BEGIN: 9",
+         "SPARSER.BEGIN: found 9, want at most 2.91667"},
+        {"TYPE: unstructured, BEGIN: 4, END: 7",
+         "SPARSER.END: found 7, want at most 2.91667"},
+    };
+    char text[128];
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        (void)snprintf(text, sizeof text, "SPARSER: {RATIO: 0.5, %s}",
+                       cases[i][0]);
+        test_train_sparser = text;
+        test_train_refused(test_train_settings, NULL, 0, 8, 0, SB_BAD_CONFIG,
+                           cases[i][1]);
+    }
+    test_train_sparser = NULL;
+}
+
 /* A folder that the run made, and wrote nothing to, is gone. */
 static void test_a_run_that_fails_leaves_no_empty_folder(void **state)
 {
@@ -282,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_a_run_is_resumed_only_with_its_weights),
         cmocka_unit_test(test_a_loss_that_is_not_finite_keeps_the_checkpoint),
         cmocka_unit_test(test_a_pruned_run_is_resumed_only_as_it_was),
+        cmocka_unit_test(test_pruning_is_done_before_training_is),
         cmocka_unit_test(test_a_run_that_fails_leaves_no_empty_folder),
         cmocka_unit_test(test_a_quantized_run_is_resumed_only_as_it_was),
         cmocka_unit_test(test_bad_settings_of_quantizers_are_refused),

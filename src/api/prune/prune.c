@@ -25,26 +25,40 @@ static sb_status prune_config(sb_ctx *ctx, const sb_prune_options *opt,
     return status;
 }
 
-/* What a target needs, and what it excludes. */
+/* What a scan, or a target, does not go with. */
+static sb_status check_whole(sb_ctx *ctx, const char *what,
+                             const sb_prune_options *opt,
+                             const sb_prune_config *cfg, bool steps)
+{
+    const char *found = cfg->type != SB_PRUNE_STRUCTURED ? "TYPE unstructured"
+                        : opt->masks_only                ? "masks only"
+                        : steps && cfg->file.iterations > 1 ? "ITERATIONS"
+                                                            : NULL;
+
+    return found ? sb_fail(ctx, SB_BAD_ARG,
+                           "%s does not go with %s: it is for channels that "
+                           "are removed%s",
+                           what, found, steps ? " in one step" : "")
+                 : SB_OK;
+}
+
+/* What a target or a scan needs, and what it excludes. */
 static sb_status check_targets(sb_ctx *ctx, const sb_prune_options *opt,
                                const sb_prune_config *cfg)
 {
     const double t[] = {opt->target_macs, opt->target_params,
                         opt->target_latency};
 
-    for (size_t i = 0; i < SB_COUNT(t); i++)
+    for (size_t i = 0; i < SB_COUNT(t); i++) {
         if (t[i] != 0 && !(t[i] > 0 && t[i] < 1))
             return sb_fail(ctx, SB_BAD_ARG,
                            "a target is %g, allowed is more than 0 and less "
                            "than 1: the share that is left",
                            t[i]);
-    if ((t[0] != 0 || t[1] != 0 || t[2] != 0) &&
-        (cfg->type != SB_PRUNE_STRUCTURED || opt->masks_only ||
-         cfg->file.iterations > 1))
-        return sb_fail(ctx, SB_BAD_ARG,
-                       "targets are for TYPE structured, in one step, without "
-                       "masks");
-    return SB_OK;
+        if (t[i] != 0)
+            SB_TRY(check_whole(ctx, "a target", opt, cfg, true));
+    }
+    return opt->scan ? check_whole(ctx, "a scan", opt, cfg, false) : SB_OK;
 }
 
 /* The layers and their sizes: weights that make channels, or all. */

@@ -96,9 +96,10 @@ static sb_status report_masked(sb_prune *p, sb_prune_layer **layers, size_t *n)
                               .op = node->op,
                               .weight = sb_graph_value(g, m->weight)->name,
                               .size = m->count,
-                              .removable = m->left ? 0 : m->count,
+                              .removable = m->left ? 0 : m->count - m->over,
                               .removed = p->result ? m->zeroed : 0,
-                              .reason = m->left};
+                              .reason = m->over ? "the last inputs fill no M"
+                                                : m->left};
         layers[(*n)++] = l;
     }
     return SB_OK;

@@ -152,11 +152,6 @@ static sb_status scan_groups(scan_job *j, const double *ratios, size_t n)
 
 static sb_status check_scan(const sb_prune *p, const double *ratios, size_t n)
 {
-    const sb_prune_config *cfg = p->pruner.cfg;
-
-    if (cfg->type != SB_PRUNE_STRUCTURED || p->pruner.masks_only)
-        return sb_fail(p->ctx, SB_BAD_ARG,
-                       "a scan is for TYPE structured, without masks");
     if (p->result)
         return sb_fail(p->ctx, SB_BAD_ARG, "a scan comes before apply()");
     if (sb_batch_store_count(p->batches) == 0)

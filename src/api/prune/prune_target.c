@@ -2,6 +2,7 @@
  * scan, groups one by one, the cheapest first. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -89,12 +90,28 @@ static sb_status target_met(target *t, const sb_graph *g, bool *met)
     return SB_OK;
 }
 
+/* Of each target, what was asked for and what is left at the least. */
 static sb_status target_fail(const target *t)
 {
-    return sb_fail(t->p->ctx, SB_UNSUPPORTED,
-                   "the target cannot be met: with as much removed as can go "
-                   "%.3g %% of the MACs and %.3g %% of the parameters are left",
-                   100 * t->left[0], 100 * t->left[1]);
+    static const char *const names[] = {"MACs", "parameters", "latency"};
+    const sb_prune *p = t->p;
+    const double want[] = {p->target_macs, p->target_params, p->target_latency};
+    int64_t round_to = p->pruner.cfg->file.round_to;
+    char text[256] = "", rounded[64] = "";
+
+    for (size_t i = 0, len = 0; i < SB_COUNT(want); i++)
+        if (want[i] != 0 && len < sizeof text)
+            len += (size_t)snprintf(text + len, sizeof text - len,
+                                    "%s%.3g %% of the %s, wanted %.3g %%",
+                                    len ? "; " : "", 100 * t->left[i], names[i],
+                                    100 * want[i]);
+    if (round_to > 1)
+        (void)snprintf(rounded, sizeof rounded, " with ROUND_TO %lld",
+                       (long long)round_to);
+    return sb_fail(p->ctx, SB_UNSUPPORTED,
+                   "the target cannot be met: when as much is removed as "
+                   "can go%s, there is left %s",
+                   rounded, text);
 }
 
 /* ---- one ratio ---------------------------------------------------------------- */

@@ -174,16 +174,16 @@ void sb_tie_list(sb_ties *t, int x, int ax, int y, int ay, const int64_t *of,
                          .of = copy});
 }
 
-/* Two activations multiplied and summed over have no weight to take for zero.
- */
 void sb_tie_sum(sb_ties *t, int x, int ax, int w, int aw)
 {
+    static const char pairs[] = "a sum over products of activations";
+
+    sb_tie_same(t, x, ax, w, aw);
     if (!sb_tie_is_const(t, w)) {
-        sb_tie_fixed(t, x, ax, "a sum over products of activations");
-        sb_tie_fixed(t, w, aw, "a sum over products of activations");
+        tie_flag(t, SB_TIE_PAIRS, x, ax, pairs);
+        tie_flag(t, SB_TIE_PAIRS, w, aw, pairs);
         return;
     }
-    sb_tie_same(t, x, ax, w, aw);
     tie_add(t, &(sb_tie){.kind = SB_TIE_SUM,
                          .x = tie_ref(t, w, aw),
                          .y = tie_ref(t, x, ax)});

@@ -37,6 +37,7 @@ typedef enum sb_tie_kind {
     SB_TIE_MAKE,   /* flag of x: a weight's axis that makes channels */
     SB_TIE_SCALE,  /* flag of x: a factor for each channel */
     SB_TIE_STATS,  /* flag of x: statistics over it change with a cut */
+    SB_TIE_PAIRS,  /* flag of x: summed over with another activation */
     SB_TIE_FIXED,  /* flag of x: may not be cut */
 } sb_tie_kind;
 
@@ -47,7 +48,7 @@ typedef struct sb_tie {
     const int64_t *of; /* in the arena of the graph */
     sb_axis_ref part[SB_TIE_PARTS];
     int n_parts;
-    const char *why; /* STATS, FIXED: the rule, for people */
+    const char *why; /* STATS, PAIRS, FIXED: the rule, for people */
 } sb_tie;
 
 struct sb_ties {
@@ -91,7 +92,8 @@ void sb_tie_from(sb_ties *t, int x, int ax, int64_t x0, int y, int ay);
 void sb_tie_list(sb_ties *t, int x, int ax, int y, int ay, const int64_t *of,
                  int64_t n);
 /* Tied, and the axis of the weight is summed over: an index may go if the
- * weight's part for it is taken for zero. */
+ * weight's part for it is taken for zero.  If `w` is no constant there is no
+ * such weight: an index that goes takes its summand along. */
 void sb_tie_sum(sb_ties *t, int x, int ax, int w, int aw);
 /* Tied, and the weight's axis makes the channels of y. */
 void sb_tie_make(sb_ties *t, int w, int aw, int y, int ay);

@@ -6,7 +6,8 @@
  *
  * with G the second moments of what the layer reads, w_c its weights for the
  * channel.  The residual 1 / (G^-1)_cc is small for channels that others can
- * stand in for. */
+ * stand in for.  Channels that no weight reads, only another activation, are
+ * scored by the weights that make them. */
 #include "prune/criterion/axis_norm.h"
 #include "prune/linear.h"
 #include "prune/seen.h"
@@ -65,12 +66,24 @@ static sb_status reconstruction_axis(const sb_criterion_ask *ask,
     return status;
 }
 
+static sb_status reconstruction_makers(const sb_criterion_ask *ask,
+                                       const sb_tensor *t, int axis,
+                                       double *out)
+{
+    (void)ask;
+    sb_axis_sums(t, axis, true, out);
+    return SB_OK;
+}
+
 static sb_status reconstruction_score(const sb_criterion_ask *ask, double *out)
 {
     bool found;
 
-    return sb_score_by_axis(ask, SB_AXIS_READ, reconstruction_axis, out,
-                            &found);
+    SB_TRY(
+        sb_score_by_axis(ask, SB_AXIS_READ, reconstruction_axis, out, &found));
+    return found ? SB_OK
+                 : sb_score_by_axis(ask, SB_AXIS_MADE, reconstruction_makers,
+                                    out, &found);
 }
 
 const sb_criterion_def sb_criterion_reconstruction = {
