@@ -125,6 +125,9 @@ sb_status sb_quant_model_create(const sb_model *model,
                 "target %s adds products in more than 16 bits: --reduce-range "
                 "changes nothing",
                 qm->target->name);
+    if (sb_learns_no_blocks(qm))
+        sb_warn(ctx, "SCHEDULE.BLOCKWISE: no blocks are learned: %s",
+                sb_learns_no_blocks(qm));
     *out = qm;
     return SB_OK;
 }

@@ -6,7 +6,7 @@ usage: test_learn_blocks.py COMMAND
 A small residual network, 3-bit weights and 8-bit activations: learned block by
 block its file is nearer to the float network, on samples that were not seen,
 than one whose weights are rounded to nearest; with and without QDrop.  The file
-is the same for any number of threads, and another one for another seed.
+is the same for any number of threads, and another one for another seed.  Asked for in vain, a line says so.
 
 Exits 77 if onnx or onnxruntime is not there."""
 import os
@@ -113,6 +113,14 @@ with tempfile.TemporaryDirectory() as folder:
           f"{error(drops)} {nearest}")
     check("same file with two threads",
           drops == quantize(folder, "two", 200, 0.5, "--threads", "2"))
+    done = subprocess.run(
+        [command, "quantize", folder + "/net.onnx", "-c", "/dev/stdin", "-o",
+         folder + "/dynamic.onnx"], text=True, capture_output=True,
+        input="SCHEDULE: {BLOCKWISE: {STEPS: 5}}\nA: dynamic\nW: {QSCHEME: "
+        "per-channel-symmetric, QUANTIZER: {BIT: 8}}\n")
+    check("a line if blocks are not learned", done.returncode == 0 and
+          "SCHEDULE.BLOCKWISE: no blocks are learned" in done.stderr,
+          done.stderr)
     check("another file with another seed",
           drops != quantize(folder, "seed", 200, 0.5, "--seed", "5"))
 print(f"{failed} failed")

@@ -240,6 +240,26 @@ static void test_losses(void **state)
     check_loss(CONFIG("4", A4), 2, 0.5);
 }
 
+/* Samples that lie in a file make the same weights. */
+static void test_spilled(void **state)
+{
+    float kept[IN * MID];
+
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        sb_quant_model *qm = calibrated(NET, CONFIG("4", A4), samples());
+
+        qm->state.calibration.memory_limit = again ? 256 : 0;
+        (void)learn(qm, 100, 0.5);
+        assert_ptr_not_equal(constant(qm, "w", true), constant(qm, "w", false));
+        if (again)
+            assert_memory_equal(kept, constant(qm, "w", true), sizeof kept);
+        else
+            memcpy(kept, constant(qm, "w", true), sizeof kept);
+        sb_quant_model_free(qm);
+    }
+}
+
 /* Results that are not float32 are not learned, and no reason to fail; nor is a
  * block that has no others. */
 static void test_results_of_other_types(void **state)
@@ -283,13 +303,98 @@ static void test_samples_are_asked_for(void **state)
     sb_quant_model_free(qm);
 }
 
+#define LEARN(how, a)                                                       \
+    "SCHEDULE: {BIAS_CORRECTION: true, BLOCKWISE: {STEPS: 20, BATCH: 8" how \
+    "}}\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 3}}\n" a
+
+static const sb_quant_step *find_step(const sb_quant_model *qm,
+                                      const char *name)
+{
+    const sb_quant_step *step = NULL;
+
+    for (size_t i = 0; (step = sb_quant_model_step(qm, i)) != NULL; i++)
+        if (strcmp(step->name, name) == 0)
+            return step;
+    return NULL;
+}
+
+/* Biases are corrected where they are not learned. */
+static void test_biases_beside(void **state)
+{
+    const sb_tensor *const data[] = {samples(), NULL};
+    static const char *const configs[] = {LEARN("", A4),
+                                          LEARN(", SCALE_RATE: 0", A4)};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(configs); i++) {
+        sb_quant_model *qm = test_quant(NET, configs[i], NULL);
+
+        test_calibrate(qm, NULL, data);
+        assert_non_null(find_step(qm, "learning of blocks"));
+        assert_int_equal(find_step(qm, "bias correction") != NULL, i == 1);
+        sb_quant_model_free(qm);
+    }
+}
+
+/* Four batches of which all but one are the same: what learns these by heart is
+ * judged by the fourth, and taken back. */
+static void test_judged_apart(void **state)
+{
+    const sb_tensor *x = samples();
+    sb_tensor *other = test_tensor(SB_DTYPE_F32, "16x12", NULL);
+    const sb_tensor *const data[] = {x, x, x, other, NULL};
+
+    (void)state;
+    sb_tensor_randomize(other, 31);
+    for (int64_t i = 0; i < 16 * IN; i++)
+        ((float *)other->data)[i] *= i % IN == 0 ? 3 : -1;
+    sb_quant_model *qm = test_quant(NET, LEARN("", A4), NULL);
+    test_calibrate(qm, NULL, data);
+    const sb_quant_step *step = find_step(qm, "learning of blocks");
+    assert_non_null(step);
+    assert_false(step->kept);
+    assert_true(step->after > step->before);
+    assert_close("as before", step->before, loss_double(qm, other->data) / IN,
+                 1e-3);
+    sb_quant_model_free(qm);
+}
+
+static int stop_learning(void *user, const char *stage, size_t done,
+                         size_t total)
+{
+    (void)user;
+    (void)total;
+    return strcmp(stage, "learn blocks") == 0 && done >= 8;
+}
+
+/* Ended in the middle: nothing is changed, and it can be done again. */
+static void test_interrupted(void **state)
+{
+    const sb_tensor *x = samples();
+    const sb_tensor *out[1] = {0};
+    sb_quant_model *qm = test_quant(NET, LEARN("", A4), NULL);
+
+    (void)state;
+    assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
+    assert_ok(test_quant_run(qm, &x, out));
+    sb_ctx_set_progress(test_ctx(), stop_learning, NULL);
+    assert_int_equal(sb_quant_model_calc_qparams(qm), SB_INTERRUPTED);
+    sb_ctx_set_progress(test_ctx(), NULL, NULL);
+    assert_ptr_equal(constant(qm, "w", true), constant(qm, "w", false));
+    sb_quant_model_free(qm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks_found),
         cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_spilled),
         cmocka_unit_test(test_results_of_other_types),
         cmocka_unit_test(test_samples_are_asked_for),
+        cmocka_unit_test(test_biases_beside),
+        cmocka_unit_test(test_judged_apart),
+        cmocka_unit_test(test_interrupted),
     };
     return cmocka_run_group_tests_name("learn_blocks", tests, NULL, NULL);
 }

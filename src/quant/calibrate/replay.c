@@ -25,16 +25,21 @@ static size_t replay_cover(const sb_quant_model *qm, int64_t samples, size_t n)
 
 static replay_shares replay_share(const sb_quant_model *qm)
 {
-    int64_t most = sb_quant_config_schedule(qm->config).refine_samples;
+    const sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
     replay_shares s = {.n = sb_batch_store_count(qm->state.batches)};
+    /* What learns may learn by heart: some samples judge it, even if a
+     * configuration asks for it. */
+    size_t apart = !qm->asked                     ? s.n / 2
+                   : schedule.blockwise.steps > 0 ? s.n / 4
+                                                  : 0;
 
     s.judged = replay_cover(qm, SB_REFERENCE_SAMPLES, s.n);
     s.rest = s.n;
-    if (!qm->asked && s.n > 1) {
-        s.judged = s.judged > s.n / 2 ? s.n / 2 : s.judged;
+    if (apart > 0) {
+        s.judged = s.judged > apart ? apart : s.judged;
         s.rest = s.n - s.judged;
     }
-    s.used = replay_cover(qm, most, s.rest);
+    s.used = replay_cover(qm, schedule.refine_samples, s.rest);
     return s;
 }
 

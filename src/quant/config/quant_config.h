@@ -142,9 +142,10 @@ sb_quant_mode sb_quant_config_mode(const sb_quant_config *cfg);
 typedef struct sb_quant_blockwise {
     int64_t steps; /* for each block; 0: none are */
     int64_t batch;
-    double rate, scale_rate; /* of rounding, and of scales of activations */
-    double lambda;           /* as in quantize/soft_rounding.h */
-    double drop;             /* share of activations that is not rounded */
+    double rate;       /* of rounding; 0: by the number of steps */
+    double scale_rate; /* of scales of activations */
+    double lambda;     /* as in quantize/soft_rounding.h */
+    double drop;       /* share of activations that is not rounded */
 } sb_quant_blockwise;
 
 typedef struct sb_quant_schedule {

@@ -2,7 +2,8 @@
  *
  * Each is measured on some calibration samples; without a configuration of the
  * user these are such that no method saw, and what does not bring the outputs
- * nearer to those of the float network is taken back.  Rounding and biases
+ * nearer to those of the float network is taken back; blocks that were learned
+ * are so with a configuration, too.  Rounding and biases
  * lower the error of every layer, and only must not raise that of the outputs;
  * what clips values, or makes all channels fill their ranges, may lose those of
  * other samples, and must clearly help.  What stays in any case is not
@@ -135,7 +136,7 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
     if (seen < n) /* the others changed as much, as far as is known */
         step->after *= step->before / sb_errors_mean(r->now, seen);
     step->kept =
-        r->qm->asked ||
+        (r->qm->asked && method->run != sb_learn_blocks) ||
         (seen == n && sb_errors_fell(r->now, r->tried, n, method->clearly));
     return SB_OK;
 }

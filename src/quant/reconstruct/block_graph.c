@@ -192,9 +192,14 @@ static sb_status block_put(void *user, sb_graph *g, uint32_t point,
             return sb_quant_put_simulated(qm, g, point, beside, x, y);
         return block_add_weight(b, q);
     }
-    return block_learns_scale(b, point)
-               ? block_put_scale(b, g, point, beside, x, y)
-               : sb_quant_put_simulated(qm, g, point, beside, x, y);
+    if (block_learns_scale(b, point))
+        return block_put_scale(b, g, point, beside, x, y);
+    size_t first = g->n_nodes;
+    sb_grad to = {.graph = g};
+    SB_TRY(sb_quant_put_simulated(qm, g, point, beside, x, y));
+    SB_TRY(block_put_mix(b, g, &to, point, x, y));
+    sb_qat_claim_nodes(g, first, beside);
+    return SB_OK;
 }
 
 /* ---- the loss ----------------------------------------------------------- */

@@ -342,6 +342,15 @@ static sb_status steps_run(block_steps *s)
     return SB_OK;
 }
 
+/* Each weight must have the time to come to either side, which takes v from
+ * -2.4 to 2.4, and to change its mind. */
+static double steps_rate(const sb_quant_blockwise *how)
+{
+    const double way = 10, most = 0.1;
+
+    return how->rate > 0 ? how->rate : fmin(way / (double)how->steps, most);
+}
+
 static void steps_learn(const block_steps *s, int64_t step)
 {
     const sb_layer_block *b = s->b;
@@ -353,7 +362,7 @@ static void steps_learn(const block_steps *s, int64_t step)
     for (size_t i = 0; i < b->n_learned; i++) {
         const sb_soft_step one = {.step = step,
                                   .steps = how->steps,
-                                  .rate = how->rate,
+                                  .rate = steps_rate(how),
                                   .lambda = how->lambda,
                                   .gradient = steps_sum(s, b->weights[i].p),
                                   .factor = 1 / (double)s->runs};

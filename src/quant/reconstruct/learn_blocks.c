@@ -20,10 +20,20 @@ static bool blocks_wants(const sb_quant_model *qm, const sb_quantizer *q)
            q->spec.kind == SB_QUANT_WEIGHT;
 }
 
+const char *sb_learns_no_blocks(const sb_quant_model *qm)
+{
+    if (sb_quant_config_schedule(qm->config).blockwise.steps == 0)
+        return NULL;
+    if (sb_quant_config_mode(qm->config) == SB_QUANT_DYNAMIC)
+        return "activations have no scales before the network runs (A: "
+               "dynamic)";
+    return qm->known.n > 0 ? "the model is quantized already" : NULL;
+}
+
 bool sb_learns_blocks(const sb_quant_model *qm)
 {
     if (sb_quant_config_schedule(qm->config).blockwise.steps == 0 ||
-        qm->known.n > 0 || sb_quant_config_mode(qm->config) == SB_QUANT_DYNAMIC)
+        sb_learns_no_blocks(qm))
         return false;
     for (size_t i = 0; i < qm->place.n_quantizers; i++)
         if (blocks_wants(qm, &qm->place.quantizers[i]))

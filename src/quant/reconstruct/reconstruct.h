@@ -18,6 +18,8 @@ SB_MUST_USE sb_status sb_round_check_memory(sb_quant_model *qm);
 
 /* Does the configuration ask for it? */
 bool sb_learns_blocks(const sb_quant_model *qm);
+/* Why it asks for it in vain, or NULL. */
+const char *sb_learns_no_blocks(const sb_quant_model *qm);
 /* Lays rounded weights and biases over those of the network and sets scales of
  * activations; *layers is how many weights were learned.  What cannot be is
  * named in the log and rounded to nearest. */
