@@ -19,24 +19,26 @@ def peak_mb():
                     if line.startswith("VmHWM")) * 1024 / 1e6
 
 
-def batches(x, step):
-    return [x[i:i + step] for i in range(0, len(x), step)]
-
-
-def entry_of(path):
-    """Name and fixed batch (or 0) of the only input."""
+def feeds_of(path, samples):
+    """One for each sample, by name: of the array of the only input, or of an
+    archive with all of them."""
     graph = onnx.load(path, load_external_data=False).graph
     known = {i.name for i in graph.initializer}
-    value = next(i for i in graph.input if i.name not in known)
-    return value.name, max(0, value.type.tensor_type.shape.dim[0].dim_value)
+    first = next(i for i in graph.input if i.name not in known)
+    step = max(1, first.type.tensor_type.shape.dim[0].dim_value)
+    x = np.load(samples)
+    x = dict(x) if samples.endswith(".npz") else {first.name: x}
+    n = len(next(iter(x.values())))
+    return [{k: np.array(v[i:i + step]) for k, v in x.items()}
+            for i in range(0, n, step)]
 
 
-def quantize_static(model, name, feeds, out):
+def quantize_static(model, feeds, out):
     from onnxruntime import quantization as q
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Reader(q.CalibrationDataReader):
-        left = iter([{name: x} for x in feeds])
+        left = iter(feeds)
 
         def get_next(self):
             return next(self.left, None)
@@ -52,27 +54,27 @@ def quantize_static(model, name, feeds, out):
                       weight_type=q.QuantType.QInt8)
 
 
-def nncf_quantize(model, name, feeds, out, **settings):
+def nncf_quantize(model, feeds, out, **settings):
     import nncf
     m = onnx.load(model)
     if next(i.version for i in m.opset_import if not i.domain) < 13:
         m = onnx.version_converter.convert_version(m, 13)
-    data = nncf.Dataset([{name: x} for x in feeds])
+    data = nncf.Dataset(feeds)
     onnx.save(nncf.quantize(m, data, subset_size=len(feeds), **settings), out)
 
 
-def nncf_mixed(model, name, feeds, out):
+def nncf_mixed(model, feeds, out):
     """Its most accurate settings: affine activations, full correction."""
     import nncf
-    nncf_quantize(model, name, feeds, out,
+    nncf_quantize(model, feeds, out,
                   preset=nncf.QuantizationPreset.MIXED,
                   fast_bias_correction=False)
 
 
-def nncf_openvino(model, name, feeds, out):
+def nncf_openvino(model, feeds, out):
     import nncf
     import openvino as ov
-    data = nncf.Dataset(feeds)
+    data = nncf.Dataset([next(iter(x.values())) for x in feeds])
     ov.save_model(nncf.quantize(ov.Core().read_model(model), data,
                                 subset_size=len(feeds)), out)
 
@@ -83,10 +85,9 @@ PEERS = {"static": quantize_static, "nncf": nncf_quantize,
 
 def worker(how, model, images, out):
     ort.set_default_logger_severity(3)
-    name, fixed = entry_of(model)
-    feeds = [np.array(x) for x in batches(np.load(images), fixed or 1)]
+    feeds = feeds_of(model, images)
     begin = time.perf_counter()
-    PEERS[how](model, name, feeds, out)
+    PEERS[how](model, feeds, out)
     print(json.dumps({"seconds": time.perf_counter() - begin,
                       "rss": peak_mb()}))
 

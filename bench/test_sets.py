@@ -1,6 +1,7 @@
 """The data sets that the scripts beside this file measure accuracy on:
-calibration and test images, as data files for our command and as arrays for
-other programs."""
+calibration and test images, or sentences, as data files for our command and as
+arrays for other programs."""
+import gzip
 import os
 import sys
 
@@ -76,12 +77,12 @@ def photo_sets(folder, name):
     return files, arrays
 
 
-def cifar_sets(folder):
+def cifar_sets(folder, calib):
     place, why = fixtures.cifar10()
     if not place:
         sys.exit(why)
     files, arrays = {}, {}
-    for part, name, count in (("calib", "data_batch_1", 64),
+    for part, name, count in (("calib", "data_batch_1", calib),
                               ("test", "test_batch", 10000)):
         path = os.path.join(place, name + ".bin")
         raw = np.fromfile(path, np.uint8).reshape(-1, 3073)[:count]
@@ -93,7 +94,63 @@ def cifar_sets(folder):
     return files, arrays
 
 
-def sets(folder, name):
+FASHION_PLACE = "/usr/share/datasets/fashion-mnist"  # Debian's package
+
+
+def fashion_sets(folder, calib):
+    files, arrays = {}, {}
+    for part, name, count in (("calib", "train", calib),
+                              ("test", "t10k", 10000)):
+        images, labels = (os.path.join(FASHION_PLACE, f"{name}-{what}-ubyte.gz")
+                          for what in ("images-idx3", "labels-idx1"))
+        if not os.path.exists(images):
+            sys.exit("Fashion-MNIST is in Debian's dataset-fashion-mnist")
+        with gzip.open(images) as f:
+            pixels = np.frombuffer(f.read(), np.uint8, offset=16)
+        with gzip.open(labels) as f:
+            y = np.frombuffer(f.read(), np.uint8, offset=8)
+        x = (pixels.reshape(-1, 1, 28, 28)[:count].astype(np.float32) /
+             np.float32(255) - np.float32(0.2860)) / np.float32(0.3530)
+        arrays[part] = (x, y[:count].astype(np.int64))
+        files[part] = os.path.join(folder, f"fashion-{part}.yaml")
+        with open(files[part], "w") as f:
+            f.write(f"SOURCE: idx\nPATH: {images}\nLABELS: {labels}\n"
+                    "SCALE: 255\nMEAN: [0.2860]\nSTD: [0.3530]\nBATCH: 8\n")
+    return files, arrays
+
+
+def sentence_sets(folder, tokenizer):
+    """Paragraphs of WikiText-2, their first 32 tokens: 64 and 200 of them."""
+    from tokenizers import Tokenizer
+    text = fixtures.find("data/text/wikitext2-test-joined.txt")
+    if not text or not tokenizer:
+        sys.exit("minilm_l6 needs WikiText-2 among the fixtures, and "
+                 "--tokenizer")
+    encoder = Tokenizer.from_file(tokenizer)
+    encoder.no_padding()
+    encoder.enable_truncation(32)
+    with open(text, encoding="utf-8") as f:
+        found = [encoder.encode(line.strip()).ids for line in f
+                 if len(line) > 100]
+    ids = np.array([i for i in found if len(i) == 32], np.int64)
+    ids = ids[np.arange(264) * (len(ids) // 264)]
+    files, arrays = {}, {}
+    for part, rows in (("calib", ids[::4][:64]),
+                       ("test", np.delete(ids, np.s_[:256:4], 0))):
+        x = {"input_ids": rows, "attention_mask": np.ones_like(rows),
+             "token_type_ids": np.zeros_like(rows)}
+        files[part] = os.path.join(folder, f"sentences-{part}.npz")
+        np.savez(files[part], **x)
+        arrays[part] = (x, None)
+    return files, arrays
+
+
+def sets(folder, name, calib=64, tokenizer=None):
     """files and arrays of "calib" and "test" for a network by its name."""
-    return (photo_sets(folder, name) if name in PHOTOS
-            else cifar_sets(folder))
+    if name in PHOTOS:
+        return photo_sets(folder, name)
+    if name == "minilm_l6":
+        return sentence_sets(folder, tokenizer)
+    if name == "fashion_mnist":
+        return fashion_sets(folder, calib)
+    return cifar_sets(folder, calib)
