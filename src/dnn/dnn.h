@@ -133,6 +133,7 @@ typedef struct sb_dnn_gemm_desc {
     bool has_bias;
     bool pack;      /* b is one matrix for all of the batch, worth packing */
     bool alone;     /* the batch is one item, which threads have to share */
+    bool brief;     /* factors may be rounded to bfloat16, if that is faster */
     size_t n_posts; /* SUM at the front adds to what c holds: c += a b */
     sb_dnn_post posts[SB_DNN_MAX_POSTS];
 } sb_dnn_gemm_desc;

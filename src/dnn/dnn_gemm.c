@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "dnn/bf16_product.h"
+
 #include "base/simd.h"
 #include "base/threads.h"
 
@@ -28,6 +30,7 @@ enum {
     SHAPES = 4,          /* bit 0: last column, bit 1: last row */
     LOOPS_MOST = 8192,   /* multiplications below which a call costs more */
     GRAIN = 32768,       /* multiplications worth a thread */
+    BRIEF_LEAST = 1 << 22,
 };
 
 typedef struct gemm_lane {
@@ -42,6 +45,7 @@ struct sb_dnn_gemm {
     dnnl_engine_t engine;
     int64_t tile_m, tile_n; /* size of an inner tile */
     int64_t rows, cols;     /* number of tiles, partial ones included */
+    bool brief;             /* factors are rounded to bfloat16 */
     gemm_lane *lanes;       /* NULL: plain loops */
     size_t n_lanes;
     size_t lane_bytes;      /* scratch of one lane */
@@ -366,6 +370,43 @@ static void choose_tiles(sb_dnn_gemm *g)
     }
 }
 
+/* ---- rounded to bfloat16 ------------------------------------------------ */
+
+static bool brief_set(sb_dnn_gemm *g)
+{
+    const sb_dnn_gemm_desc *d = &g->desc;
+    const int64_t form[] = {d->k, d->n, d->b_row, d->b_col};
+
+    if (!d->brief || !d->pack || d->a_col != 1 ||
+        (double)d->m * (double)d->n * (double)d->k < BRIEF_LEAST ||
+        !sb_bf16_is_fast() || !sb_bf16_bytes(d->k, d->n, &g->packing.bytes))
+        return false;
+    (void)strcpy(g->form.kind, "bf16");
+    memcpy(g->form.sizes, form, sizeof form);
+    g->packing.form = &g->form;
+    g->packing.form_size = sizeof g->form;
+    return true;
+}
+
+static void brief_run(const sb_dnn_gemm *g, const sb_dnn_gemm_args *x)
+{
+    const sb_dnn_gemm_desc *d = &g->desc;
+    sb_bf16_product p = {.m = d->m,
+                         .n = d->n,
+                         .k = d->k,
+                         .a = x->scratch,
+                         .b = (const uint32_t *)(const void *)x->b,
+                         .c = x->c,
+                         .c_row = d->c_row,
+                         .add = gemm_accumulates(d),
+                         .bias = d->has_bias ? x->bias : NULL,
+                         .posts = d->posts + gemm_accumulates(d),
+                         .n_posts = d->n_posts - gemm_accumulates(d)};
+
+    sb_bf16_rows(g->ctx, x->a, d->a_row, d->m, d->k, x->scratch);
+    sb_bf16_multiply(g->ctx, &p);
+}
+
 sb_status sb_dnn_gemm_create(sb_ctx *ctx, const sb_dnn_gemm_desc *desc,
                              sb_dnn_gemm **out)
 {
@@ -380,7 +421,8 @@ sb_status sb_dnn_gemm_create(sb_ctx *ctx, const sb_dnn_gemm_desc *desc,
     strncpy(g->what, desc->what, sizeof g->what - 1);
     g->desc.what = g->what;
     choose_tiles(g);
-    if (desc->m && desc->n && desc->k &&
+    g->brief = brief_set(g);
+    if (!g->brief && desc->m && desc->n && desc->k &&
         (double)desc->m * (double)desc->n * (double)desc->k > LOOPS_MOST) {
         g->rows = (desc->m + g->tile_m - 1) / g->tile_m;
         g->cols = (desc->n + g->tile_n - 1) / g->tile_n;
@@ -405,7 +447,10 @@ sb_status sb_dnn_gemm_create(sb_ctx *ctx, const sb_dnn_gemm_desc *desc,
 
 size_t sb_dnn_gemm_scratch(const sb_dnn_gemm *gemm)
 {
-    return gemm->n_lanes * gemm->lane_bytes;
+    const sb_dnn_gemm_desc *d = &gemm->desc;
+
+    return gemm->brief ? (size_t)(d->m * sb_bf16_pairs(d->k)) * sizeof(uint32_t)
+                       : gemm->n_lanes * gemm->lane_bytes;
 }
 
 const sb_dnn_packing *sb_dnn_gemm_packing(const sb_dnn_gemm *gemm)
@@ -418,8 +463,15 @@ sb_status sb_dnn_gemm_pack(sb_dnn_gemm *gemm, const float *b, void *packed,
 {
     const sb_dnn_gemm_desc *d = &gemm->desc;
     dnnl_status_t status = dnnl_success;
-    int width = sb_dnn_set_width(1);
+    int width;
 
+    if (gemm->brief) {
+        const sb_bf16_source from = {b, d->b_row, d->b_col, d->k, d->n, false};
+
+        sb_bf16_pack(gemm->ctx, &from, packed);
+        return SB_OK;
+    }
+    width = sb_dnn_set_width(1);
     for (int64_t col = 0; col < gemm->cols && status == dnnl_success; col++) {
         bool last = d->n - col * gemm->tile_n < gemm->tile_n;
         void *args[] = {sb_dnn_mutable(b + col * gemm->tile_n * d->b_col),
@@ -486,6 +538,10 @@ sb_status sb_dnn_gemm_run(sb_dnn_gemm *gemm, const sb_dnn_gemm_args *args)
     const sb_dnn_gemm_desc *d = &gemm->desc;
     int64_t n_batch = args->n_batch ? args->n_batch : 1;
 
+    if (gemm->brief) {
+        brief_run(gemm, args);
+        return SB_OK;
+    }
     if (!gemm->lanes) {
         loop_job job = {gemm, args};
         int64_t grain = GRAIN / (d->n * d->k + 1) + 1;

@@ -54,6 +54,7 @@ typedef struct sb_exec_options {
     sb_dump_fn dump; /* (optional) sees every value right after it is made */
     void *dump_user;
     bool exact;            /* no faster algorithms that round differently */
+    bool brief;            /* factors of products may be rounded to bfloat16 */
     sb_observe_fn observe; /* (optional) */
     sb_tap_fn tap;         /* (optional) */
     void *observe_user;

@@ -233,6 +233,7 @@ sb_status sb_step_create(sb_arena *arena, sb_exec *exec, const sb_node *node,
         .in = st->k_in,
         .out = st->k_out,
         .exact = exec->opt.exact,
+        .brief = exec->opt.brief,
         .scratch = attrs, /* of 0 bytes: somewhere, never NULL */
         .host = &host,
         .host_data = st,

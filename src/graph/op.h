@@ -144,6 +144,7 @@ struct sb_kernel {
     size_t scratch_size;
     void *scratch;
     bool exact; /* no faster algorithms that round differently */
+    bool brief; /* factors of products may be rounded to bfloat16 */
     /* (optional) Wants to see output 0 in pieces while it is made.  A kernel
      * that does not make it so leaves it alone; one that does shows all. */
     const sb_tap *tap;

@@ -2,6 +2,9 @@
 #include "sbtest.h"
 #include "sbtest_node.h"
 
+#include "exec/exec.h"
+#include "graph/text.h"
+
 typedef struct gram_case {
     const char *x, *w, *g, *attrs;
     int n, c, h, width, groups, kernel, stride, pad;
@@ -201,6 +204,60 @@ static void test_sure_means(void **state)
     correct_means("axis=1, sure=1", (double[]){3 * (1 - 5.0 / 27), 0});
 }
 
+/* Where factors may be rounded to bfloat16, whole numbers are the same in it
+ * and so are their sums: with x itself down to the diagonal, and with y. */
+static void test_brief_sums(void **state)
+{
+    enum { COLS = 260, SIZE = COLS + 1, ROWS = 46 };
+    static const char *const text =
+        "graph g(s: f32[1,261,261], n: f32[1], x: f32[2,23,260], "
+        "y: f32[2,23,260]) -> (a: f32[*], b: f32[*], c: f32[*], d: f32[*]) {\n"
+        "  w: f32[260,1] = random(5)\n"
+        "  a, b = sparsebit::Gram(s, n, x, w) {rows=1, ones=1, upper=1}\n"
+        "  c, d = sparsebit::Gram(s, n, x, w, y) {rows=1, ones=1}\n}\n";
+    static float x[ROWS][SIZE], y[ROWS][SIZE];
+    sb_tensor *s = test_tensor(SB_DTYPE_F32, "1x261x261", NULL);
+    sb_tensor *xs = test_tensor(SB_DTYPE_F32, "2x23x260", NULL);
+    sb_tensor *ys = test_tensor(SB_DTYPE_F32, "2x23x260", NULL);
+    const sb_tensor *in[] = {s, test_f32("1", 0.0), xs, ys}, *out[4];
+    sb_exec *exec = NULL;
+    sb_graph *g = NULL;
+
+    (void)state;
+    for (int i = 0; i < SIZE * SIZE; i++)
+        ((float *)s->data)[i] = 2;
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c <= COLS; c++) {
+            x[r][c] = c < COLS ? (float)((r * 7 + c * 5 + r * c % 11) % 13) : 1;
+            y[r][c] = c < COLS ? (float)((r * 3 + c) % 9 - 4) : 1;
+            if (c < COLS) {
+                ((float *)xs->data)[r * COLS + c] = x[r][c];
+                ((float *)ys->data)[r * COLS + c] = y[r][c];
+            }
+        }
+    assert_ok(sb_graph_parse(test_ctx(), text, &g));
+    assert_ok(sb_graph_infer(g));
+    assert_ok(sb_exec_create(test_ctx(), g, &(sb_exec_options){.brief = true},
+                             &exec));
+    assert_ok(sb_exec_run(exec, in, NULL, out));
+    for (int i = 0; i < SIZE; i++)
+        for (int j = 0; j < SIZE; j++) {
+            double xx = 2, yx = 2;
+
+            for (int r = 0; r < ROWS; r++) {
+                xx += (double)x[r][i] * (double)x[r][j];
+                yx += (double)y[r][i] * (double)x[r][j];
+            }
+            if (j >= i)
+                assert_close("x x", sb_tensor_get_f64(out[0], i * SIZE + j), xx,
+                             0);
+            assert_close("y x", sb_tensor_get_f64(out[2], i * SIZE + j), yx, 0);
+        }
+    assert_close("count", sb_tensor_get_f64(out[1], 0), ROWS, 0);
+    sb_exec_free(exec);
+    sb_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_rows_of_products),
         cmocka_unit_test(test_two_inputs_and_ones),
         cmocka_unit_test(test_parts_of_rows),
+        cmocka_unit_test(test_brief_sums),
         cmocka_unit_test(test_means),
         cmocka_unit_test(test_sure_means),
     };

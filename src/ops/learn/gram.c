@@ -6,6 +6,7 @@
  * only products within K columns that lie together are wanted
  *     rows 0   x is [N, C, D...]: the patches of a convolution with weight w
  * and its attributes; K = C / groups * taps, in the order of w
+ *     upper 1  of the sums of x x^T those below the diagonal are not wanted
  *     ones 1   a 1 stands behind the elements of each x and y, so that the last
  * row and column, K is one more, are the sums of y and x themselves
  *
@@ -18,17 +19,19 @@
 
 #include "base/simd.h"
 #include "base/threads.h"
+#include "dnn/bf16_product.h"
 #include "dnn/dnn.h"
 #include "ops/conv/window.h"
 
 enum {
     GRAM_CHUNK = 1 << 21, /* elements of patches that are made at once */
     GRAM_SMALL = 64,      /* of K: below it, plain loops for each group */
+    GRAM_BRIEF = 256,     /* from it on, bfloat16 is exact enough and faster */
 };
 
 typedef struct gram_attrs {
     sb_window_attrs window;
-    int64_t group, rows, places, ones;
+    int64_t group, rows, places, ones, upper;
 } gram_attrs;
 
 static const sb_attr_def attrs[] = {
@@ -37,6 +40,7 @@ static const sb_attr_def attrs[] = {
     {"ones", SB_ATTR_INT, offsetof(gram_attrs, ones), .i = 0, .flag = true},
     {"places", SB_ATTR_INT, offsetof(gram_attrs, places), .i = 0},
     {"rows", SB_ATTR_INT, offsetof(gram_attrs, rows), .i = 0, .flag = true},
+    {"upper", SB_ATTR_INT, offsetof(gram_attrs, upper), .i = 0, .flag = true},
     {0},
 };
 
@@ -46,7 +50,8 @@ typedef struct gram_state {
     int64_t filled;    /* of k, by elements of x: all, or all but one */
     int64_t per;       /* channels of a group */
     int64_t images, places, chunk;
-    sb_dnn_gemm *gemm;            /* NULL: loops */
+    bool brief;                   /* products of bfloat16, of rows */
+    sb_dnn_gemm *gemm;            /* else; NULL: loops */
     size_t at_patches, at_others; /* in the scratch memory */
 } gram_state;
 
@@ -192,6 +197,42 @@ static void gram_gather(const sb_kernel *k, const gram_job *job,
     sb_parallel_for(k->ctx, (size_t)j.s->chunk, 16, gram_patches, &j);
 }
 
+/* Rows need no patches: they are rounded where they are. */
+static void gram_brief(const sb_kernel *k, const gram_job *j,
+                       const sb_tensor *y)
+{
+    const gram_attrs *a = k->attrs;
+    const gram_state *s = j->s;
+    int64_t width = s->groups * s->filled;
+
+    for (int64_t i = 0; i < s->groups; i++) {
+        int64_t at = j->first * width + i * s->filled;
+        sb_bf16_source from = {.x = (const float *)k->in[2]->data + at,
+                               .row = width,
+                               .col = 1,
+                               .k = j->n,
+                               .n = s->filled,
+                               .ones = a->ones != 0};
+        sb_bf16_product p = {.m = s->k,
+                             .n = s->k,
+                             .k = j->n,
+                             .a = (uint32_t *)(void *)j->others,
+                             .a_panels = true,
+                             .b = (uint32_t *)(void *)j->patches,
+                             .c = j->g + i * s->k * s->k,
+                             .c_row = s->k,
+                             .add = true,
+                             .upper = a->upper && !y};
+
+        sb_bf16_pack(k->ctx, &from, (uint32_t *)(void *)j->patches);
+        if (y) {
+            from.x = (const float *)y->data + at;
+            sb_bf16_pack(k->ctx, &from, (uint32_t *)(void *)j->others);
+        }
+        sb_bf16_multiply(k->ctx, &p);
+    }
+}
+
 static sb_status gram_forward(sb_kernel *k)
 {
     const gram_attrs *a = k->attrs;
@@ -214,6 +255,10 @@ static sb_status gram_forward(sb_kernel *k)
         int64_t left = total - job.first;
 
         job.n = left < s->chunk ? left : s->chunk;
+        if (s->brief) {
+            gram_brief(k, &job, y);
+            continue;
+        }
         gram_gather(k, &job, k->in[2], job.patches);
         if (y)
             gram_gather(k, &job, y, job.others);
@@ -295,6 +340,14 @@ static void gram_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
             in[i] = k->in[i]->layout;
 }
 
+static bool gram_is_brief(const sb_kernel *k, const gram_state *s)
+{
+    const gram_attrs *a = k->attrs;
+
+    return k->brief && a->rows && s->k >= GRAM_BRIEF && s->chunk > 1 &&
+           sb_bf16_is_fast();
+}
+
 static sb_status gram_prepare(sb_kernel *k)
 {
     gram_state *s = sb_alloc(k->ctx, 1, sizeof *s);
@@ -315,10 +368,12 @@ static sb_status gram_prepare(sb_kernel *k)
             (long long)sb_tensor_count(k->in[0]), (long long)s->groups,
             (long long)s->k, (long long)s->k);
     s->chunk = gram_chunk(s);
-    SB_TRY(gram_make_gemm(k, s));
+    size_t patches = (size_t)(s->chunk * s->groups * s->k) * sizeof(float);
+    s->brief = gram_is_brief(k, s) && sb_bf16_bytes(s->chunk, s->k, &patches);
+    if (!s->brief)
+        SB_TRY(gram_make_gemm(k, s));
     s->at_patches = s->gemm ? sb_dnn_gemm_scratch(s->gemm) : 0;
     s->at_patches = (s->at_patches + 63) / 64 * 64;
-    size_t patches = (size_t)(s->chunk * s->groups * s->k) * sizeof(float);
     s->at_others = s->at_patches + (two ? patches : 0);
     k->scratch_size = s->at_others + patches;
     return SB_OK;

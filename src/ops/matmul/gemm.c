@@ -139,6 +139,7 @@ static sb_status gemm_prepare(sb_kernel *k)
         .posts = {{SB_DNN_SUM, 1, 0}},
         .pack = k->lasting >> 1 & 1,
         .alone = true,
+        .brief = k->brief,
     };
     SB_TRY(sb_dnn_gemm_create(k->ctx, &d, &s->gemm));
     SB_TRY(sb_packed_input_gemm(k, 1, 0, s->gemm, &s->b));

@@ -127,6 +127,7 @@ static sb_status plan_gemm(sb_kernel *k, const sb_epilogue *posts,
         .c_row = mm->n,
         .pack = mm->n_batch == 1 && (k->lasting >> 1 & 1),
         .alone = mm->n_batch == 1,
+        .brief = k->brief,
     };
 
     if (posts) {

@@ -85,17 +85,18 @@ static double mse_total(const double *sum)
 /* The sum of squares; when it passes `limit`, some number above it. */
 static double mse_sum(const sb_obs_values *v, const grid *g, double limit)
 {
-    double sum[LANES] = {0};
+    double sum[LANES] = {0}, total = 0;
     size_t n = (size_t)v->n, whole = n - n % LANES;
 
     for (size_t i = 0; i < whole; i += LEAP) {
         mse_add(v->x + i, whole - i < LEAP ? whole - i : LEAP, g, sum);
-        if (mse_total(sum) > limit)
-            return mse_total(sum);
+        total = mse_total(sum);
+        if (total > limit)
+            return total;
     }
     for (size_t i = whole; i < n; i++)
         sum[i - whole] += mse_square(v->x[i], g);
-    return mse_total(sum);
+    return whole < n ? mse_total(sum) : total;
 }
 
 static sb_range mse_shrunk(const sb_obs_values *v, size_t step)

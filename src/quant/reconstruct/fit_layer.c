@@ -15,6 +15,7 @@
 
 #include "base/simd.h"
 #include "base/threads.h"
+#include "dnn/bf16_product.h"
 #include "quant/correct/correct.h"
 #include "quant/model/overlay.h"
 #include "quant/quantize/cholesky.h"
@@ -23,26 +24,25 @@
 /* ---- covariances -------------------------------------------------------- */
 
 /* Of one group, [size, size] to [cols, cols], all in the same memory: what is
- * written lies before what is still to be read. */
+ * written lies before what is still to be read.  `means` NULL: as if they were
+ * zero. */
 static void refit_center_group(const float *sums, const float *cross,
-                               int64_t cols, bool biased, float *c, float *d,
+                               int64_t cols, double scale, float *c, float *d,
                                float *means)
 {
-    int64_t size = cols + 1;
-    double n = (double)sums[size * size - 1];
-    double scale = n > 0 ? 1 / n : 0;
-    float *mean_x = means, *mean_y = means + cols;
+    int64_t size = means ? cols + 1 : cols;
+    const float *mean_x = means, *mean_y = means ? means + cols : NULL;
 
-    for (int64_t i = 0; i < cols; i++) {
-        mean_x[i] = (float)((double)sums[cols * size + i] * scale);
-        mean_y[i] = (float)((double)cross[i * size + cols] * scale);
+    for (int64_t i = 0; i < cols && means; i++) {
+        means[i] = (float)((double)sums[cols * size + i] * scale);
+        means[cols + i] = (float)((double)cross[i * size + cols] * scale);
     }
     for (int64_t i = 0; i < cols; i++)
         for (int64_t j = 0; j < cols; j++) {
             double xx = (double)sums[i * size + j] * scale;
             double yx = (double)cross[i * size + j] * scale;
 
-            if (biased) {
+            if (means) {
                 xx -= (double)mean_x[i] * (double)mean_x[j];
                 yx -= (double)mean_y[i] * (double)mean_x[j];
             }
@@ -53,18 +53,19 @@ static void refit_center_group(const float *sums, const float *cross,
 
 void sb_refit_center(sb_gram *gram)
 {
-    int64_t cols = gram->cols, size = cols + 1;
+    int64_t cols = gram->cols, size = cols + gram->biased;
+    double scale = gram->count > 0 ? 1 / (double)gram->count : 0;
 
     for (int64_t g = 0; g < gram->groups; g++)
         refit_center_group(
             gram->sums + g * size * size, gram->cross + g * size * size, cols,
-            gram->biased, gram->sums + g * cols * cols,
-            gram->cross + g * cols * cols, gram->means + 2 * g * cols);
+            scale, gram->sums + g * cols * cols, gram->cross + g * cols * cols,
+            gram->biased ? gram->means + 2 * g * cols : NULL);
 }
 
 /* ---- weights ------------------------------------------------------------ */
 
-enum { REFIT_TILE = 16, REFIT_COLS = 512 };
+enum { REFIT_TILE = 16, REFIT_COLS = 512, REFIT_BRIEF = 256 };
 
 typedef struct refit_job {
     const float *w, *d; /* [rows, cols], [cols, cols] */
@@ -113,10 +114,14 @@ static double refit_damping(const sb_gram *gram)
     return share > least ? share : least;
 }
 
-sb_status sb_refit_factor(sb_ctx *ctx, const sb_gram *gram, int64_t group,
-                          float *h, bool *done)
+sb_status sb_refit_factor(sb_ctx *ctx, sb_gram *gram, int64_t group, float *h,
+                          bool *done)
 {
     int64_t n = gram->cols;
+
+    *done = gram->solved;
+    if (*done)
+        return SB_OK;
     const float *c = gram->sums + group * n * n;
     double share = refit_damping(gram), mean = 0;
 
@@ -128,7 +133,47 @@ sb_status sb_refit_factor(sb_ctx *ctx, const sb_gram *gram, int64_t group,
     memcpy(h, c, (size_t)(n * n) * sizeof *h);
     for (int64_t i = 0; i < n; i++)
         h[i * (n + 1)] += (float)(share * mean);
-    return sb_cholesky_upper(ctx, h, n, done);
+    SB_TRY(sb_cholesky_upper(ctx, h, n, done));
+    if (*done && gram->many) {
+        sb_cholesky_solve_rows(ctx, h, n, gram->cross, n);
+        gram->solved = true;
+    }
+    return sb_ctx_poll(ctx);
+}
+
+/* x = w d, with factors of bfloat16, some columns at a time. */
+static sb_status refit_multiply_brief(sb_ctx *ctx, const refit_job *j)
+{
+    int64_t n = j->cols, some = n < REFIT_COLS ? n : REFIT_COLS;
+    size_t a = (size_t)(j->rows * sb_bf16_pairs(n)), b = 0;
+
+    if (!sb_bf16_bytes(n, some, &b))
+        return SB_NO_MEMORY;
+    uint32_t *room = sb_alloc_raw(ctx, a * sizeof *room + b, 1);
+    if (!room)
+        return SB_NO_MEMORY;
+    sb_bf16_rows(ctx, j->w, n, j->rows, n, room);
+    for (int64_t c = 0; c < n; c += some) {
+        const sb_bf16_source from = {
+            .x = j->d + c,
+            .row = n,
+            .col = 1,
+            .k = n,
+            .n = n - c < some ? n - c : some,
+        };
+        const sb_bf16_product p = {.m = j->rows,
+                                   .n = from.n,
+                                   .k = n,
+                                   .a = room,
+                                   .b = room + a,
+                                   .c = j->x + c,
+                                   .c_row = n};
+
+        sb_bf16_pack(ctx, &from, room + a);
+        sb_bf16_multiply(ctx, &p);
+    }
+    sb_free(ctx, room);
+    return SB_OK;
 }
 
 sb_status sb_refit_rows(sb_ctx *ctx, const sb_gram *gram, int64_t group,
@@ -140,12 +185,18 @@ sb_status sb_refit_rows(sb_ctx *ctx, const sb_gram *gram, int64_t group,
 
     if (!x)
         return SB_NO_MEMORY;
-    sb_parallel_for(ctx, (size_t)((rows + REFIT_TILE - 1) / REFIT_TILE), 1,
-                    refit_multiply, &job);
-    sb_cholesky_solve_rows(ctx, h, n, x, rows);
-    refit_add(x, 1, rows * n, w);
+    sb_status status = SB_OK;
+    if (gram->brief && n >= REFIT_BRIEF && sb_bf16_is_fast())
+        status = refit_multiply_brief(ctx, &job);
+    else
+        sb_parallel_for(ctx, (size_t)((rows + REFIT_TILE - 1) / REFIT_TILE), 1,
+                        refit_multiply, &job);
+    if (status == SB_OK && !gram->solved)
+        sb_cholesky_solve_rows(ctx, h, n, x, rows);
+    if (status == SB_OK)
+        refit_add(x, 1, rows * n, w);
     sb_free(ctx, x);
-    return SB_OK;
+    return status;
 }
 
 /* ---- biases ------------------------------------------------------------- */

@@ -190,7 +190,7 @@ static sb_status stages_open_quantized(stages_run *run)
     sb_grams *list = run->list;
     sb_stage *k = &run->quantized;
     size_t y = list->fit ? list->n : 0;
-    sb_exec_options opt = {.exact = list->qm->exact};
+    sb_exec_options opt = {.exact = list->qm->exact, .brief = !list->qm->exact};
 
     SB_TRY(stages_cut(run, k, y + 2 * (list->n + y)));
     SB_TRY(sb_quant_derive(list->qm, stages_put, run, &k->graph));
@@ -217,7 +217,8 @@ static sb_status stages_open_plain(stages_run *run)
 {
     sb_grams *list = run->list;
     sb_stage *k = &run->plain;
-    const sb_exec_options opt = {.exact = list->qm->exact};
+    const sb_exec_options opt = {.exact = list->qm->exact,
+                                 .brief = !list->qm->exact};
 
     SB_TRY(stages_cut(run, k, 0));
     SB_TRY(sb_graph_clone(list->qm->graph, &k->graph));
@@ -297,7 +298,10 @@ sb_status sb_gram_stages_run(sb_gram_stages *s, int32_t level, bool again)
     sb_free(ctx, run.bound);
     sb_free(ctx, run.plain_x);
     sb_free(ctx, run.given);
-    for (size_t i = 0; i < list->n && status == SB_OK && list->fit; i++)
-        sb_refit_center(&list->v[i]);
+    for (size_t i = 0; i < list->n && status == SB_OK; i++) {
+        sb_gram_mirror(&list->v[i]);
+        if (list->fit)
+            sb_refit_center(&list->v[i]);
+    }
     return status;
 }

@@ -104,7 +104,7 @@ static sb_gram *grams_find(const sb_grams *list, const sb_round_layer *layer)
 /* Elements of the sums of one kind. */
 static size_t grams_elements(const sb_grams *list, const sb_round_layer *layer)
 {
-    size_t size = (size_t)layer->cols + list->fit;
+    size_t size = (size_t)layer->cols + grams_biased(list, layer);
 
     return (size_t)layer->groups * size * size;
 }
@@ -116,6 +116,28 @@ size_t sb_grams_bytes(const sb_grams *list, const sb_round_layer *layer)
     return grams_find(list, layer)
                ? 0
                : kinds * grams_elements(list, layer) * sizeof(float);
+}
+
+/* Have the products that read what the layer reads more rows than columns in
+ * all?  Those that are done already count, so that a run that goes on computes
+ * as one that was not ended. */
+static bool grams_many(const sb_grams *list, const sb_round_layer *layer)
+{
+    const sb_graph *g = list->qm->graph;
+    const sb_value *x =
+        sb_graph_value(g, sb_graph_node(g, layer->node)->inputs[0]);
+    sb_round_layer other;
+    const char *why_not;
+    int64_t rows = 0;
+
+    for (uint32_t i = 0; i < x->n_uses; i++) {
+        sb_value_id w = sb_node_in(sb_graph_node(g, x->uses[i].node), 1);
+
+        if (w != SB_NONE && sb_graph_value(g, w)->is_constant &&
+            sb_round_layer_set(g, x->uses[i].node, w, &other, &why_not))
+            rows += other.rows;
+    }
+    return !layer->conv && layer->groups == 1 && rows >= layer->cols;
 }
 
 sb_status sb_grams_add(sb_grams *list, sb_round_layer *layer)
@@ -135,6 +157,9 @@ sb_status sb_grams_add(sb_grams *list, sb_round_layer *layer)
         .conv = layer->conv,
         .parts = layer->parts,
         .biased = grams_biased(list, layer),
+        .upper = true,
+        .many = grams_many(list, layer),
+        .brief = !list->qm->exact,
         .groups = layer->groups,
         .cols = layer->cols,
         .node = layer->node,
@@ -181,7 +206,7 @@ static sb_status grams_put(sb_graph *g, const sb_gram *gram, sb_value_id y,
                            sb_value_id io[4])
 {
     const sb_node layer = *sb_graph_node(g, gram->node);
-    const int64_t size = gram->cols + (gram->cross != NULL);
+    const int64_t size = gram->cols + gram->biased;
     const sb_shape sums = {.rank = 3, .dim = {gram->groups, size, size}};
     const sb_shape one = {.rank = 1, .dim = {1}};
     sb_node_id made = SB_NONE;
@@ -205,7 +230,8 @@ static sb_status grams_put(sb_graph *g, const sb_gram *gram, sb_value_id y,
         .position = layer.position,
     };
     SB_TRY(sb_graph_add_node(g, &spec, &made));
-    SB_TRY(sb_graph_set_attr_int(g, made, "ones", gram->cross != NULL));
+    SB_TRY(sb_graph_set_attr_int(g, made, "ones", gram->biased));
+    SB_TRY(sb_graph_set_attr_int(g, made, "upper", gram->upper));
     if (gram->parts)
         SB_TRY(sb_graph_set_attr_int(g, made, "group", gram->groups));
     return gram->conv
@@ -225,7 +251,7 @@ static sb_status grams_bind(sb_graph *g, const sb_gram *gram, sb_value_id y,
                             float *sums, float *count, sb_state *states,
                             sb_exec_state *bound)
 {
-    const int64_t size = gram->cols + (gram->cross != NULL), one = 1;
+    const int64_t size = gram->cols + gram->biased, one = 1;
     const int64_t dims[] = {gram->groups, size, size};
     sb_value_id io[4];
 
@@ -249,6 +275,19 @@ sb_status sb_gram_nodes(sb_graph *g, sb_gram *grams, size_t n, sb_state *states,
         SB_TRY(grams_bind(g, &grams[i], SB_NONE, grams[i].sums, &grams[i].count,
                           &states[2 * i], &bound[2 * i]));
     return SB_OK;
+}
+
+void sb_gram_mirror(sb_gram *gram)
+{
+    int64_t n = gram->cols + gram->biased;
+
+    for (int64_t g = 0; g < gram->groups; g++) {
+        float *sums = gram->sums + g * n * n;
+
+        for (int64_t i = 1; i < n; i++)
+            for (int64_t j = 0; j < i; j++)
+                sums[i * n + j] = sums[j * n + i];
+    }
 }
 
 /* Inputs of the model, then what layers read in float, then states. */

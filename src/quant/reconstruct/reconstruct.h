@@ -45,17 +45,22 @@ typedef struct sb_round_layer {
 /* Sums of products of one layer's inputs, or of several that read the same.
  *
  * To fit layers to the float network, whose inputs are y where those of the
- * quantized one are x, there are also sums of y x^T, and a 1 stands behind each
- * x and y, so that sums of x and y are in the last row and column. */
+ * quantized one are x, there are also sums of y x^T; if there is a bias, a 1
+ * stands behind each x and y, so that sums of x and y are in the last row and
+ * column. */
 typedef struct sb_gram {
     sb_value_id x; /* of the float graph */
     bool conv;
     bool parts;  /* groups are pieces of the columns of one matrix */
     bool biased; /* the layer has a bias that takes up what means differ by */
+    bool upper;  /* sums are made down to the diagonal: sb_gram_mirror() */
+    bool many;   /* layers that read x have more rows than columns */
+    bool solved; /* cross is that times the inverse of the damped sums */
+    bool brief;  /* weights times cross may be products of bfloat16 */
     int64_t groups, cols;
     sb_node_id node;
     sb_value_id weight;
-    float *sums;  /* [groups, size, size], size = cols, or one more */
+    float *sums;  /* [groups, size, size], size = cols, one more if biased */
     float *cross; /* the same of y x^T, or NULL */
     float *means; /* [groups, 2, cols]: of x and of y, or NULL */
     float count;  /* of terms */
@@ -94,6 +99,8 @@ SB_MUST_USE sb_status sb_grams_add(sb_grams *list, sb_round_layer *layer);
 SB_MUST_USE sb_status sb_grams_attach(const sb_grams *list, sb_graph *g,
                                       sb_state *states, sb_exec_state *bound,
                                       float *spare, size_t *n_states);
+/* After all runs: the other half of the sums. */
+void sb_gram_mirror(sb_gram *gram);
 void sb_grams_clear(sb_grams *list);
 
 /* ---- fitting to the float network (fit_layer.c) ------------------------- */
@@ -102,9 +109,10 @@ void sb_grams_clear(sb_grams *list);
  * cols, cols], and cross the same of y - x with x. */
 void sb_refit_center(sb_gram *gram);
 /* The factor of a group's damped sums, in h [cols, cols]; *done false: it has
- * none, and the weight stays as it is. */
-SB_MUST_USE sb_status sb_refit_factor(sb_ctx *ctx, const sb_gram *gram,
-                                      int64_t group, float *h, bool *done);
+ * none, and the weight stays as it is.  Many rows are solved here once, in
+ * `cross`, instead of each by itself. */
+SB_MUST_USE sb_status sb_refit_factor(sb_ctx *ctx, sb_gram *gram, int64_t group,
+                                      float *h, bool *done);
 /* Changes rows of a group's weight, [rows, cols], so that the layer computes
  * from x what comes nearest to what the float network computes from y. */
 SB_MUST_USE sb_status sb_refit_rows(sb_ctx *ctx, const sb_gram *gram,
@@ -134,7 +142,7 @@ int64_t sb_round_part(const sb_round_layer *l);
  * network. */
 SB_MUST_USE sb_status sb_round_layer_run(sb_quant_model *qm,
                                          const sb_round_layer *l,
-                                         const sb_gram *gram);
+                                         sb_gram *gram);
 /* Says that a weight is rounded to nearest. */
 void sb_round_warn(const sb_quant_model *qm, const sb_quantizer *q,
                    const char *why);

@@ -20,7 +20,7 @@ enum {
 typedef struct round_job {
     sb_quant_model *qm;
     const sb_round_layer *l;
-    const sb_gram *gram;
+    sb_gram *gram;
     const sb_tensor *own;  /* of the float network */
     const sb_tensor *from; /* what is rounded: the same, or fitted */
     int64_t most;          /* rows at a time */
@@ -315,7 +315,7 @@ static sb_status round_own(sb_ctx *ctx, const sb_tensor *w, sb_tensor *out)
 }
 
 sb_status sb_round_layer_run(sb_quant_model *qm, const sb_round_layer *l,
-                             const sb_gram *gram)
+                             sb_gram *gram)
 {
     int64_t most = sb_round_part(l);
     int64_t block = l->q->block > 0 ? l->q->block : l->cols;
