@@ -64,6 +64,13 @@ code $sparsebit convert $llm/tiny.gguf no/such/folder
 code $sparsebit convert $llm/llama no.gguf
 code $sparsebit convert $models/tiny.onnx no.gguf
 code $sparsebit convert $llm/gptq_order no.gguf --tokenizer $llm/tiny.gguf
+# What will not be written is said before the work; our own Q/DQ file will be.
+code $sparsebit quantize $llm/gptq_order -c w4.yaml --format gguf --exclude model.embed_tokens --tokenizer $llm/tiny.gguf -q -o no.gguf
+code $sparsebit quantize folder -c w4.yaml --exclude model.embed_tokens -q -o qdq.onnx
+code $sparsebit quantize qdq.onnx -c w4.yaml --format gguf --exclude model.embed_tokens --tokenizer $llm/tiny.gguf -q -o qdq.gguf
+code $sparsebit info qdq.gguf | head -n 3
+# Once.
+code $sparsebit quantize $llm/mistral -c w4.yaml --format gguf --exclude model.embed_tokens --exclude '*down_proj*' --tokenizer $llm/tiny.gguf -o window.gguf 2>&1 | grep -c "the window"
 code $sparsebit convert again.gguf again.gguf
 sed 's/"gptq"/"marlin"/' $llm/gptq/config.json >gptq/config.json
 code $sparsebit info gptq

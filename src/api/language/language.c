@@ -124,6 +124,21 @@ sb_status sb_model_save_language(const sb_model *model, const char *path,
     return sb_llm_write(model->graph, path, &opt);
 }
 
+/* GGUF files hold columns in their own order only. */
+static sb_status check_order(const sb_quant_model *qm, const sb_quantizer *q,
+                             const sb_node *node)
+{
+    const sb_node *pick = sb_graph_producer(qm->graph, sb_node_in(node, 0));
+
+    if (!pick || !sb_node_is(pick, "Gather") ||
+        sb_node_int(pick, "axis", 0) != 1)
+        return SB_OK;
+    return sb_fail(qm->ctx, SB_UNSUPPORTED,
+                   "'%s': its columns are in the order of g_idx, which GGUF "
+                   "does not hold; convert --format float multiplies out",
+                   q->name);
+}
+
 /* Packed weights of folders have sides that 32 divides, those of GGUF files
  * rows and groups. */
 static sb_status check_sides(const sb_quant_model *qm, const sb_quantizer *q,
@@ -167,6 +182,9 @@ sb_status sb_quant_model_check_language(const sb_quant_model *qm,
                 "'%s': embeddings stay in float, --exclude '%s'", q->name,
                 node->module ? node->module : sb_node_label(qm->graph, node));
         SB_TRY(check_sides(qm, q, opt.file == SB_LLM_FILE_GPTQ));
+        if (opt.file == SB_LLM_FILE_GGUF)
+            SB_TRY(check_order(qm, q, node));
     }
-    return sb_llm_write_check(model->graph, &opt);
+    /* The graph without what an earlier quantization has put there. */
+    return sb_llm_write_check(qm->graph, &opt);
 }

@@ -112,7 +112,7 @@ static sb_status check_config(const sb_parts *p)
                        "attention is scaled by %g, and GGUF has no key for "
                        "another than 1 / sqrt(%lld)",
                        c->attention_scale, (long long)c->head_size);
-    if (!c->arch->gguf && c->window > 0)
+    if (!c->arch->gguf && c->window > 0 && !p->early)
         sb_warn(p->ctx,
                 "%s: llama.cpp does not know the window of %lld positions and "
                 "lets tokens see all before them",

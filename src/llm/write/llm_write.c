@@ -30,7 +30,7 @@ static sb_status check_folder(const sb_parts *p,
 sb_status sb_llm_write_check(const sb_graph *g, const sb_llm_write_options *opt)
 {
     sb_parts p;
-    sb_status status = sb_parts_take(&p, g);
+    sb_status status = sb_parts_take(&p, g, true);
 
     if (status == SB_OK)
         status = opt->file == SB_LLM_FILE_GGUF ? check_keys(&p, opt)
@@ -43,7 +43,7 @@ sb_status sb_llm_write(const sb_graph *g, const char *path,
                        const sb_llm_write_options *opt)
 {
     sb_parts p;
-    sb_status status = sb_parts_take(&p, g);
+    sb_status status = sb_parts_take(&p, g, false);
 
     if (status == SB_OK)
         status = opt->file == SB_LLM_FILE_GGUF ? sb_gguf_write(&p, path, opt)

@@ -102,7 +102,8 @@ static sb_status take_floats(sb_parts *p, const sb_graph *g,
         return SB_OK;
     const sb_node *pick =
         table ? NULL : sb_graph_producer(g, sb_node_in(node, 0));
-    if (pick && sb_node_is(pick, "Gather") && sb_node_int(pick, "axis", 0) == 1)
+    if (pick && !p->early && sb_node_is(pick, "Gather") &&
+        sb_node_int(pick, "axis", 0) == 1)
         return sb_fail(p->ctx, SB_UNSUPPORTED,
                        "node '%s': its columns are in the order of g_idx, and "
                        "floats are written in no other: quantize it, too",
@@ -268,9 +269,9 @@ static sb_status read_props(sb_parts *p, const sb_graph *g)
     return status;
 }
 
-sb_status sb_parts_take(sb_parts *p, const sb_graph *g)
+sb_status sb_parts_take(sb_parts *p, const sb_graph *g, bool early)
 {
-    *p = (sb_parts){.ctx = g->ctx};
+    *p = (sb_parts){.ctx = g->ctx, .early = early};
     sb_arena_init(&p->arena, g->ctx);
     SB_TRY(read_props(p, g));
     for (sb_node_id id = 0; id < g->n_nodes; id++) {

@@ -25,13 +25,15 @@ typedef struct sb_parts {
     sb_llm_config config;
     const char *config_text; /* config.json */
     bool neighbors;          /* rotary pairs are neighbors */
+    bool early;              /* weights are still to be quantized */
     sb_part *v;
     size_t n, cap;
 } sb_parts;
 
 /* Free it even if this fails.  The graph is borrowed.  SB_BAD_MODEL if it is no
- * language model that was read by this library. */
-SB_MUST_USE sb_status sb_parts_take(sb_parts *p, const sb_graph *g);
+ * language model that was read by this library.  `early`: its weights are
+ * floats that are still to be quantized. */
+SB_MUST_USE sb_status sb_parts_take(sb_parts *p, const sb_graph *g, bool early);
 void sb_parts_free(sb_parts *p);
 /* NULL if there is none. */
 const sb_part *sb_parts_find(const sb_parts *p, const char *name,
