@@ -10,7 +10,12 @@
 
 /* Pieces of a prompt have one of three lengths, so that there are few plans;
  * the last one is filled up, and what is too much is written over later. */
-enum { CHUNK_MOST = 128, CHUNK_SMALL = 16, CAPACITY_MOST = 1 << 24 };
+enum {
+    CHUNK_MOST = 128,
+    CHUNK_SMALL = 16,
+    CAPACITY_MOST = 1 << 24,
+    KV_SHARE = 4, /* of the memory: a larger cache lies in a file */
+};
 
 static int64_t chunk_for(size_t n)
 {
@@ -250,7 +255,8 @@ static sb_status bind_state(sb_kv_cache *c, size_t i)
     if (!sb_tensor_size_ok(&s->t))
         return sb_fail(c->ctx, SB_NO_MEMORY, "the cache is too large");
     /* Many texts at once may need more than the memory that there may be. */
-    if (sb_memory_share(c->ctx, 1, SIZE_MAX) != SIZE_MAX)
+    if (sb_tensor_bytes(&s->t) >
+        sb_memory_share(c->ctx, KV_SHARE, SIZE_MAX) / c->n_states)
         return sb_tensor_alloc_weight(c->ctx, &s->t);
     s->t.data = sb_alloc_pages(c->ctx, sb_tensor_bytes(&s->t));
     return s->t.data ? SB_OK : SB_NO_MEMORY;
