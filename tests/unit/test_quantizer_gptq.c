@@ -185,6 +185,38 @@ static void test_cholesky(void **state)
     }
 }
 
+/* The same of a matrix whose rows are longer than what is done at a time. */
+static void test_large_cholesky(void **state)
+{
+    enum { SIDE = 1100, STEP = 37 };
+    float *a = sb_alloc(test_ctx(), (size_t)SIDE * SIDE, sizeof *a);
+    bool done = false;
+
+    (void)state;
+    assert_non_null(a);
+    for (int64_t i = 0; i < SIDE; i++)
+        for (int64_t j = 0; j < SIDE; j++)
+            a[i * SIDE + j] =
+                (float)((i == j ? 40 : 0) +
+                        (double)(i % 7 - 3) * (double)(j % 7 - 3) +
+                        (double)(i % 5) * (double)(j % 5));
+    assert_int_equal(sb_cholesky_upper(test_ctx(), a, SIDE, &done), SB_OK);
+    assert_true(done);
+    for (int64_t i = 0; i < SIDE; i += STEP)
+        for (int64_t j = i; j < SIDE; j += STEP) {
+            double sum = 0;
+
+            for (int64_t s = j; s < SIDE; s++)
+                sum += (double)a[i * SIDE + s] * (double)a[j * SIDE + s];
+            assert_close("product", sum,
+                         (i == j ? 40 : 0) +
+                             (double)(i % 7 - 3) * (double)(j % 7 - 3) +
+                             (double)(i % 5) * (double)(j % 5),
+                         1e-3);
+        }
+    sb_free(test_ctx(), a);
+}
+
 /* Through a model: inputs that are always the same three numbers.  In steps of
  * 2 / 7 the weights are 3.5, 1.26 and 1.26; to nearest 3 (there is no 4), 1 and
  * 1, whose sum is 1 less than it could be. */
@@ -287,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_as_the_paper_does),
         cmocka_unit_test(test_dead_columns_and_fallback),
         cmocka_unit_test(test_cholesky),
+        cmocka_unit_test(test_large_cholesky),
         cmocka_unit_test(test_model),
         cmocka_unit_test(test_large_in_parts),
         cmocka_unit_test(test_one_line_for_a_reason),

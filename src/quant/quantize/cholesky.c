@@ -13,7 +13,11 @@
 #include "base/simd.h"
 #include "base/threads.h"
 
-enum { CHOLESKY_BLOCK = 48, CHOLESKY_LANES = 16 };
+enum {
+    CHOLESKY_BLOCK = 48,
+    CHOLESKY_LANES = 16,
+    CHOLESKY_PART = 1024, /* columns */
+};
 
 typedef struct cholesky_job {
     float *a;
@@ -78,28 +82,30 @@ SB_HOT static void cholesky_dots(const float *a, const float *b, int64_t step,
     sums[3] = s3;
 }
 
-/* What the columns behind the block take from its columns, for rows j. */
+/* What the columns behind the block take from its columns, for rows j; some at
+ * a time, which stay in the cache for all of these rows. */
 static void cholesky_subtract(void *arg, size_t begin, size_t end)
 {
     const cholesky_job *job = arg;
-    int64_t n = job->n, behind = n - job->end;
+    int64_t n = job->n;
 
-    for (int64_t j = (int64_t)begin; j < (int64_t)end; j++) {
-        float *row = job->a + j * n;
-        int64_t i = j > job->begin ? j : job->begin;
+    for (int64_t c = job->end; c < n; c += CHOLESKY_PART)
+        for (int64_t j = (int64_t)begin; j < (int64_t)end; j++) {
+            int64_t width = n - c < CHOLESKY_PART ? n - c : CHOLESKY_PART;
+            int64_t i = j > job->begin ? j : job->begin;
+            float *row = job->a + j * n;
 
-        for (; i + CHOLESKY_FOUR <= job->end; i += CHOLESKY_FOUR) {
-            double sums[CHOLESKY_FOUR];
+            for (; i + CHOLESKY_FOUR <= job->end; i += CHOLESKY_FOUR) {
+                double sums[CHOLESKY_FOUR];
 
-            cholesky_dots(row + job->end, job->a + i * n + job->end, n, behind,
-                          sums);
-            for (int k = 0; k < CHOLESKY_FOUR; k++)
-                row[i + k] -= (float)sums[k];
+                cholesky_dots(row + c, job->a + i * n + c, n, width, sums);
+                for (int k = 0; k < CHOLESKY_FOUR; k++)
+                    row[i + k] -= (float)sums[k];
+            }
+            for (; i < job->end; i++)
+                row[i] -=
+                    (float)cholesky_dot(row + c, job->a + i * n + c, width);
         }
-        for (; i < job->end; i++)
-            row[i] -= (float)cholesky_dot(row + job->end,
-                                          job->a + i * n + job->end, behind);
-    }
 }
 
 /* The block itself: rows of its columns.  False if a root is not a number. */
@@ -152,7 +158,7 @@ sb_status sb_cholesky_upper(sb_ctx *ctx, float *a, int64_t n, bool *done)
         SB_TRY(sb_ctx_poll(ctx));
         job.begin = job.end > CHOLESKY_BLOCK ? job.end - CHOLESKY_BLOCK : 0;
         if (job.end < n)
-            sb_parallel_for(ctx, (size_t)job.end, 8, cholesky_subtract, &job);
+            sb_parallel_for(ctx, (size_t)job.end, 32, cholesky_subtract, &job);
         *done = cholesky_diagonal(&job);
         if (!*done)
             return SB_OK;
