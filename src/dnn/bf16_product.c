@@ -147,7 +147,6 @@ static void pack_panels(void *arg, size_t begin, size_t end)
     const pack_job *j = arg;
     const sb_bf16_source *s = j->from;
     int64_t pairs = sb_bf16_pairs(s->k);
-    uint32_t one = bf16_round(1.0F);
 
     for (int64_t p = (int64_t)begin; p < (int64_t)end; p++) {
         int64_t first = p * SB_BF16_PANEL, n = s->n - first;
@@ -164,8 +163,6 @@ static void pack_panels(void *arg, size_t begin, size_t end)
             for (int64_t c = 0; c < n && s->col != 1; c++)
                 to[c] = bf16_round(x[c * s->col]) |
                         (both ? bf16_round(x[c * s->col + s->row]) << 16 : 0);
-            if (s->ones && n < SB_BF16_PANEL)
-                to[n] = one | (both ? one << 16 : 0);
         }
     }
 }
@@ -174,8 +171,7 @@ void sb_bf16_pack(sb_ctx *ctx, const sb_bf16_source *from, uint32_t *to)
 {
     pack_job job = {from, to};
 
-    sb_parallel_for(ctx, (size_t)bf16_panels(from->n + from->ones), 1,
-                    pack_panels, &job);
+    sb_parallel_for(ctx, (size_t)bf16_panels(from->n), 1, pack_panels, &job);
 }
 
 typedef struct row_job {
@@ -184,11 +180,13 @@ typedef struct row_job {
     uint32_t *to;
 } row_job;
 
-SB_HOT static void round_row(const float *x, int64_t n, uint16_t *to)
+SB_HOT static void round_row(const float *x, int64_t k, uint32_t *to)
 {
     SB_SIMD
-    for (int64_t i = 0; i < n; i++)
-        to[i] = (uint16_t)bf16_round(x[i]);
+    for (int64_t t = 0; t < k / 2; t++)
+        to[t] = bf16_round(x[2 * t]) | bf16_round(x[2 * t + 1]) << 16;
+    if (k % 2 != 0)
+        to[k / 2] = bf16_round(x[k - 1]);
 }
 
 static void round_rows(void *arg, size_t begin, size_t end)
@@ -196,13 +194,8 @@ static void round_rows(void *arg, size_t begin, size_t end)
     const row_job *j = arg;
     int64_t pairs = sb_bf16_pairs(j->k);
 
-    for (int64_t i = (int64_t)begin; i < (int64_t)end; i++) {
-        uint32_t *to = j->to + i * pairs;
-
-        if (j->k % 2 != 0)
-            to[pairs - 1] = 0;
-        round_row(j->x + i * j->row, j->k, (uint16_t *)(void *)to);
-    }
+    for (int64_t i = (int64_t)begin; i < (int64_t)end; i++)
+        round_row(j->x + i * j->row, j->k, j->to + i * pairs);
 }
 
 void sb_bf16_rows(sb_ctx *ctx, const float *x, int64_t row, int64_t m,

@@ -25,7 +25,6 @@ typedef struct sb_bf16_source {
     const float *x;
     int64_t row, col; /* steps between rows and columns */
     int64_t k, n;
-    bool ones; /* one more column, all 1 */
 } sb_bf16_source;
 
 /* Panels of the columns. */

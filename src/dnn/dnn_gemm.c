@@ -466,7 +466,7 @@ sb_status sb_dnn_gemm_pack(sb_dnn_gemm *gemm, const float *b, void *packed,
     int width;
 
     if (gemm->brief) {
-        const sb_bf16_source from = {b, d->b_row, d->b_col, d->k, d->n, false};
+        const sb_bf16_source from = {b, d->b_row, d->b_col, d->k, d->n};
 
         sb_bf16_pack(gemm->ctx, &from, packed);
         return SB_OK;

@@ -211,8 +211,7 @@ static void gram_brief(const sb_kernel *k, const gram_job *j,
                                .row = width,
                                .col = 1,
                                .k = j->n,
-                               .n = s->filled,
-                               .ones = a->ones != 0};
+                               .n = s->filled};
         sb_bf16_product p = {.m = s->k,
                              .n = s->k,
                              .k = j->n,
@@ -340,12 +339,14 @@ static void gram_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
             in[i] = k->in[i]->layout;
 }
 
+/* Where means are taken from the sums (a 1 stands behind x for that) what is
+ * left may be small beside what was rounded. */
 static bool gram_is_brief(const sb_kernel *k, const gram_state *s)
 {
     const gram_attrs *a = k->attrs;
 
-    return k->brief && a->rows && s->k >= GRAM_BRIEF && s->chunk > 1 &&
-           sb_bf16_is_fast();
+    return k->brief && a->rows && !a->ones && s->k >= GRAM_BRIEF &&
+           s->chunk > 1 && sb_bf16_is_fast();
 }
 
 static sb_status gram_prepare(sb_kernel *k)
