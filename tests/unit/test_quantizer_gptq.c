@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "quant/quantize/cholesky.h"
+#include "quant/reconstruct/reconstruct.h"
 #include "roundtest.h"
 
 typedef struct gptq_test_params { /* as in quantizer_gptq.c */
