@@ -162,7 +162,7 @@ static error_change errors_change(const double *before, const double *after,
 bool sb_errors_fell(const double *before, const double *after, size_t n,
                     bool clearly)
 {
-    const double least = 0.15;
+    const double least = 0.02;
     const error_change c = errors_change(before, after, n);
 
     if (!(sb_errors_mean(after, n) < sb_errors_mean(before, n)))

@@ -25,6 +25,7 @@ typedef struct refine_method {
     sb_status (*run)(sb_quant_model *qm, size_t *layers);
     sb_status (*settle)(sb_quant_model *qm); /* when it is kept; or NULL */
     bool clearly;                            /* it must help to be kept */
+    double left; /* and leave no more than this of the error; 0: any less */
 } refine_method;
 
 typedef struct refiner {
@@ -63,25 +64,29 @@ static bool refine_wants_norms(const sb_quant_model *qm)
 }
 
 static const refine_method channel_methods[] = {
-    {"batch norm statistics", refine_wants_norms, sb_tune_norms, NULL, true},
+    {"batch norm statistics", refine_wants_norms, sb_tune_norms, NULL, true, 0},
     {"equalization", refine_wants_channels, sb_equalize, sb_equalize_settle,
-     true},
+     true, 0},
 };
 
 static const refine_method weight_methods[] = {
-    {"rounding of weights", sb_rounds_weights, sb_round_weights, NULL, false},
-    {"learning of blocks", sb_learns_blocks, sb_learn_blocks, NULL, false},
-    {"bias correction", refine_wants_biases, sb_correct_biases, NULL, false},
+    {"rounding of weights", sb_rounds_weights, sb_round_weights, NULL, false,
+     0},
+    {"learning of blocks", sb_learns_blocks, sb_learn_blocks, NULL, false, 0},
+    {"bias correction", refine_wants_biases, sb_correct_biases, NULL, false, 0},
 };
 
 /* In place of these two.  It has more to choose from the samples than they
  * have, and may choose what suits no others. */
 static const refine_method fitting = {"weights fitted layer by layer",
-                                      sb_rounds_weights, sb_round_weights, NULL,
-                                      true};
+                                      sb_rounds_weights,
+                                      sb_round_weights,
+                                      NULL,
+                                      true,
+                                      0};
 
-static const refine_method clipping = {"clipping of ranges", sb_ranges_wanted,
-                                       sb_clip_ranges, NULL, true};
+static const refine_method clipping = {
+    "clipping of ranges", sb_ranges_wanted, sb_clip_ranges, NULL, true, 0.85};
 
 bool sb_refine_wanted(const sb_quant_model *qm)
 {
@@ -148,8 +153,10 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
     double same = sb_errors_mean(r->now, *seen);
     if (!r->qm->asked && same > 0) /* the others changed as much */
         step->after *= step->before / same;
-    step->kept = (r->qm->asked && method->run != sb_learn_blocks) ||
-                 sb_errors_fell(r->now, r->tried, *seen, method->clearly);
+    step->kept =
+        r->qm->asked ||
+        (sb_errors_fell(r->now, r->tried, *seen, method->clearly) &&
+         (!(method->left > 0) || step->after < method->left * step->before));
     return SB_OK;
 }
 
