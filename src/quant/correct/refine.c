@@ -275,24 +275,6 @@ static sb_status refine_all(refiner *r)
     return SB_OK;
 }
 
-/* Too few to tell from them what helps others? */
-static bool refine_lacks_samples(const sb_quant_model *qm)
-{
-    const int64_t least = 4;
-    const sb_batch_store *batches = qm->state.batches;
-    int64_t samples = 0;
-
-    for (size_t i = 0; i < sb_batch_store_count(batches); i++)
-        samples += sb_batch_store_samples(batches, i);
-    if (qm->asked || samples >= least)
-        return false;
-    sb_warn(qm->ctx,
-            "too few calibration samples (%lld) to see what helps accuracy: "
-            "only ranges are taken from them; give 16 or more",
-            (long long)samples);
-    return true;
-}
-
 sb_status sb_refine(sb_quant_model *qm)
 {
     refiner r = {.qm = qm};
@@ -302,8 +284,7 @@ sb_status sb_refine(sb_quant_model *qm)
         return sb_fail(qm->ctx, SB_BAD_DATA,
                        "weights are to be rounded by what their layers see: "
                        "feed calibration samples");
-    if (!sb_refine_wanted(qm) || sb_batch_store_count(qm->state.batches) == 0 ||
-        refine_lacks_samples(qm))
+    if (!sb_refine_wanted(qm) || sb_batch_store_count(qm->state.batches) == 0)
         return SB_OK;
     sb_status status = refine_all(&r);
     sb_reference_close(&r.reference);
