@@ -154,7 +154,7 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
     if (!r->qm->asked && same > 0) /* the others changed as much */
         step->after *= step->before / same;
     step->kept =
-        r->qm->asked ||
+        (r->qm->asked && method->run != sb_learn_blocks) ||
         (sb_errors_fell(r->now, r->tried, *seen, method->clearly) &&
          (!(method->left > 0) || step->after < method->left * step->before));
     return SB_OK;
