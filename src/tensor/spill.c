@@ -20,8 +20,9 @@ typedef struct extent {
 
 struct sb_spill {
     sb_ctx *ctx;
-    size_t limit, used;
-    int fd; /* -1: no file yet */
+    size_t limit;
+    size_t own, *used; /* own, or of several piles together */
+    int fd;            /* -1: no file yet */
     const char *folder;
     uint64_t end; /* of the file */
     extent *holes;
@@ -36,9 +37,15 @@ sb_status sb_spill_create(sb_ctx *ctx, size_t limit, sb_spill **out)
         return SB_NO_MEMORY;
     s->ctx = ctx;
     s->limit = limit ? limit : sb_memory_share(ctx, 16, SPILL_LIMIT);
+    s->used = &s->own;
     s->fd = -1;
     *out = s;
     return SB_OK;
+}
+
+void sb_spill_share(sb_spill *s, size_t *used)
+{
+    s->used = used;
 }
 
 void sb_spill_free(sb_spill *s)
@@ -170,13 +177,13 @@ sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
     if (t->dtype == SB_DTYPE_STRING)
         return sb_fail(s->ctx, SB_UNSUPPORTED,
                        "a tensor of texts cannot be kept between blocks");
-    if (size > s->limit || s->used > s->limit - size) {
+    if (size > s->limit || *s->used > s->limit - size) {
         SB_TRY(put_in_file(s, t, &kept));
     } else {
         SB_TRY(sb_tensor_alloc(s->ctx, &kept.t));
         if (size > 0)
             memcpy(kept.t.data, t->data, size);
-        s->used += size;
+        *s->used += size;
         kept.there = true;
     }
     *out = kept;
@@ -209,7 +216,7 @@ void sb_spill_drop(sb_spill *s, sb_spilled_tensor *kept)
     if (kept->in_file) {
         give_extent(s, kept->offset, size);
     } else {
-        s->used -= size;
+        *s->used -= size;
         sb_tensor_drop(&kept->t);
     }
     *kept = (sb_spilled_tensor){0};

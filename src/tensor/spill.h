@@ -30,6 +30,9 @@ typedef struct sb_spilled_tensor {
  * the context may have. */
 SB_MUST_USE sb_status sb_spill_create(sb_ctx *ctx, size_t limit,
                                       sb_spill **out);
+/* Its limit is for all piles that share `used`, the bytes that they hold in
+ * memory, 0 at first; before anything is put. */
+void sb_spill_share(sb_spill *s, size_t *used);
 /* Frees the memory of the pile itself; what was put must have been dropped. */
 void sb_spill_free(sb_spill *s); /* NULL is allowed */
 

@@ -90,22 +90,37 @@ static void test_fell(void **state)
 }
 
 /* Only what further samples will not turn round ends the comparison. */
-static void test_rose(void **state)
+static void test_settled(void **state)
 {
-    const double before[] = {1, 2, 3, 4, 5}, twice[] = {2, 4, 6, 8, 10};
-    /* Logarithms 0.1, -0.1, 0.3, -0.1, 0.1: 0.06 on average, sure to 0.075. */
-    const double either[] = {1.105171, 1.809675, 4.049576, 3.619350, 5.525855};
+    const double before[] = {1, 2, 3, 4, 5, 1, 2, 3, 4, 5};
+    const double twice[] = {2, 4, 6, 8, 10, 2, 4, 6, 8, 10};
+    const double half[] = {0.5, 1, 1.5, 2, 2.5, 0.5, 1, 1.5, 2, 2.5};
+    /* By 0.3, the mean of before[0..4], more on both sides the logarithms are
+     * 0.1, -0.1, 0.3, -0.1, 0.1: 0.06 on average, sure to 0.075. */
+    const double either[] = {1.136722, 1.781126, 4.154534, 3.590799, 5.557406};
     /* 0.2, 0.1, 0.3, 0.2, 0.2: 0.2, sure to 0.032. */
-    const double more[] = {1.221403, 2.210342, 4.049576, 4.885611, 6.107014};
+    const double more[] = {1.287824, 2.241893, 4.154534, 4.952032, 6.173435};
 
     (void)state;
-    assert_true(sb_errors_rose(before, twice, 5));
-    assert_true(sb_errors_rose(before, twice, 4));
-    assert_false(sb_errors_rose(before, twice, 3)); /* too few */
-    assert_false(sb_errors_rose(twice, before, 5));
-    assert_false(sb_errors_rose(before, before, 5));
-    assert_false(sb_errors_rose(before, either, 5));
-    assert_true(sb_errors_rose(before, more, 5));
+    assert_true(sb_errors_settled(before, twice, 5));
+    assert_true(sb_errors_settled(before, twice, 4));
+    assert_false(sb_errors_settled(before, twice, 3)); /* too few */
+    assert_true(sb_errors_settled(before, half, 8));
+    assert_false(sb_errors_settled(before, half, 7)); /* too few to be better */
+    assert_false(sb_errors_settled(before, before, 10));
+    assert_false(sb_errors_settled(before, either, 5));
+    assert_true(sb_errors_settled(before, more, 5));
+}
+
+/* Samples with hardly any error do not outvote those that make it. */
+static void test_small(void **state)
+{
+    const double before[] = {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 0.2, 0.3, 0.1};
+    const double after[] = {2e-6, 2e-6, 2e-6, 2e-6, 2e-6, 0.05, 0.1, 0.04};
+
+    (void)state;
+    assert_true(sb_errors_fell(before, after, 8, true));
+    assert_false(sb_errors_fell(after, before, 8, false));
 }
 
 /* ---- batches ------------------------------------------------------------ */
@@ -157,7 +172,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_probabilities), cmocka_unit_test(test_parts),
         cmocka_unit_test(test_vector),        cmocka_unit_test(test_fell),
-        cmocka_unit_test(test_rose),          cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_settled),       cmocka_unit_test(test_small),
+        cmocka_unit_test(test_batches),
     };
 
     return cmocka_run_group_tests_name("output_error", tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "tensor/spill.h"
 #include "tensor/tensor.h"
 
 static void test_dims_and_shapes(void **state)
@@ -229,6 +230,39 @@ static void test_fill_random(void **state)
     assert_true(fabs(ones / 1001 - 0.5) < 0.07);
 }
 
+/* Piles that share a limit hold no more together; what is beyond it comes back
+ * from the file all the same. */
+static void test_piles_share_a_limit(void **state)
+{
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "10", 1);
+    const size_t bytes = sb_tensor_bytes(x);
+    sb_spill *piles[2] = {NULL, NULL};
+    sb_spilled_tensor kept[2][2] = {0};
+    size_t used = 0;
+    sb_tensor t;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sb_spill_create(test_ctx(), 3 * bytes, &piles[i]),
+                         SB_OK);
+        sb_spill_share(piles[i], &used);
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(sb_spill_put(piles[i], x, &kept[i][k]), SB_OK);
+    }
+    assert_int_equal(used, 3 * bytes);
+    assert_false(kept[1][0].in_file);
+    assert_true(kept[1][1].in_file);
+    assert_int_equal(sb_spill_get(piles[1], &kept[1][1], &t), SB_OK);
+    assert_memory_equal(t.data, x->data, bytes);
+    sb_tensor_drop(&t);
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < 2; k++)
+            sb_spill_drop(piles[i], &kept[i][k]);
+        sb_spill_free(piles[i]);
+    }
+    assert_int_equal(used, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_public_calls),
         cmocka_unit_test(test_rng_is_xoshiro),
         cmocka_unit_test(test_fill_random),
+        cmocka_unit_test(test_piles_share_a_limit),
     };
     return cmocka_run_group_tests_name("tensor", tests, NULL, NULL);
 }

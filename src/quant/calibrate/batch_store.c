@@ -34,6 +34,11 @@ sb_status sb_batch_store_create(sb_ctx *ctx, size_t n, size_t limit,
     return status;
 }
 
+void sb_batch_store_share(sb_batch_store *s, size_t *used)
+{
+    sb_spill_share(s->spill, used);
+}
+
 static void batch_store_unload(sb_batch_store *s)
 {
     for (size_t i = 0; i < s->n_inputs; i++) {

@@ -11,6 +11,8 @@ typedef struct sb_batch_store sb_batch_store;
 /* For `n` inputs; `limit` as in sb_spill_create(). */
 SB_MUST_USE sb_status sb_batch_store_create(sb_ctx *ctx, size_t n, size_t limit,
                                             sb_batch_store **out);
+/* As sb_spill_share(). */
+void sb_batch_store_share(sb_batch_store *s, size_t *used);
 void sb_batch_store_free(sb_batch_store *s); /* NULL is allowed */
 /* Keeps a batch; NULL where an input has a default. */
 SB_MUST_USE sb_status sb_batch_store_take(sb_batch_store *s,

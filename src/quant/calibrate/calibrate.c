@@ -478,6 +478,11 @@ sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,
         !given.asym_weights)
         SB_TRY(sb_batch_store_create(qm->ctx, qm->graph->n_outputs,
                                      given.memory_limit, &qm->state.outputs));
+    /* A limit that was named is one for all. */
+    if (qm->state.batches && given.memory_limit)
+        sb_batch_store_share(qm->state.batches, &qm->state.kept);
+    if (qm->state.outputs && given.memory_limit)
+        sb_batch_store_share(qm->state.outputs, &qm->state.kept);
     return SB_OK;
 }
 

@@ -26,6 +26,7 @@ static size_t replay_cover(const sb_quant_model *qm, int64_t samples, size_t n)
 static replay_shares replay_share(const sb_quant_model *qm)
 {
     const sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
+    int64_t most = schedule.refine_samples;
     replay_shares s = {.n = sb_batch_store_count(qm->state.batches)};
     /* What learns may learn by heart: some samples judge it, even if a
      * configuration asks for it. */
@@ -39,7 +40,10 @@ static replay_shares replay_share(const sb_quant_model *qm)
         s.judged = s.judged > apart ? apart : s.judged;
         s.rest = s.n - s.judged;
     }
-    s.used = replay_cover(qm, schedule.refine_samples, s.rest);
+    /* Fitting chooses more from the samples than rounding does. */
+    if (!qm->asked && schedule.layerwise)
+        most *= 2;
+    s.used = replay_cover(qm, most, s.rest);
     return s;
 }
 
@@ -54,12 +58,20 @@ bool sb_replay_is_for(const sb_quant_model *qm, sb_replay_part part, size_t i)
     const replay_shares s = replay_share(qm);
     bool apart = s.rest < s.n, judged = replay_takes(i, s.judged, s.n);
 
-    if (part == SB_REPLAY_JUDGED)
+    bool used =
+        !(apart && judged) &&
+        replay_takes(apart ? i - i * s.judged / s.n : i, s.used, s.rest);
+
+    switch (part) {
+    case SB_REPLAY_USED:
+        return used;
+    case SB_REPLAY_SEEN:
+        return !(apart && judged);
+    case SB_REPLAY_REST:
+        return !used;
+    default:
         return judged;
-    if (apart && judged)
-        return false;
-    return part == SB_REPLAY_SEEN ||
-           replay_takes(apart ? i - i * s.judged / s.n : i, s.used, s.rest);
+    }
 }
 
 bool sb_replay_judges_apart(const sb_quant_model *qm)

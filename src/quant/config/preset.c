@@ -11,8 +11,8 @@ static const sb_quant_preset presets[] = {
      "uniform", "false", 0, "minmax"},
     {"balanced",
      "ranges averaged over samples where that helps, channels equalized, "
-     "weights rounded by GPTQ and biases corrected, on 16 of the samples",
-     "true", "gptq", "false", 16, "moving_average"},
+     "weights rounded by GPTQ and biases corrected, on 8 of the samples",
+     "true", "gptq", "false", 8, "moving_average"},
     {"best",
      "ranges clipped, channels equalized, weights fitted to the float network "
      "layer by layer and rounded by GPTQ, on all samples",

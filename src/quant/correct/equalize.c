@@ -3,9 +3,10 @@
  *
  * Factors come from what the float network computes.  Where they promise
  * something, constants of the float graph, which stays the same function, are
- * exchanged; then the values in between are observed anew, at first without the
- * batches that judge: with equal channels all of them fill the range, and what
- * other samples lose beyond it must show. */
+ * exchanged; then the values in between are observed anew, at first only on the
+ * batches that factors come from, and not on those that judge: with equal
+ * channels all of them fill the range, and what other samples lose beyond it
+ * must show. */
 #include <math.h>
 #include <string.h>
 
@@ -17,8 +18,11 @@
 #include "quant/model/instrument.h"
 #include "quant/place/place.h"
 
-/* Factors that promise less than this share of the noise are not worth it. */
-static const double EQUALIZE_WORTH = 0.1;
+/* Factors that promise less than this share of a value's noise are not worth
+ * it; nor, to be tried, are those of all values together if they promise less
+ * than that share of the noise of all, and half of none. */
+static const double EQUALIZE_WORTH = 0.1, EQUALIZE_ALL_WORTH = 0.02,
+                    EQUALIZE_MUCH = 0.5;
 
 typedef struct equalizer {
     sb_quant_model *qm;
@@ -27,6 +31,8 @@ typedef struct equalizer {
     size_t n;
     uint32_t *link_of; /* by value: its link; SB_NONE */
     bool *changed;     /* by value: to be observed anew */
+    double gained;     /* shares of noise that factors promise to take away */
+    bool much;         /* one of them is large */
 } equalizer;
 
 /* ---- links -------------------------------------------------------------- */
@@ -64,11 +70,36 @@ static sb_status equalize_make_stats(equalizer *e, const sb_link *l,
     return s->lo && s->hi && s->square ? SB_OK : SB_NO_MEMORY;
 }
 
-static void equalize_see_number(sb_link_stats *s, int64_t c, float v)
+/* One number of each channel, as they lie channels last. */
+static void equalize_see_row(const sb_link_stats *s, const float *x, int64_t n)
 {
-    s->lo[c] = v < s->lo[c] ? v : s->lo[c];
-    s->hi[c] = v > s->hi[c] ? v : s->hi[c];
-    s->square[c] += (double)(v * v);
+    float *restrict lo = s->lo, *restrict hi = s->hi;
+    double *restrict square = s->square;
+
+    for (int64_t c = 0; c < n; c++) {
+        float v = x[c];
+
+        lo[c] = v < lo[c] ? v : lo[c];
+        hi[c] = v > hi[c] ? v : hi[c];
+        square[c] += (double)(v * v);
+    }
+}
+
+/* Numbers of one channel. */
+static void equalize_see_line(const sb_link_stats *s, int64_t c, const float *x,
+                              int64_t n)
+{
+    float lo = s->lo[c], hi = s->hi[c];
+    double square = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        lo = x[i] < lo ? x[i] : lo;
+        hi = x[i] > hi ? x[i] : hi;
+        square += (double)(x[i] * x[i]);
+    }
+    s->lo[c] = lo;
+    s->hi[c] = hi;
+    s->square[c] += square;
 }
 
 /* sb_observe_fn: `id` is that of a link.  Ranges hold zero. */
@@ -78,12 +109,14 @@ static sb_status equalize_see(void *user, int64_t id, const sb_tensor *x)
     sb_link_stats *s = &e->stats[id];
     sb_obs_view v = sb_calibrate_view(x, e->links[id].axis);
 
-    for (int64_t o = 0; o < v.samples * v.outer; o++)
-        for (int64_t c = 0; c < v.channels; c++) {
-            const float *at = v.data + (o * v.channels + c) * v.inner;
-            for (int64_t i = 0; i < v.inner; i++)
-                equalize_see_number(s, c, at[i]);
-        }
+    for (int64_t o = 0; o < v.samples * v.outer; o++) {
+        const float *at = v.data + o * v.channels * v.inner;
+
+        if (v.inner == 1)
+            equalize_see_row(s, at, v.channels);
+        for (int64_t c = 0; c < v.channels && v.inner != 1; c++)
+            equalize_see_line(s, c, at + c * v.inner, v.inner);
+    }
     s->count += (double)(v.samples * v.outer * v.inner);
     return SB_OK;
 }
@@ -277,6 +310,8 @@ static sb_status equalize_link(equalizer *e, size_t i, size_t *done)
         status = sb_link_scales(e->qm, l, &e->stats[i], scales, &gain);
     if (status == SB_OK && gain < 1 - EQUALIZE_WORTH) {
         status = equalize_apply(e, l, scales);
+        e->gained += 1 - gain;
+        e->much = e->much || gain < EQUALIZE_MUCH;
         ++*done;
     }
     sb_free(e->qm->ctx, scales);
@@ -333,7 +368,8 @@ static sb_status equalize_observe(equalizer *e)
             qm->state.points[i] =
                 (sb_point_state){.channels = qm->state.points[i].channels,
                                  .whole = qm->state.points[i].whole};
-    SB_TRY(equalize_observe_part(e, SB_REPLAY_SEEN));
+    SB_TRY(
+        equalize_observe_part(e, qm->asked ? SB_REPLAY_SEEN : SB_REPLAY_USED));
     for (uint32_t i = 0; i < qm->place.n_points; i++) {
         const sb_quantizer *q = sb_point_quantizer(&qm->place, i);
 
@@ -357,7 +393,8 @@ sb_status sb_equalize_settle(sb_quant_model *qm)
     for (uint32_t i = 0; i < qm->place.n_points; i++)
         if (qm->state.points[i].given)
             e.changed[qm->place.points[i].value] = true;
-    status = equalize_observe_part(&e, SB_REPLAY_JUDGED);
+    status = equalize_observe_part(&e, qm->asked ? SB_REPLAY_JUDGED
+                                                 : SB_REPLAY_REST);
     sb_free(qm->ctx, e.changed);
     return status;
 }
@@ -379,6 +416,17 @@ static void equalize_free(equalizer *e)
     sb_free(ctx, e->changed);
 }
 
+/* Is it worth the runs that it takes to observe and to judge it? */
+static bool equalize_promises(const equalizer *e)
+{
+    const sb_placement *p = &e->qm->place;
+    double weights = 0;
+
+    for (size_t i = 0; i < p->n_quantizers; i++)
+        weights += sb_quantizer_is_constant(e->qm, &p->quantizers[i]);
+    return e->qm->asked || e->much || e->gained > EQUALIZE_ALL_WORTH * weights;
+}
+
 sb_status sb_equalize(sb_quant_model *qm, size_t *layers)
 {
     equalizer e = {.qm = qm};
@@ -389,6 +437,8 @@ sb_status sb_equalize(sb_quant_model *qm, size_t *layers)
         status = equalize_look(&e);
     for (size_t i = 0; i < e.n && status == SB_OK; i++)
         status = equalize_link(&e, i, layers);
+    if (!equalize_promises(&e))
+        *layers = 0;
     if (status == SB_OK && *layers > 0) {
         qm->equalized = true;
         status = equalize_observe(&e);

@@ -109,6 +109,80 @@ void sb_reference_close(sb_reference *r)
     *r = (sb_reference){0};
 }
 
+/* ---- more or less ------------------------------------------------------- */
+
+static double errors_sum(const double *errors, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += errors[i];
+    return sum;
+}
+
+double sb_errors_mean(const double *errors, size_t n)
+{
+    return n > 0 ? errors_sum(errors, n) / (double)n : 0;
+}
+
+/* By what factor the errors of samples changed.  Of some samples a network is
+ * sure whatever is rounded: to each error a tenth of the mean is added, so that
+ * those far below it do not count as much as those that make it. */
+typedef struct error_change {
+    double count; /* of samples that say something of it */
+    double mean;  /* of the logarithms */
+    double sure;  /* uncertainty of the mean */
+} error_change;
+
+static error_change errors_change(const double *before, const double *after,
+                                  size_t n)
+{
+    const double share = 0.1;
+    const double least = share * sb_errors_mean(before, n);
+    error_change c = {0};
+    double sum = 0, squares = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!(before[i] > 0) || !(after[i] > 0))
+            continue;
+        double change = log((after[i] + least) / (before[i] + least));
+        sum += change;
+        squares += change * change;
+        c.count++;
+    }
+    if (c.count == 0)
+        return c;
+    c.mean = sum / c.count;
+    if (c.count > 1)
+        c.sure =
+            sqrt(fmax(squares / c.count - c.mean * c.mean, 0) / (c.count - 1));
+    return c;
+}
+
+bool sb_errors_fell(const double *before, const double *after, size_t n,
+                    bool clearly)
+{
+    const double least = 0.02;
+    const error_change c = errors_change(before, after, n);
+
+    if (!(sb_errors_mean(after, n) < sb_errors_mean(before, n)))
+        return false;
+    if (c.count < 3) /* too few to tell how sure it is */
+        return true;
+    return c.mean < (clearly ? -fmax(c.sure, least) : 0);
+}
+
+bool sb_errors_settled(const double *before, const double *after, size_t n)
+{
+    const double few = 4, enough = 8, least = 0.05;
+    const error_change c = errors_change(before, after, n);
+
+    if (c.mean > 0)
+        return c.count >= few && c.mean > 2 * c.sure;
+    return c.count >= enough && -c.mean > fmax(3 * c.sure, least) &&
+           sb_errors_mean(after, n) < sb_errors_mean(before, n);
+}
+
 /* ---- the quantized one -------------------------------------------------- */
 
 /* Adds what one output of a batch says to the errors of its samples; an output
@@ -145,13 +219,15 @@ static double reference_counts(const sb_reference *r)
 }
 
 static sb_status reference_compare(const sb_reference *r, sb_replay *replay,
-                                   const double *before, double *errors,
-                                   size_t *seen)
+                                   const double *before, size_t most,
+                                   double *errors, size_t *seen)
 {
     const sb_tensor *const *want = NULL;
     const double outputs = reference_counts(r);
+    /* More than all samples had before: it cannot become less. */
+    const double allowed = before ? errors_sum(before, most) : 0;
 
-    for (size_t i = 0; i < r->n_batches; i++) {
+    for (size_t i = 0; i < r->n_batches && *seen < most; i++) {
         int64_t n = sb_batch_store_samples(r->qm->state.batches, r->batch[i]);
         double *at = errors + *seen;
 
@@ -163,14 +239,15 @@ static sb_status reference_compare(const sb_reference *r, sb_replay *replay,
         for (int64_t s = 0; s < n && outputs > 0; s++)
             at[s] /= outputs;
         *seen += (size_t)n;
-        if (before && sb_errors_rose(before, errors, *seen))
+        if (before && (sb_errors_settled(before, errors, *seen) ||
+                       errors_sum(errors, *seen) >= allowed))
             break;
     }
     return SB_OK;
 }
 
 sb_status sb_reference_errors(const sb_reference *r, const double *before,
-                              double *errors, size_t *seen)
+                              size_t most, double *errors, size_t *seen)
 {
     sb_graph *g = NULL;
     sb_replay replay = {0};
@@ -181,69 +258,8 @@ sb_status sb_reference_errors(const sb_reference *r, const double *before,
     if (status == SB_OK)
         status = sb_replay_open(r->qm, g, NULL, &replay);
     if (status == SB_OK)
-        status = reference_compare(r, &replay, before, errors, seen);
+        status = reference_compare(r, &replay, before,
+                                   before ? most : r->n_samples, errors, seen);
     sb_replay_close(&replay);
     return status;
-}
-
-/* ---- more or less ------------------------------------------------------- */
-
-double sb_errors_mean(const double *errors, size_t n)
-{
-    double sum = 0;
-
-    for (size_t i = 0; i < n; i++)
-        sum += errors[i];
-    return n > 0 ? sum / (double)n : 0;
-}
-
-/* By what factor the errors of samples changed. */
-typedef struct error_change {
-    double count; /* of samples that say something of it */
-    double mean;  /* of the logarithms */
-    double sure;  /* uncertainty of the mean */
-} error_change;
-
-static error_change errors_change(const double *before, const double *after,
-                                  size_t n)
-{
-    error_change c = {0};
-    double sum = 0, squares = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        if (!(before[i] > 0) || !(after[i] > 0))
-            continue;
-        double change = log(after[i] / before[i]);
-        sum += change;
-        squares += change * change;
-        c.count++;
-    }
-    if (c.count == 0)
-        return c;
-    c.mean = sum / c.count;
-    if (c.count > 1)
-        c.sure =
-            sqrt(fmax(squares / c.count - c.mean * c.mean, 0) / (c.count - 1));
-    return c;
-}
-
-bool sb_errors_fell(const double *before, const double *after, size_t n,
-                    bool clearly)
-{
-    const double least = 0.02;
-    const error_change c = errors_change(before, after, n);
-
-    if (!(sb_errors_mean(after, n) < sb_errors_mean(before, n)))
-        return false;
-    if (c.count < 3) /* too few to tell how sure it is */
-        return true;
-    return c.mean < (clearly ? -fmax(c.sure, least) : 0);
-}
-
-bool sb_errors_rose(const double *before, const double *after, size_t n)
-{
-    const double enough = 4;
-    const error_change c = errors_change(before, after, n);
-
-    return c.count >= enough && c.mean > 2 * c.sure;
 }

@@ -25,6 +25,7 @@ typedef struct refine_method {
     sb_status (*run)(sb_quant_model *qm, size_t *layers);
     sb_status (*settle)(sb_quant_model *qm); /* when it is kept; or NULL */
     bool clearly;                            /* it must help to be kept */
+    double left; /* and leave no more than this of the error; 0: any less */
 } refine_method;
 
 typedef struct refiner {
@@ -32,6 +33,8 @@ typedef struct refiner {
     bool measures;
     sb_reference reference;
     double *now, *tried; /* errors of the samples that judge */
+    size_t n_now;        /* of how many of them they are known now */
+    double error;        /* of all, as far as is known */
 } refiner;
 
 static bool refine_wants_biases(const sb_quant_model *qm)
@@ -61,25 +64,29 @@ static bool refine_wants_norms(const sb_quant_model *qm)
 }
 
 static const refine_method channel_methods[] = {
-    {"batch norm statistics", refine_wants_norms, sb_tune_norms, NULL, true},
+    {"batch norm statistics", refine_wants_norms, sb_tune_norms, NULL, true, 0},
     {"equalization", refine_wants_channels, sb_equalize, sb_equalize_settle,
-     true},
+     true, 0},
 };
 
 static const refine_method weight_methods[] = {
-    {"rounding of weights", sb_rounds_weights, sb_round_weights, NULL, false},
-    {"learning of blocks", sb_learns_blocks, sb_learn_blocks, NULL, false},
-    {"bias correction", refine_wants_biases, sb_correct_biases, NULL, false},
+    {"rounding of weights", sb_rounds_weights, sb_round_weights, NULL, false,
+     0},
+    {"learning of blocks", sb_learns_blocks, sb_learn_blocks, NULL, false, 0},
+    {"bias correction", refine_wants_biases, sb_correct_biases, NULL, false, 0},
 };
 
 /* In place of these two.  It has more to choose from the samples than they
  * have, and may choose what suits no others. */
 static const refine_method fitting = {"weights fitted layer by layer",
-                                      sb_rounds_weights, sb_round_weights, NULL,
-                                      true};
+                                      sb_rounds_weights,
+                                      sb_round_weights,
+                                      NULL,
+                                      true,
+                                      0};
 
-static const refine_method clipping = {"clipping of ranges", sb_ranges_wanted,
-                                       sb_clip_ranges, NULL, true};
+static const refine_method clipping = {
+    "clipping of ranges", sb_ranges_wanted, sb_clip_ranges, NULL, true, 0.85};
 
 bool sb_refine_wanted(const sb_quant_model *qm)
 {
@@ -118,26 +125,38 @@ static sb_status refine_note(sb_quant_model *qm, const sb_quant_step *step)
     return SB_OK;
 }
 
-static sb_status refine_measure(const refiner *r, const refine_method *method,
-                                sb_quant_step *step)
+/* The network as it is now, on all samples that judge. */
+static sb_status refine_look(refiner *r)
 {
-    size_t n = r->reference.n_samples, seen = 0;
+    r->error = (double)NAN;
+    if (!r->measures)
+        return SB_OK;
+    SB_TRY(sb_reference_errors(&r->reference, NULL, 0, r->now, &r->n_now));
+    r->error = sb_errors_mean(r->now, r->n_now);
+    return SB_OK;
+}
 
+static sb_status refine_measure(const refiner *r, const refine_method *method,
+                                sb_quant_step *step, size_t *seen)
+{
     SB_TRY(method->run(r->qm, &step->layers));
     if (step->layers == 0)
         return SB_OK;
+    *seen = 0;
     step->kept = true;
     step->after = (double)NAN;
     if (!r->measures)
         return SB_OK;
     SB_TRY(sb_reference_errors(&r->reference, r->qm->asked ? NULL : r->now,
-                               r->tried, &seen));
-    step->after = sb_errors_mean(r->tried, seen);
-    if (seen < n) /* the others changed as much, as far as is known */
-        step->after *= step->before / sb_errors_mean(r->now, seen);
+                               r->n_now, r->tried, seen));
+    step->after = sb_errors_mean(r->tried, *seen);
+    double same = sb_errors_mean(r->now, *seen);
+    if (!r->qm->asked && same > 0) /* the others changed as much */
+        step->after *= step->before / same;
     step->kept =
         (r->qm->asked && method->run != sb_learn_blocks) ||
-        (seen == n && sb_errors_fell(r->now, r->tried, n, method->clearly));
+        (sb_errors_fell(r->now, r->tried, *seen, method->clearly) &&
+         (!(method->left > 0) || step->after < method->left * step->before));
     return SB_OK;
 }
 
@@ -148,10 +167,9 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
     size_t seen = 0;
     sb_status status = sb_snapshot_take(r->qm, &before);
 
-    step.before = r->measures ? sb_errors_mean(r->now, r->reference.n_samples)
-                              : (double)NAN;
+    step.before = r->error;
     if (status == SB_OK)
-        status = refine_measure(r, method, &step);
+        status = refine_measure(r, method, &step, &seen);
     bool keep = status == SB_OK && step.kept;
 
     *kept = keep;
@@ -161,10 +179,12 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
 
         r->tried = r->now;
         r->now = now;
+        r->n_now = seen;
+        r->error = step.after;
         if (method->settle)
             status = method->settle(r->qm);
-        if (method->settle && status == SB_OK && r->measures)
-            status = sb_reference_errors(&r->reference, NULL, r->now, &seen);
+        if (method->settle && status == SB_OK)
+            status = refine_look(r);
     }
     if (status == SB_OK && step.layers > 0)
         status = refine_note(r->qm, &step);
@@ -172,9 +192,10 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
 }
 
 /* Ranges of all values; if that does not help, of the first and of the second
- * half of them. */
+ * half of them, if these are not a few. */
 static sb_status refine_ranges(refiner *r)
 {
+    const size_t many = 8;
     sb_quant_state *s = &r->qm->state;
     bool kept = false;
 
@@ -184,7 +205,7 @@ static sb_status refine_ranges(refiner *r)
     s->clip_end = SIZE_MAX;
     SB_TRY(refine_run(r, &clipping, &kept));
     size_t n = s->n_steps > 0 ? s->steps[s->n_steps - 1].layers : 0;
-    for (size_t half = 0; half < 2 && !kept && n > 1; half++) {
+    for (size_t half = 0; half < 2 && !kept && n >= many; half++) {
         bool one = false;
 
         s->clip_first = half * (n / 2);
@@ -213,8 +234,7 @@ static bool refine_fits(const refiner *r)
     const double far = 0.05;
 
     return !r->qm->asked && r->measures && fitting.wanted(r->qm) &&
-           !sb_quant_config_schedule(r->qm->config).layerwise &&
-           sb_errors_mean(r->now, r->reference.n_samples) > far;
+           !sb_quant_config_schedule(r->qm->config).layerwise && r->error > far;
 }
 
 /* Fitted, or else rounded and corrected. */
@@ -237,7 +257,6 @@ static sb_status refine_weights(refiner *r)
 static sb_status refine_all(refiner *r)
 {
     sb_quant_model *qm = r->qm;
-    size_t seen = 0;
 
     r->measures = refine_measures(qm);
     if (r->measures)
@@ -246,10 +265,9 @@ static sb_status refine_all(refiner *r)
     r->tried = sb_alloc(qm->ctx, r->reference.n_samples + 1, sizeof *r->tried);
     if (!r->now || !r->tried)
         return SB_NO_MEMORY;
-    if (r->measures) {
-        SB_TRY(sb_reference_errors(&r->reference, NULL, r->now, &seen));
+    SB_TRY(refine_look(r));
+    if (r->measures)
         SB_TRY(refine_ranges(r));
-    }
     SB_TRY(refine_list(r, channel_methods, SB_COUNT(channel_methods)));
     SB_TRY(refine_weights(r));
     if (qm->target->bias == SB_BIAS_INT32)

@@ -346,6 +346,7 @@ static sb_status export_build(exporter *e)
         SB_TRY(export_point(e, (uint32_t)i));
     }
     SB_TRY(sb_export_biases(e->qm, e->g));
+    SB_TRY(sb_export_floats(e->qm, e->g));
     if (e->qm->target->ops ||
         sb_quant_config_mode(e->qm->config) == SB_QUANT_DYNAMIC)
         SB_TRY(sb_export_tables(e->qm, e->g, &e->min_opset));

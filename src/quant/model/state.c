@@ -31,6 +31,7 @@ void sb_quant_state_reset(sb_quant_model *qm)
     sb_batch_store_free(s->outputs);
     s->outputs = NULL;
     s->n_steps = 0;
+    s->told = false;
     for (size_t v = 0; s->overlay && v < qm->graph->n_values; v++)
         sb_overlay_drop(qm, (sb_value_id)v);
     for (size_t i = 0; i < p->n_points && s->points; i++) {

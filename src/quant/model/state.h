@@ -40,13 +40,15 @@ typedef struct sb_quant_state {
     bool loaded; /* some of what was seen is from files */
     /* Which of the ranges that would be narrower sb_clip_ranges() is about. */
     size_t clip_first, clip_end;
-    bool anew;               /* a network was observed that was equalized */
-    sb_blocks *blocks;       /* while calibrating block by block, else NULL */
+    bool anew;         /* a network was observed that was equalized */
+    sb_blocks *blocks; /* while calibrating block by block, else NULL */
+    size_t kept;       /* bytes in memory of all that is kept for another run */
     sb_batch_store *batches; /* kept for sb_refine(), else NULL */
     /* What the float network made of them; NULL if that is too large, or was
      * not computed. */
     sb_batch_store *outputs;
     sb_tensor *overlay;   /* by value (overlay.h) */
+    bool told;            /* which weights are rounded to nearest, and why */
     sb_quant_step *steps; /* what sb_refine() did */
     size_t n_steps, cap_steps;
 } sb_quant_state;

@@ -212,8 +212,9 @@ sb_status sb_round_weights(sb_quant_model *qm, size_t *n)
     round_walk k = {
         .grams = {.qm = qm,
                   .fit = sb_quant_config_schedule(qm->config).layerwise}};
-    sb_status status = sb_round_list(qm, true, &k.layers, &k.n);
+    sb_status status = sb_round_list(qm, !qm->state.told, &k.layers, &k.n);
 
+    qm->state.told = true; /* once, however often weights are rounded */
     if (status == SB_OK)
         status = round_all(&k);
     *n = k.n;
