@@ -44,7 +44,8 @@ void sb_arch_find_prefix(sb_arch *a, const char *name, const char *other)
         for (size_t k = 0; k < 2 && names[k]; k++) {
             const char *full = sb_arch_name(a, "%s%s", prefixes[i], names[k]);
 
-            if (full && sb_checkpoint_find(a->weights, full)) {
+            if (full && (sb_checkpoint_find(a->weights, full) ||
+                         sb_checkpoint_why_not(a->weights, full))) {
                 a->prefix = prefixes[i];
                 return;
             }

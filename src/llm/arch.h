@@ -21,8 +21,9 @@ struct sb_arch {
     sb_value_id ids;       /* [batch, sequence] */
     sb_value_id positions; /* the same shape */
     sb_value_id shape;     /* of both */
-    sb_buf *shelf;         /* memory for packed weights, or NULL */
+    sb_buf *shelf;         /* memory for small packed weights, or NULL */
     size_t shelf_used;
+    size_t shelf_to_come; /* bytes that no shelf has yet */
 };
 
 /* Where a module's weights may be found: its own name, and another that some
@@ -72,7 +73,8 @@ sb_value_id sb_arch_split_rows(sb_arch *a, const char *module, sb_value_id x,
 sb_value_id sb_arch_join_rows(sb_arch *a, const char *module, sb_value_id x,
                               int64_t n);
 
-/* MODULE.ENDING, or NULL. */
+/* MODULE.ENDING, or NULL; fails if the file has it in a type that nothing
+ * reads. */
 const sb_weight *sb_arch_find(sb_arch *a, sb_module m, const char *ending);
 /* Keeps the first failure; always SB_NONE. */
 sb_value_id sb_arch_fail(sb_arch *a, sb_status status);

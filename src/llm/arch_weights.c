@@ -23,8 +23,13 @@ const sb_weight *sb_arch_find(sb_arch *a, sb_module m, const char *ending)
         const char *name =
             sb_arch_name(a, "%s%s.%s", a->prefix, names[i], ending);
         const sb_weight *w = name ? sb_checkpoint_find(a->weights, name) : NULL;
+        const char *why = name ? sb_checkpoint_why_not(a->weights, name) : NULL;
         if (w)
             return w;
+        if (why)
+            (void)sb_arch_fail(a, sb_fail(a->ctx, SB_BAD_DATA,
+                                          "%s: tensor '%s' %s",
+                                          a->weights->path, name, why));
     }
     return NULL;
 }
@@ -44,11 +49,8 @@ static const sb_weight *arch_want(sb_arch *a, sb_module m, const char *ending,
         return NULL;
     if (!w) {
         (void)sb_arch_fail(
-            a,
-            sb_fail(a->ctx, SB_BAD_DATA, "%s: there is no tensor '%s%s.%s'%s%s",
-                    a->weights->path, a->prefix, m.name, ending,
-                    a->weights->left_out ? " that can be read; " : "",
-                    a->weights->left_out ? a->weights->left_out : ""));
+            a, sb_fail(a->ctx, SB_BAD_DATA, "%s: there is no tensor '%s%s.%s'",
+                       a->weights->path, a->prefix, m.name, ending));
         return NULL;
     }
     bool fits = cols ? w->rank == 2 && w->dims[0] == rows && w->dims[1] == cols
@@ -121,45 +123,83 @@ static void repack_rows(void *arg, size_t begin, size_t end)
                            job->zeros ? job->zeros + r * groups : NULL);
 }
 
-/* Many weights in one piece of memory, of which the system makes large pages:
- * reading all of them for each token would miss small ones all the time.  A
- * program that counts memory gets what it asks for. */
+/* Codes, scales and zero points of a weight. */
+static void nbits_shapes(const sb_weight *w, sb_tensor parts[3])
+{
+    const sb_weight_format *f = w->format;
+    int64_t groups = w->dims[1] / f->group;
+
+    parts[0] =
+        sb_tensor_make(SB_DTYPE_U8, 3,
+                       (int64_t[]){w->dims[0], groups, f->group * f->bits / 8});
+    parts[1] = sb_tensor_make(SB_DTYPE_F32, 2, (int64_t[]){w->dims[0], groups});
+    parts[2] = parts[1];
+}
+
+/* Many weights in one piece of memory, a shelf, of which the system makes large
+ * pages: reading all of them for each token would miss small ones all the time.
+ * Large tensors have such pages on their own. */
+enum { SHELF = 32 << 20, SHELF_LEAST = 64 << 10, SHELF_MOST = SHELF / 8 };
+
+/* What the tensor takes of a shelf; 0: it is not for one. */
+static size_t shelf_bytes(const sb_tensor *t)
+{
+    size_t bytes = sb_tensor_size_ok(t) ? sb_tensor_bytes(t) : 0;
+
+    if (bytes < SHELF_LEAST || bytes > SHELF_MOST)
+        return 0;
+    return (bytes + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
+}
+
+/* Of all weights: the last shelf is no larger than it must be. */
+static size_t shelf_total(const sb_checkpoint *c)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; i < c->n; i++) {
+        const sb_weight_format *f = c->weights[i].format;
+        sb_tensor parts[3];
+
+        if (!f->unpack || c->weights[i].rank != 2)
+            continue;
+        nbits_shapes(&c->weights[i], parts);
+        for (size_t k = 0; k < (f->symmetric ? 2 : 3); k++)
+            sum += shelf_bytes(&parts[k]);
+    }
+    return sum;
+}
+
+/* A program that counts memory gets what it asks for. */
 static sb_status arch_memory(sb_arch *a, sb_tensor *t)
 {
-    enum { SHELF = 32 << 20, SMALL = 64 << 10 };
+    size_t bytes = a->ctx->budget->chosen ? 0 : shelf_bytes(t);
 
-    if (a->ctx->budget->chosen || !sb_tensor_size_ok(t) ||
-        sb_tensor_bytes(t) < SMALL || sb_tensor_bytes(t) > SHELF / 2)
+    if (bytes == 0)
         return sb_tensor_alloc_raw(a->ctx, t);
-    size_t bytes = (sb_tensor_bytes(t) + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
-    if (!a->shelf || bytes > SHELF - a->shelf_used) {
+    if (!a->shelf)
+        a->shelf_to_come = shelf_total(a->weights);
+    if (!a->shelf || bytes > sb_buf_size(a->shelf) - a->shelf_used) {
+        size_t size = a->shelf_to_come < SHELF ? a->shelf_to_come : SHELF;
+
         sb_buf_unref(a->shelf);
         a->shelf = NULL;
         a->shelf_used = 0;
-        SB_TRY(sb_buf_create_raw(a->ctx, SHELF, &a->shelf));
+        SB_TRY(
+            sb_buf_create_raw(a->ctx, size < bytes ? bytes : size, &a->shelf));
     }
+    a->shelf_to_come -= bytes < a->shelf_to_come ? bytes : a->shelf_to_come;
     t->buf = sb_buf_ref(a->shelf);
     t->data = (char *)sb_buf_data(a->shelf) + a->shelf_used;
     a->shelf_used += bytes;
     return SB_OK;
 }
 
-static sb_status arch_repack(sb_arch *a, const sb_weight *w, sb_tensor *codes,
-                             sb_tensor *scales, sb_tensor *zeros)
+static sb_status arch_repack(sb_arch *a, const sb_weight *w, sb_tensor parts[3])
 {
-    const sb_weight_format *f = w->format;
-    int64_t groups = w->dims[1] / f->group;
-
-    *codes =
-        sb_tensor_make(SB_DTYPE_U8, 3,
-                       (int64_t[]){w->dims[0], groups, f->group * f->bits / 8});
-    *scales = sb_tensor_make(SB_DTYPE_F32, 2, (int64_t[]){w->dims[0], groups});
-    *zeros = *scales;
-    SB_TRY(arch_memory(a, codes));
-    SB_TRY(arch_memory(a, scales));
-    if (!f->symmetric)
-        SB_TRY(arch_memory(a, zeros));
-    repack_job job = {w, codes->data, scales->data, zeros->data};
+    nbits_shapes(w, parts);
+    for (int i = 0; i < (w->format->symmetric ? 2 : 3); i++)
+        SB_TRY(arch_memory(a, &parts[i]));
+    repack_job job = {w, parts[0].data, parts[1].data, parts[2].data};
     sb_parallel_for(a->ctx, (size_t)w->dims[0], 64, repack_rows, &job);
     return SB_OK;
 }
@@ -181,20 +221,19 @@ static nbits arch_nbits(sb_arch *a, const sb_weight *w)
         n.zeros = sb_graph_find_value(a->g, zeros_name);
         return n;
     }
-    sb_tensor codes = {0}, scales = {0}, zeros = {0};
-    sb_status status = arch_repack(a, w, &codes, &scales, &zeros);
+    sb_tensor parts[3] = {{0}};
+    sb_status status = arch_repack(a, w, parts);
     if (status == SB_OK) {
-        n.codes = sb_arch_constant(a, w->name, &codes);
-        n.scales = sb_arch_constant(a, scales_name, &scales);
+        n.codes = sb_arch_constant(a, w->name, &parts[0]);
+        n.scales = sb_arch_constant(a, scales_name, &parts[1]);
         n.zeros = w->format->symmetric
                       ? SB_NONE
-                      : sb_arch_constant(a, zeros_name, &zeros);
+                      : sb_arch_constant(a, zeros_name, &parts[2]);
     } else {
         (void)sb_arch_fail(a, status);
     }
-    sb_tensor_drop(&codes);
-    sb_tensor_drop(&scales);
-    sb_tensor_drop(&zeros);
+    for (int i = 0; i < 3; i++)
+        sb_tensor_drop(&parts[i]);
     return n;
 }
 

@@ -1,4 +1,6 @@
 /* Weights by name. */
+#include <string.h>
+
 #include "llm/llm_checkpoint.h"
 
 void sb_checkpoint_init(sb_checkpoint *c, sb_ctx *ctx, const char *path)
@@ -87,6 +89,30 @@ const sb_weight *sb_checkpoint_find(const sb_checkpoint *c, const char *name)
     uint32_t i = sb_map_get(&c->names, name);
 
     return i == SB_MAP_NONE ? NULL : &c->weights[i];
+}
+
+sb_status sb_checkpoint_leave_out(sb_checkpoint *c, const char *name,
+                                  const char *why)
+{
+    sb_left_out *left = sb_arena_alloc(&c->arena, 1, sizeof *left);
+
+    if (!left)
+        return SB_NO_MEMORY;
+    *left = (sb_left_out){sb_arena_str(&c->arena, name),
+                          sb_arena_str(&c->arena, why), c->left_out};
+    if (!left->name || !left->why)
+        return SB_NO_MEMORY;
+    c->left_out = left;
+    return SB_OK;
+}
+
+const char *sb_checkpoint_why_not(const sb_checkpoint *c, const char *name)
+{
+    const sb_left_out *left = c->left_out;
+
+    while (left && strcmp(left->name, name) != 0)
+        left = left->next;
+    return left ? left->why : NULL;
 }
 
 const void *sb_weight_data(const sb_weight *w)

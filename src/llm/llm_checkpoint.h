@@ -22,6 +22,12 @@ typedef struct sb_weight {
     sb_buf *buf;                  /* of the checkpoint */
 } sb_weight;
 
+/* A weight of a type that nothing reads. */
+typedef struct sb_left_out {
+    const char *name, *why;
+    struct sb_left_out *next;
+} sb_left_out;
+
 typedef struct sb_checkpoint {
     sb_ctx *ctx;
     sb_arena arena;
@@ -32,7 +38,7 @@ typedef struct sb_checkpoint {
     sb_buf **files;
     size_t n_files, cap_files;
     uint64_t file_bytes;
-    const char *left_out; /* a weight of a type that nothing reads, or NULL */
+    sb_left_out *left_out;
 } sb_checkpoint;
 
 void sb_checkpoint_init(sb_checkpoint *c, sb_ctx *ctx, const char *path);
@@ -46,6 +52,12 @@ SB_MUST_USE sb_status sb_checkpoint_add(sb_checkpoint *c, const char *file,
                                         const char *name, const sb_weight *w);
 /* NULL if there is none of that name. */
 const sb_weight *sb_checkpoint_find(const sb_checkpoint *c, const char *name);
+/* Notes that the file has a weight which is not added, and why not. */
+SB_MUST_USE sb_status sb_checkpoint_leave_out(sb_checkpoint *c,
+                                              const char *name,
+                                              const char *why);
+/* What was noted of that name, or NULL. */
+const char *sb_checkpoint_why_not(const sb_checkpoint *c, const char *name);
 const void *sb_weight_data(const sb_weight *w);
 /* Elements; never overflows for weights of a checkpoint. */
 int64_t sb_weight_count(const sb_weight *w);

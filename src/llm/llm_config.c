@@ -204,25 +204,30 @@ static void hf_rope(hf_reader *r, sb_llm_config *c)
                             r->doc->file, type);
 }
 
-/* Each architecture has one activation; both names of each are the same
+/* Each architecture has one activation; all names of it are the same
  * function. */
 static void hf_activation(hf_reader *r, const sb_llm_config *c)
 {
+    static const char *const names[2][3] = {
+        {"silu", "swish", NULL},
+        {"gelu_pytorch_tanh", "gelu_new", "gelu_fast"}};
     unsigned flags = c->arch->flags;
     bool gelu = (flags & (SB_LLM_GEMMA | SB_LLM_TRANSPOSED)) != 0;
-    const char *known[] = {gelu ? "gelu_pytorch_tanh" : "silu",
-                           gelu ? "gelu_new" : "swish"};
+    const char *const *known = names[gelu];
     const char *key = flags & SB_LLM_GEMMA        ? "hidden_activation"
                       : flags & SB_LLM_TRANSPOSED ? "activation_function"
                                                   : "hidden_act";
     const char *name = sb_json_text(sb_json_get(r->at, key));
 
-    if (name && strcmp(name, known[0]) != 0 && strcmp(name, known[1]) != 0 &&
-        r->status == SB_OK)
+    for (int i = 0; i < 3 && known[i]; i++)
+        if (!name || strcmp(name, known[i]) == 0)
+            return;
+    if (r->status == SB_OK)
         r->status =
             sb_fail(r->doc->ctx, SB_UNSUPPORTED,
-                    "%s: %s '%.64s'; known for %s are %s, %s", r->doc->file,
-                    key, name, c->arch->hf, known[0], known[1]);
+                    "%s: %s '%.64s'; known for %s are %s, %s%s%s", r->doc->file,
+                    key, name, c->arch->hf, known[0], known[1],
+                    known[2] ? ", " : "", known[2] ? known[2] : "");
 }
 
 /* Switches of GPT-2's configuration that change what attention computes, and

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/str.h"
 #include "llm/llm_checkpoint.h"
 #include "tensor/mapped.h"
 
@@ -79,6 +80,21 @@ static sb_status read_offsets(const header *h, const sb_json *offsets,
 
 /* Weights of other types are left out, as no architecture asks for them; should
  * one be missing later, the message says what it was. */
+static sb_status leave_out(const header *h, const char *name, const char *dtype)
+{
+    sb_str why;
+
+    sb_str_init(&why, h->c->ctx);
+    sb_str_addf(&why, "is %.32s; known are ", dtype);
+    for (size_t i = 0; i < SB_COUNT(dtypes); i++)
+        sb_str_addf(&why, "%s%s", i ? ", " : "", dtypes[i].name);
+    sb_status status = sb_str_status(&why);
+    if (status == SB_OK)
+        status = sb_checkpoint_leave_out(h->c, name, sb_str_text(&why));
+    sb_str_free(&why);
+    return status;
+}
+
 static sb_status read_tensor(const header *h, const sb_json *item)
 {
     const char *dtype = sb_json_text(sb_json_get(item, "dtype"));
@@ -96,12 +112,7 @@ static sb_status read_tensor(const header *h, const sb_json *item)
             w.format = sb_weight_format_plain(dtypes[i].dtype);
             return sb_checkpoint_add(h->c, h->path, item->key, &w);
         }
-    if (!h->c->left_out &&
-        !(h->c->left_out = sb_arena_printf(
-              &h->c->arena, "'%.256s' is %.32s; known are F32, F16, BF16, I32",
-              item->key, dtype)))
-        return SB_NO_MEMORY;
-    return SB_OK;
+    return leave_out(h, item->key, dtype);
 }
 
 static sb_status read_header(header *h)

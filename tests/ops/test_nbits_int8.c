@@ -3,6 +3,7 @@
 #include "sbtest.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/rng.h"
@@ -159,7 +160,7 @@ static void check_kernel(const sb_nbits_kernel *kernel, sb_rng *rng,
 
 static void test_products_are_exact_where_rounding_is(void **state)
 {
-    static const int64_t blocks[] = {16, 32, 48, 64, 128, 256};
+    static const int64_t blocks[] = {16, 32, 48, 64, 96, 128, 256};
     static const int64_t widths[] = {2, 3, 4, 8};
     const sb_nbits_kernel *kernel;
     sb_rng rng;
@@ -178,10 +179,55 @@ static void test_products_are_exact_where_rounding_is(void **state)
     assert_true(seen >= 1);
 }
 
+/* The matrix without its first row: each row is at another place of a tile. */
+static void check_rows_alone(const sb_nbits_kernel *kernel, fixture *f)
+{
+    sb_nbits_weights less = f->w;
+    sb_nbits_shape s = sb_nbits_shape_of(less.bits, less.block, less.k);
+    void *room = sb_alloc(test_ctx(), sb_nbits_acts_bytes(&s, M_MOST), 1);
+    float y[M_MOST * (N - 1)];
+
+    assert_non_null(room);
+    less.n--;
+    less.codes += s.row;
+    less.scales += less.n_block;
+    if (less.zeros)
+        less.zeros += less.n_block;
+    if (less.zero_bits)
+        less.zero_bits += (less.n_block * less.bits + 7) / 8;
+    sb_nbits_int8_run_with(test_ctx(), kernel, &f->w, f->a, M_MOST, NULL, f->y,
+                           room);
+    sb_nbits_int8_run_with(test_ctx(), kernel, &less, f->a, M_MOST, NULL, y,
+                           room);
+    for (int64_t r = 0; r < M_MOST; r++)
+        assert_true(memcmp(y + r * (N - 1), f->y + r * N + 1,
+                           (N - 1) * sizeof *y) == 0);
+    sb_free(test_ctx(), room);
+}
+
+static void test_elements_do_not_depend_on_others(void **state)
+{
+    static const int64_t blocks[] = {16, 32, 96, 128}, widths[] = {2, 3, 4, 8};
+    const sb_nbits_kernel *kernel;
+    sb_rng rng;
+
+    (void)state;
+    sb_rng_init(&rng, 4);
+    for (size_t k = 0; (kernel = sb_nbits_kernel_at(k)) != NULL; k++)
+        for (size_t i = 0; kernel->suits() && i < 3 * 4 * 4; i++) {
+            fixture f = make_fixture(&rng, widths[i % 4], blocks[i / 4 % 4],
+                                     600, (zero_kind)(i / 16));
+
+            check_rows_alone(kernel, &f);
+            free_fixture(&f);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products_are_exact_where_rounding_is),
+        cmocka_unit_test(test_elements_do_not_depend_on_others),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -377,7 +377,11 @@ static void test_configs_that_cannot_be_are_refused(void **state)
          "hidden_act 'relu'; known for llama are silu, swish"},
         {SB_UNSUPPORTED,
          "{\"model_type\":\"gpt2\",\"activation_function\":\"gelu\"}",
-         "activation_function 'gelu'; known for gpt2 are gelu_pytorch_tanh"},
+         "activation_function 'gelu'; known for gpt2 are gelu_pytorch_tanh, "
+         "gelu_new, gelu_fast"},
+        {SB_BAD_DATA,
+         "{\"model_type\":\"gpt2\",\"activation_function\":\"gelu_fast\"}",
+         "0 layers, want 1 to"},
         {SB_UNSUPPORTED,
          "{\"model_type\":\"gpt2\",\"scale_attn_by_inverse_layer_idx\":true}",
          "scale_attn_by_inverse_layer_idx is true, want false"},
@@ -393,31 +397,108 @@ static void test_configs_that_cannot_be_are_refused(void **state)
     }
 }
 
-static void test_weights_of_unknown_types_are_named(void **state)
+/* A network of hidden size 256 with these weights. */
+static sb_status build_llama(const sb_checkpoint *c, sb_graph **g)
 {
     static const char json[] =
-        "{\"model_type\":\"llama\",\"num_hidden_layers\":1,\"hidden_size\":2,"
-        "\"intermediate_size\":2,\"vocab_size\":2,\"num_attention_heads\":1}";
-    static const char file[] =
-        "\x52\0\0\0\0\0\0\0{\"model.embed_tokens.weight\":"
-        "{\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[0,2]}}..";
+        "{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
+        "\"hidden_size\":256,\"intermediate_size\":256,\"vocab_size\":256,"
+        "\"num_attention_heads\":4}";
     sb_json_doc *doc = NULL;
     sb_llm_config config;
-    sb_checkpoint c;
-    sb_graph *g = NULL;
 
-    (void)state;
-    assert_int_equal(sizeof file - 1, 8 + 0x52 + 2);
-    sb_checkpoint_init(&c, test_ctx(), "x");
-    assert_ok(sb_safetensors_load(&c, write_file(file, sizeof file - 1)));
     assert_ok(
         sb_json_read(test_ctx(), "config.json", json, strlen(json), &doc));
     assert_ok(sb_llm_config_read_hf(&config, doc));
-    assert_status(sb_arch_build(test_ctx(), &c, &config, &g), SB_BAD_DATA);
-    assert_error_has("is F8_E4M3; known are F32, F16, BF16, I32");
+    sb_status status = sb_arch_build(test_ctx(), c, &config, g);
     sb_json_free(doc);
+    return status;
+}
+
+/* The one that is wanted, and no other. */
+static void test_weights_of_unknown_types_are_named(void **state)
+{
+    static const struct {
+        const char *name, *want;
+    } cases[] = {
+        {"model.embed_tokens.weight",
+         ": tensor 'model.embed_tokens.weight' is F8_E4M3; known are F32, F16, "
+         "BF16, I32"},
+        {"language_model.model.embed_tokens.weight",
+         ": tensor 'language_model.model.embed_tokens.weight' is F8_E4M3; "},
+        {"other.weight", ": there is no tensor 'model.embed_tokens.weight'"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        char file[256] = {0};
+        sb_checkpoint c;
+        sb_graph *g = NULL;
+        int n = snprintf(file + 8, sizeof file - 8,
+                         "{\"%s\":{\"dtype\":\"F8_E4M3\",\"shape\":[2],"
+                         "\"data_offsets\":[0,2]}}",
+                         cases[i].name);
+
+        file[0] = (char)n;
+        sb_checkpoint_init(&c, test_ctx(), "x");
+        assert_ok(sb_safetensors_load(&c, write_file(file, (size_t)n + 10)));
+        assert_status(build_llama(&c, &g), SB_BAD_DATA);
+        assert_error_has(cases[i].want);
+        if (strstr(cases[i].name, "other"))
+            assert_null(strstr(sb_ctx_error(test_ctx()), "F8"));
+        sb_checkpoint_free(&c);
+        (void)remove(tmp_path);
+    }
+}
+
+/* Eight weights of 64 KiB, each with scales of 8 KiB; norms and angles are half
+ * a megabyte. */
+static void test_packed_weights_take_little_more_than_their_size(void **state)
+{
+    static const char *const names[] = {
+        "embed_tokens",
+        "layers.0.self_attn.q_proj",
+        "layers.0.self_attn.k_proj",
+        "layers.0.self_attn.v_proj",
+        "layers.0.self_attn.o_proj",
+        "layers.0.mlp.gate_proj",
+        "layers.0.mlp.up_proj",
+        "layers.0.mlp.down_proj",
+        "layers.0.input_layernorm",
+        "layers.0.post_attention_layernorm",
+        "norm",
+    };
+    enum { SIDE = 256, MATRICES = 8 };
+    const sb_weight_format *q8 = sb_weight_format_find("Q8_0");
+    sb_checkpoint c;
+    sb_buf *file = NULL;
+    sb_graph *g = NULL;
+    size_t packed = SIDE * SIDE / 32 * 34;
+
+    (void)state;
+    sb_checkpoint_init(&c, test_ctx(), "x");
+    assert_ok(sb_buf_create(test_ctx(), packed, &file));
+    assert_ok(sb_checkpoint_keep(&c, file));
+    for (size_t i = 0; i < SB_COUNT(names); i++) {
+        bool matrix = i < MATRICES;
+        char name[64];
+        sb_weight w = {.format =
+                           matrix ? q8 : sb_weight_format_plain(SB_DTYPE_F32),
+                       .rank = matrix ? 2 : 1,
+                       .dims = {SIDE, matrix ? SIDE : 0},
+                       .bytes = matrix ? packed : SIDE * sizeof(float),
+                       .buf = file};
+
+        (void)snprintf(name, sizeof name, "model.%s.weight", names[i]);
+        assert_ok(sb_checkpoint_add(&c, "x", name, &w));
+    }
+    size_t before = atomic_load(&test_ctx()->budget->used);
+    assert_ok(build_llama(&c, &g));
+    size_t used = atomic_load(&test_ctx()->budget->used) - before;
+    assert_true(used >= MATRICES * (SIDE * SIDE + SIDE * 8 * sizeof(float)));
+    assert_true(used < 2 << 20);
+    sb_graph_free(g);
     sb_checkpoint_free(&c);
-    (void)remove(tmp_path);
 }
 
 static void test_missing_and_odd_weights_are_named(void **state)
@@ -442,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_gguf_headers_that_lie_are_refused),
         cmocka_unit_test(test_configs_that_cannot_be_are_refused),
         cmocka_unit_test(test_weights_of_unknown_types_are_named),
+        cmocka_unit_test(test_packed_weights_take_little_more_than_their_size),
         cmocka_unit_test(test_missing_and_odd_weights_are_named),
     };
 

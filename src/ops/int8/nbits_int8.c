@@ -207,8 +207,9 @@ static void dot_plain(const sb_nbits_weights *w, int64_t n,
     *out = sum;
 }
 
-void sb_nbits_plain(const sb_nbits_weights *w, int64_t n, int64_t cols,
-                    const sb_nbits_acts *a, int64_t m, int64_t rows, float *out)
+static void plain_run(const sb_nbits_weights *w, int64_t n, int64_t cols,
+                      const sb_nbits_acts *a, int64_t m, int64_t rows,
+                      float *out)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)
@@ -284,7 +285,7 @@ static bool suits_all(void)
 
 static const sb_nbits_kernel *plain_kernel(void)
 {
-    static const sb_nbits_kernel plain = {"plain", suits_all, sb_nbits_plain};
+    static const sb_nbits_kernel plain = {"plain", suits_all, plain_run};
 
     return &plain;
 }

@@ -114,11 +114,6 @@ typedef void (*sb_nbits_fn)(const sb_nbits_weights *w, int64_t n, int64_t cols,
                             const sb_nbits_acts *a, int64_t m, int64_t rows,
                             float *out);
 
-/* The same in plain C, for any weights. */
-void sb_nbits_plain(const sb_nbits_weights *w, int64_t n, int64_t cols,
-                    const sb_nbits_acts *a, int64_t m, int64_t rows,
-                    float *out);
-
 typedef struct sb_nbits_kernel {
     const char *name;
     bool (*suits)(void); /* does this processor have it? */

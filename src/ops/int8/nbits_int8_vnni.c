@@ -241,13 +241,32 @@ VNNI_INLINE void vnni_sizes(const vnni_tile *t, float *out)
         vnni_parts(t, 1, out);
 }
 
+/* The last rows of a matrix, one at a time: the same sums in the same order.
+ * They are few, so one function does for all kinds. */
+static VNNI_TARGET void vnni_rest(const vnni_tile *t, float *out)
+{
+    vnni_tile part = *t;
+
+    part.rows = 1;
+    part.cols = 1;
+    for (int r = 0; r < t->rows; r++)
+        for (int c = 0; c < t->cols; c++) {
+            part.m = t->m + r;
+            part.n = t->n + c;
+            vnni_tile_run(part, out + r * SB_NBITS_COLS + c);
+        }
+}
+
 /* One function for each kind of weights that is common. */
 #define VNNI_KIND(name, n_bits, which)                     \
     static VNNI_TARGET void name(vnni_tile *t, float *out) \
     {                                                      \
         t->bits = n_bits;                                  \
         t->kind = which;                                   \
-        vnni_sizes(t, out);                                \
+        if (t->cols == SB_NBITS_COLS)                      \
+            vnni_sizes(t, out);                            \
+        else                                               \
+            vnni_rest(t, out);                             \
     }
 
 VNNI_KIND(vnni_each_2, 2, KIND_EACH)
@@ -282,15 +301,16 @@ static VNNI_TARGET void vnni_run(const sb_nbits_weights *w, int64_t n,
                      : w->zeros && each           ? KIND_ZEROS
                                                   : KIND_INDEX;
 
-    /* The last rows of a matrix, and groups that do not begin with a block. */
-    if (cols != SB_NBITS_COLS || blocks->count == 0) {
-        sb_nbits_plain(w, n, cols, a, m, rows, out);
+    /* Groups that do not begin with a block look scales up lane by lane. */
+    if (blocks->count == 0) {
+        sb_nbits_avx2()->fn(w, n, cols, a, m, rows, out);
         return;
     }
     vnni_tile t = {.w = w,
                    .a = a,
                    .n = n,
                    .m = m,
+                   .cols = (int)cols,
                    .rows = (int)rows,
                    .index = _mm512_loadu_si512(blocks->index),
                    .count = blocks->count,
@@ -307,7 +327,7 @@ static bool suits_vnni(void)
 {
     return __builtin_cpu_supports("avx512vnni") &&
            __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl");
+           __builtin_cpu_supports("avx512vl") && sb_nbits_avx2()->suits();
 }
 
 const sb_nbits_kernel *sb_nbits_vnni(void)
