@@ -119,7 +119,7 @@ void cli_prune_text(const cli_env *env, const cli_prune_told *j)
         return;
     cli_put(r->ratio > 0 ? "%lld removed, ratio %.3g\n" : "%lld removed\n",
             (long long)r->removed, r->ratio);
-    if (r->removed == 0 && r->ratio == 0 && !j->scan)
+    if (r->removed == 0 && !r->asked && !j->scan)
         cli_put("nothing was asked for: RATIO is 0, or not given\n");
     print_held(r);
     print_change("parameters", j->params[0], j->params[1], cli_si);

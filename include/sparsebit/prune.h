@@ -121,6 +121,8 @@ typedef struct sb_prune_report {
     /** That was applied, or found for a target; 0: each group has its own. */
     double ratio;
     int structured; /**< sizes are channels, otherwise weights */
+    /** RATIO or one of SPECIFIC is above 0, or there is NM, or a target. */
+    int asked;
 } sb_prune_report;
 
 /** What was done by the last apply(), or what could be done before it; borrowed

@@ -89,7 +89,8 @@ static const sb_blame *atom_objection(const atom *a)
 }
 
 /* Who objects to every one of them; NULL if one may go.  *only_pairs: some are
- * objected to only for sums over pairs. */
+ * objected to only for sums over pairs, and it is that objection which counts,
+ * as the weaker one. */
 static const sb_blame *atoms_fixed(solver *s, uint32_t first, uint32_t n,
                                    bool *only_pairs)
 {
@@ -98,9 +99,10 @@ static const sb_blame *atoms_fixed(solver *s, uint32_t first, uint32_t n,
     *only_pairs = false;
     for (uint32_t i = 0; i < n; i++) {
         const atom *a = atom_of(s, first + i);
-        b = atom_objection(a);
-        if (!b)
+        if (!atom_objection(a))
             return NULL;
+        if (!a->blame || !*only_pairs)
+            b = atom_objection(a);
         *only_pairs |= !a->blame;
     }
     return b;
@@ -335,13 +337,14 @@ static void digits_join(solver *s, const digits *d, int p)
 }
 
 /* Settles what can go one way only: one part is free, or none is, and only one
- * is held for no more than sums over pairs. */
+ * is held for no more than sums over pairs.  The others are fixed, since
+ * weights elsewhere may make them, and an axis is cut one way only. */
 static bool digits_settle(solver *s, const digits *d)
 {
     bool pairs = false;
     const sb_blame *fixed = d->n ? atoms_fixed(s, d->x, d->n, &pairs) : NULL;
-    const sb_blame *b = NULL;
-    int n_free = 0, one = 0, n_pairs = 0, paired = 0;
+    const sb_blame *b = NULL, *held[SB_COUNT(d->part)];
+    int n_free = 0, one = -1, n_pairs = 0, paired = 0;
 
     for (int p = 0; p < d->n_parts; p++) {
         bool some = false;
@@ -349,20 +352,25 @@ static bool digits_settle(solver *s, const digits *d)
             atoms_pair(s, d->part[p], d->size[p], fixed);
         else if (fixed)
             atoms_fix(s, d->part[p], d->size[p], fixed);
-        const sb_blame *f = atoms_fixed(s, d->part[p], d->size[p], &some);
-        b = f ? f : b;
-        n_free += !f;
-        one = f ? one : p;
-        n_pairs += f && some;
-        paired = f && some ? p : paired;
+        held[p] = atoms_fixed(s, d->part[p], d->size[p], &some);
+        b = held[p] ? held[p] : b;
+        n_free += !held[p];
+        one = held[p] ? one : p;
+        n_pairs += held[p] && some;
+        paired = held[p] && some ? p : paired;
     }
-    if (n_free == 1)
+    if (n_free >= 2)
+        return false;
+    if (n_free == 0 && n_pairs == 1)
+        one = paired;
+    for (int p = 0; p < d->n_parts; p++)
+        if (p != one)
+            atoms_fix(s, d->part[p], d->size[p], held[p]);
+    if (one >= 0)
         digits_join(s, d, one);
-    else if (n_free == 0 && n_pairs == 1)
-        digits_join(s, d, paired);
-    else if (n_free == 0 && b)
+    else if (b)
         atoms_fix(s, d->x, d->n, b);
-    return n_free < 2;
+    return true;
 }
 
 /* How many channels are left free if part p is tied. */

@@ -41,7 +41,7 @@ static const sb_param_def sparser_table[] = {
      .type = SB_PARAM_FLOAT,
      .offset = AT(ratio),
      .preset = "0.0",
-     .values = "a number 0..1, less than 1",
+     .values = "a number, 0 or more and less than 1",
      .help = "share of the channels, or weights, to remove",
      .sample = "0.3"},
     {.name = "SPECIFIC",
@@ -169,20 +169,25 @@ static sb_status read_specific(sb_prune_config *cfg)
     if (!cfg->specific)
         return SB_NO_MEMORY;
     for (size_t i = 0; i < map->n; i++) {
-        static const sb_param_def number[] = {
-            {.name = "ratio",
+        static const char outer[] = "SPARSER";
+        char name[96];
+        double ratio = 0;
+
+        snprintf(name, sizeof name, "%s.SPECIFIC of '%.60s'", outer,
+                 map->keys[i]->text);
+        /* A map of its own, whose key is what messages call it. */
+        sb_yaml key = *map->keys[i], one = *map;
+        key.text = name + sizeof outer;
+        one.keys = (const sb_yaml *const[]){&key};
+        one.items = &map->items[i];
+        one.n = 1;
+        const sb_param_def number[] = {
+            {.name = key.text,
              .type = SB_PARAM_FLOAT,
-             .values = "a number 0..1, less than 1",
+             .values = "a number, 0 or more and less than 1",
              .help = "a ratio"},
             {0}};
-        sb_yaml key = *map->keys[i];
-        double ratio = 0;
-        char name[96];
-
-        snprintf(name, sizeof name, "SPARSER.SPECIFIC of '%.60s'", key.text);
-        key.text = "ratio";
-        SB_TRY(
-            sb_params_set(cfg->doc, name, &key, map->items[i], number, &ratio));
+        SB_TRY(sb_params_read(cfg->doc, &one, outer, number, &ratio));
         SB_TRY(check_ratio(cfg->doc, map->items[i], name, ratio));
         cfg->specific[cfg->n_specific++] =
             (sb_prune_specific){map->keys[i]->text, ratio, map->keys[i]};
@@ -263,7 +268,9 @@ static sb_status check_unused(const sb_prune_config *cfg, const sb_yaml *map)
 {
     const sb_prune_file *f = &cfg->file;
     bool structured = cfg->type == SB_PRUNE_STRUCTURED, nm = f->nm != NULL;
-    bool block = cfg->block_rows * cfg->block_cols > 1;
+    bool block = cfg->block_rows * cfg->block_cols > 1, specific = false;
+    for (size_t i = 0; i < cfg->n_specific; i++)
+        specific |= cfg->specific[i].ratio > 0;
     const struct {
         bool wrong;
         const char *key, *why;
@@ -273,6 +280,9 @@ static sb_status check_unused(const sb_prune_config *cfg, const sb_yaml *map)
         {!structured && f->round_to > 1, "ROUND_TO", "is for TYPE structured"},
         {!structured && f->statistics, "STATISTICS", "is for TYPE structured"},
         {nm && f->ratio > 0, "RATIO", "NM says already how much goes"},
+        {nm && specific, "SPECIFIC",
+         "NM says already how much goes; only a ratio of 0, which leaves "
+         "layers alone, goes with it"},
         {nm && block, "BLOCK", "does not go with NM"},
         {nm && cfg->scope == SB_SCOPE_GLOBAL, "SCOPE",
          "'global' does not go with NM, which takes the same of every layer"},

@@ -14,9 +14,9 @@ sb_status sb_distill_features(sb_trainer *t, sb_learn_options *out)
     const sb_param_strings *names = &t->keys.features;
 
     if (names->n && !t->opt.teacher)
-        return sb_fail(t->ctx, SB_BAD_CONFIG,
-                       "FEATURES are learned from a teacher, and there is "
-                       "none");
+        return sb_yaml_fail(
+            t->doc, sb_yaml_get(t->doc->root, "FEATURES"),
+            "FEATURES are learned from a teacher, and there is none");
     t->features = sb_alloc(t->ctx, names->n + 1, sizeof *t->features);
     if (!t->features)
         return SB_NO_MEMORY;
@@ -44,8 +44,9 @@ static sb_status distill_outputs(const sb_trainer *t, sb_graph *g)
         sb_value_id v = sb_graph_find_value(g, name);
 
         if (v == SB_NONE || sb_graph_value(g, v)->is_constant)
-            return sb_fail(t->ctx, SB_BAD_CONFIG,
-                           "FEATURES: the teacher has no result '%s'", name);
+            return sb_yaml_fail(t->doc, sb_yaml_get(t->doc->root, "FEATURES"),
+                                "FEATURES: the teacher has no result '%s'",
+                                name);
         SB_TRY(sb_graph_add_output(g, v));
     }
     return SB_OK;

@@ -3,6 +3,8 @@
  * Channels that go at once are cut, and what reads them is fitted anew, before
  * training begins: the smaller network is faster to train.  What goes little by
  * little, and single weights, is held at zero by masks of the learner. */
+#include <math.h>
+
 #include "api/prune/prune_state.h"
 #include "train/trainer.h"
 
@@ -26,10 +28,18 @@ static sb_status look_at_samples(sb_trainer *t)
     return SB_OK;
 }
 
+/* Where the last step of training begins, in epochs. */
+static double last_step(const sb_trainer *t)
+{
+    return (double)t->keys.epochs - 1 / (double)t->steps;
+}
+
+/* Without END pruning ends at half of the epochs: but not behind the last step,
+ * if there is one only. */
 static double share_now(const sb_trainer *t, double steps)
 {
     return sb_prune_share(t->prune, steps / (double)t->steps,
-                          (double)t->keys.epochs);
+                          fmin((double)t->keys.epochs, 2 * last_step(t)));
 }
 
 static double step_number(const sb_trainer *t)
@@ -43,8 +53,8 @@ static sb_status check_end(const sb_trainer *t)
     const sb_prune_config *cfg = t->prune->pruner.cfg;
     const sb_prune_file *f = &cfg->file;
     double last = (double)t->keys.epochs * (double)t->steps - 1;
-    double end = f->end >= 0 ? f->end : (double)t->keys.epochs / 2;
-    const char *key = f->begin > end ? "BEGIN" : "END";
+    bool begin = f->begin > f->end; /* as it is if there is no END */
+    const char *key = begin ? "BEGIN" : "END";
 
     if (!sb_prune_is_gradual(t->prune) || share_now(t, last) >= 1)
         return SB_OK;
@@ -52,7 +62,7 @@ static sb_status check_end(const sb_trainer *t)
         cfg->doc, sb_yaml_get(sb_yaml_get(cfg->doc->root, "SPARSER"), key),
         "SPARSER.%s: found %g, want at most %g, where the last step of "
         "training begins (EPOCHS is %lld), so that all is pruned before",
-        key, f->begin > end ? f->begin : end, last / (double)t->steps,
+        key, begin ? f->begin : f->end, last_step(t),
         (long long)t->keys.epochs);
 }
 

@@ -60,6 +60,8 @@ printf 'SPARSER: {RATIO: 0.5, SCHEDULE: cubic}\n' >cubic.yaml
 code $sparsebit prune $models/cnn.onnx -c cubic.yaml -o x.onnx
 printf 'SPARSER: {STRATEGY: l1norm}\n' >zero.yaml
 code $sparsebit prune $models/cnn.onnx -c zero.yaml -o zero.onnx
+printf "SPARSER: {TYPE: unstructured, NM: '32:64'}\n" >few.yaml
+code $sparsebit prune $models/cnn.onnx -c few.yaml -o zero.onnx
 printf 'SPARSER: {RATIO: 0.99, ROUND_TO: 2}\n' >most.yaml
 code $sparsebit prune $models/cnn.onnx -c most.yaml -o most.onnx -v
 code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --ratios 0.5 --report no/such/page.html

@@ -264,8 +264,8 @@ static void zero_axis(const world *w, sb_axis_ref ref, sb_tensor *t)
     const uint8_t *gone =
         w->gone + w->first[ref.value * SB_MAX_RANK + (unsigned)ref.axis];
     int64_t n = t->dims[ref.axis];
-    size_t inner =
-        (size_t)sb_dims_product(t->dims, ref.axis + 1, t->rank) * sizeof(float);
+    size_t inner = (size_t)sb_dims_product(t->dims, ref.axis + 1, t->rank) *
+                   sb_dtype_size(t->dtype);
 
     for (int64_t i = 0; i < sb_dims_product(t->dims, 0, ref.axis) * n; i++)
         if (gone[i % n])

@@ -120,6 +120,42 @@ static void test_shared_key_heads_go_with_their_queries(void **state)
     sb_prune_free(p);
 }
 
+/* Four heads of queries, and one key for all of them, whose elements a weight
+ * makes: heads go, and elements stay, though STATISTICS would let them go; also
+ * where heads are summed over with another activation. */
+static void test_an_axis_is_cut_one_way_only(void **state)
+{
+#define SHARED_KEY                                                   \
+    "wq: f32[4,32] = random(1)\n wk: f32[4,8] = random(2)\n"         \
+    "wo: f32[4,2] = random(3)\n s4: i64[4] = [1,6,4,8]\n"            \
+    "q = MatMul(x, wq) \"q\"\n qr = Reshape(q, s4)\n"                \
+    "qt = Transpose(qr) {perm=[0,2,1,3]}\n"                          \
+    "k = MatMul(x, wk) \"k\"\n kt = Transpose(k) {perm=[0,2,1]}\n"   \
+    "s = MatMul(qt, kt) \"s\"\n p = Transpose(s) {perm=[0,2,3,1]}\n" \
+    "y = MatMul(p, wo) \"o\"\n"
+    static const char heads[] = "graph net(x: f32[1,6,4]) -> "
+                                "(y: f32[1,6,6,2]) {\n" SHARED_KEY "}";
+    static const char both[] =
+        "graph net(x: f32[1,6,4]) -> (y: f32[1,6,6,2], z: f32[1,6,6,2]) {\n"
+        "wg: f32[4,4] = random(4)\n wz: f32[8,2] = random(5)\n" SHARED_KEY
+        "g = MatMul(x, wg) \"g\"\n gt = Transpose(g) {perm=[0,2,1]}\n"
+        "qu = Transpose(qr) {perm=[0,3,1,2]}\n t = MatMul(qu, gt)\n"
+        "tt = Transpose(t) {perm=[0,2,3,1]}\n z = MatMul(tt, wz) \"z\"\n}";
+    const char *const nets[] = {heads, both};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(nets); i++) {
+        sb_prune *p =
+            prune_net(nets[i], CONFIG("RATIO: 0.5, STATISTICS: true"), NULL);
+        assert_int_equal(prune_layer(p, "q")->removed, 16);
+        assert_int_equal(prune_layer(p, "k")->removable, 0);
+        assert_string_equal(prune_layer(p, "k")->reason_node, "s");
+        if (i == 1)
+            assert_int_equal(prune_layer(p, "g")->removed, 2);
+        sb_prune_free(p);
+    }
+}
+
 /* Bounds that are computed hold the axis that they are for, no other. */
 static void test_slices_hold_their_axis_only(void **state)
 {
@@ -426,6 +462,20 @@ static void test_masks_only_keep_the_size(void **state)
     sb_model_free(model);
 }
 
+/* Nothing may go though something was asked for: of 4 channels 0.1. */
+static void test_reports_tell_nothing_from_too_little(void **state)
+{
+    sb_prune *zero = prune_net(chain, CONFIG("RATIO: 0"), NULL);
+    sb_prune *little = prune_net(chain, CONFIG("SPECIFIC: {fc1: 0.1}"), NULL);
+
+    (void)state;
+    assert_int_equal(prune_report(zero)->asked, 0);
+    assert_int_equal(prune_report(little)->asked, 1);
+    assert_int_equal(prune_report(little)->removed, 0);
+    sb_prune_free(zero);
+    sb_prune_free(little);
+}
+
 /* ---- configurations ---------------------------------------------------------- */
 
 static void test_bad_configurations_are_refused(void **state)
@@ -466,7 +516,10 @@ static void test_bad_configurations_are_refused(void **state)
          "'nothing' matches no node and no module"},
         {CONFIG("SPECIFIC: {fc1: 2}"), "SPARSER.SPECIFIC of 'fc1': found 2"},
         {CONFIG("SPECIFIC: {fc1: high}"),
-         "SPARSER.SPECIFIC of 'fc1'.ratio: found high, allowed a number 0..1"},
+         "SPARSER.SPECIFIC of 'fc1': found high, allowed a number, 0 or more"},
+        {CONFIG("SPECIFIC: {head.fc1: high}"), "of 'head.fc1': found high, "},
+        {CONFIG("TYPE: unstructured, NM: '2:4', SPECIFIC: {fc1: 0.5}"),
+         "config:1: SPARSER.SPECIFIC: NM says already how much goes"},
         {CONFIG("SPECIFIC: [fc1]"), "a map from patterns to ratios"},
         {CONFIG("ROUND_TO: 0"), "SPARSER.ROUND_TO"},
         {CONFIG("KIND: x"), "KIND"},
@@ -523,6 +576,7 @@ int main(void)
         cmocka_unit_test(test_what_a_sum_joins_goes_together),
         cmocka_unit_test(test_statistics_stay_unless_asked),
         cmocka_unit_test(test_shared_key_heads_go_with_their_queries),
+        cmocka_unit_test(test_an_axis_is_cut_one_way_only),
         cmocka_unit_test(test_slices_hold_their_axis_only),
         cmocka_unit_test(test_reshapes_of_any_batch),
         cmocka_unit_test(test_networks_that_cannot_be_pruned_say_why),
@@ -536,6 +590,7 @@ int main(void)
         cmocka_unit_test(test_equal_weights_go_by_position),
         cmocka_unit_test(test_wanda_weighs_inputs),
         cmocka_unit_test(test_masks_only_keep_the_size),
+        cmocka_unit_test(test_reports_tell_nothing_from_too_little),
         cmocka_unit_test(test_bad_configurations_are_refused),
         cmocka_unit_test(test_bad_options_are_refused),
     };

@@ -154,13 +154,14 @@ static void test_features_of_a_teacher(void **state)
     sb_data *data = test_train_samples(8, 0);
     opt.options_text = test_train_settings;
     assert_status(sb_train(model, data, NULL, &opt, &out), SB_BAD_CONFIG);
-    assert_error_has("FEATURES are learned from a teacher");
+    assert_error_has("training options: FEATURES are learned from a teacher");
     opt.teacher = model;
     assert_status(sb_train(model, data, NULL, &opt, &out), SB_BAD_ARG);
     assert_error_has("no result 'none'");
     opt.options_text = "FEATURES: [n=none]\n";
     assert_status(sb_train(model, data, NULL, &opt, &out), SB_BAD_CONFIG);
-    assert_error_has("the teacher has no result 'none'");
+    assert_error_has(
+        "training options: FEATURES: the teacher has no result 'n");
     sb_data_free(data);
     sb_model_free(model);
     test_train_settings = test_train_standard;

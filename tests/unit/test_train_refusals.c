@@ -207,6 +207,24 @@ static void test_pruning_is_done_before_training_is(void **state)
     test_train_sparser = NULL;
 }
 
+/* Half of a training of one step lies behind its beginning: without END all
+ * goes at once. */
+static void test_one_step_prunes_at_once(void **state)
+{
+    sb_train_options opt = SB_TRAIN_OPTIONS_INIT;
+    sb_model *model = test_train_net(), *out = NULL;
+    sb_data *data = test_train_samples(8, 8);
+
+    (void)state;
+    opt.options_text = "EPOCHS: 1";
+    opt.prune_text = "SPARSER: {RATIO: 0.5, ITERATIONS: 2, SCHEDULE: linear}";
+    assert_ok(sb_train(model, data, NULL, &opt, &out));
+    assert_int_equal(sb_tensor_count(sb_model_weight(out, "c.weight")), 3 * 9);
+    sb_data_free(data);
+    sb_model_free(model);
+    sb_model_free(out);
+}
+
 /* A folder that the run made, and wrote nothing to, is gone. */
 static void test_a_run_that_fails_leaves_no_empty_folder(void **state)
 {
@@ -307,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_a_loss_that_is_not_finite_keeps_the_checkpoint),
         cmocka_unit_test(test_a_pruned_run_is_resumed_only_as_it_was),
         cmocka_unit_test(test_pruning_is_done_before_training_is),
+        cmocka_unit_test(test_one_step_prunes_at_once),
         cmocka_unit_test(test_a_run_that_fails_leaves_no_empty_folder),
         cmocka_unit_test(test_a_quantized_run_is_resumed_only_as_it_was),
         cmocka_unit_test(test_bad_settings_of_quantizers_are_refused),

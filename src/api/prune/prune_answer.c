@@ -151,6 +151,18 @@ static sb_status report_cuts(sb_prune *p)
     return SB_OK;
 }
 
+/* Is anything to be removed at all? */
+static bool report_asked(const sb_prune *p)
+{
+    const sb_prune_config *cfg = p->pruner.cfg;
+    bool asked = cfg->file.ratio > 0 || cfg->m_of > 0 || p->target_macs > 0 ||
+                 p->target_params > 0 || p->target_latency > 0;
+
+    for (size_t i = 0; i < cfg->n_specific; i++)
+        asked |= cfg->specific[i].ratio > 0;
+    return asked;
+}
+
 sb_status sb_prune_report_get(sb_prune *p, const sb_prune_report **out)
 {
     const sb_pruner *q = &p->pruner;
@@ -159,7 +171,8 @@ sb_status sb_prune_report_get(sb_prune *p, const sb_prune_report **out)
 
     sb_arena_free(&p->answer);
     sb_arena_init(&p->answer, p->ctx);
-    p->report = (sb_prune_report){.ratio = p->ratio, .structured = structured};
+    p->report = (sb_prune_report){
+        .ratio = p->ratio, .structured = structured, .asked = report_asked(p)};
     sb_prune_layer **layers = sb_arena_alloc(
         &p->answer, q->ch.n_axes + q->n_masked, sizeof(sb_prune_layer *));
     if (!layers)
