@@ -65,6 +65,7 @@ static const sb_target_op ort_ops[] = {
     {"GRU",  .weight_only = true},
     {"LSTM", .weight_only = true, .dynamic = true},
     {"RNN",  .weight_only = true},
+    {"ConvTranspose", .fuse = {SB_FUSE_NONE, NULL, "", SB_FUSE_QUANT_BIAS}},
     {"ArgMax", .fuse = {SB_FUSE_DROP_DQ, NULL, "", 0}},
 };
 /* clang-format on */

@@ -149,6 +149,14 @@ const sb_fusion *sb_fusion_find(const sb_target_def *target,
     return op && op->fuse.kind != SB_FUSE_NONE ? &op->fuse : NULL;
 }
 
+bool sb_fusion_flag(const sb_target_def *target, const sb_node *node,
+                    uint32_t flags)
+{
+    const sb_target_op *op = sb_target_op_find(target, node);
+
+    return op && (op->fuse.flags & flags) != 0;
+}
+
 bool sb_target_is_weighted(const sb_target_op *op)
 {
     return op->weight != 0 && op->fuse.kind != SB_FUSE_NORM;

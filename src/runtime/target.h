@@ -307,6 +307,9 @@ const sb_target_op *sb_target_op_find(const sb_target_def *target,
 /* What the runtime makes of the operator; NULL: nothing. */
 const sb_fusion *sb_fusion_find(const sb_target_def *target,
                                 const sb_node *node);
+/* Has the row of the operator one of these flags (SB_FUSE_16BIT ...)? */
+bool sb_fusion_flag(const sb_target_def *target, const sb_node *node,
+                    uint32_t flags);
 /* Is input 1 a weight, if it is a constant, that kernels multiply by? */
 bool sb_target_is_weighted(const sb_target_op *op);
 /* The axis along which the weight of `node`, of this rank, has scales; -1 if

@@ -229,6 +229,23 @@ static const pass_case cases[] = {
                 "y = Neg(a)\n"),
 
      "y = Neg(x)\n", false},
+    {"a sum of one",
+     TEST_GRAPH("x: f32[2,4]", "y: f32[2,4]",
+                "a = Sum(x)\n"
+                "y = Neg(a)\n"),
+
+     "y = Neg(x)\n", false},
+    {"behind a DequantizeLinear it stays",
+     TEST_GRAPH("x: u8[2,4]", "y: f32[4,2], z: f32[2,4]",
+                "s: f32[] = 0.5\n"
+                "o: u8[] = 3\n"
+                "a = DequantizeLinear(x, s, o)\n"
+                "b = Sum(a)\n"
+                "z = Neg(b)\n"
+                "t = Transpose(a) {perm=[1, 0]}\n"
+                "c = Sum(t)\n"
+                "y = Neg(c)\n"),
+     NULL, false},
     {"symbols count as sizes",
      TEST_GRAPH("x: f32[N,4]", "y: f32[N,4]",
                 "s: i64[2] = [0, 4]\n"

@@ -18,7 +18,7 @@ static void check_ops(const sb_target_def *t)
             if (strcmp(op->op, t->ops[j].op) == 0)
                 fail_msg("%s: %s twice", t->name, op->op);
         if (op->place == SB_PLACE_FLOAT && op->fuse.kind == SB_FUSE_NONE &&
-            !op->weight_only && !op->dynamic)
+            !op->fuse.flags && !op->weight_only && !op->dynamic)
             fail_msg("%s: the row of %s says nothing", t->name, op->op);
         if (op->place != SB_PLACE_FLOAT && op->place != SB_PLACE_FOLD &&
             op->fuse.kind == SB_FUSE_NONE)

@@ -6,6 +6,7 @@
  * instead.  An Identity stays where a graph output would lose its name. */
 #include <string.h>
 
+#include "ops/op_registry.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
@@ -75,6 +76,20 @@ static int one_input(const sb_graph *g, const sb_node *node)
 {
     (void)g;
     return node->n_in == 1 ? 0 : -1;
+}
+
+/* Behind a DequantizeLinear, also over what moves elements, a Sum of one input
+ * keeps ONNX Runtime from making integers of a layer (export_float.c). */
+static int remove_identity_sum(const sb_graph *g, const sb_node *node)
+{
+    const sb_node *before = sb_graph_producer(g, node->inputs[0]);
+
+    while (before && sb_node_role(before) == SB_ROLE_PASS &&
+           sb_node_in(before, 0) != SB_NONE)
+        before = sb_graph_producer(g, before->inputs[0]);
+    return before && sb_node_role(before) == SB_ROLE_DEQUANTIZE
+               ? -1
+               : one_input(g, node);
 }
 
 static int remove_identity_transpose(const sb_graph *g, const sb_node *node)
@@ -217,7 +232,7 @@ static const struct {
     {"Split", same_shape},
     {"Squeeze", same_shape},
     {"Sub", remove_identity_sub},
-    {"Sum", one_input},
+    {"Sum", remove_identity_sum},
     {"Tile", remove_identity_tile},
     {"Transpose", remove_identity_transpose},
     {"Unsqueeze", same_shape},

@@ -16,12 +16,9 @@ enum { OLDEST_MAXPOOL = 12, MAX_QUEUE = 64 };
 
 static bool move_movable(const sb_sim *sim, const sb_node *node)
 {
-    const sb_fusion *rule = sb_fusion_find(sim->target, node);
-
-    if (!rule || !(rule->flags & SB_FUSE_MOVABLE))
-        return false;
-    return !(rule->flags & SB_FUSE_POSITIVE) || sim->g->file_opset == 0 ||
-           sim->g->file_opset >= OLDEST_MAXPOOL;
+    return sb_fusion_flag(sim->target, node, SB_FUSE_MOVABLE) &&
+           (!sb_fusion_flag(sim->target, node, SB_FUSE_POSITIVE) ||
+            sim->g->file_opset == 0 || sim->g->file_opset >= OLDEST_MAXPOOL);
 }
 
 static bool scalar_params(const sb_graph *g, const sb_node *node)

@@ -295,12 +295,10 @@ static sb_status quantize_params(sb_sim *sim, sb_node_id id)
 {
     sb_graph *g = sim->g;
     const sb_node *node = sb_graph_node(g, id);
-    const sb_fusion *rule = sb_fusion_find(sim->target, node);
-    bool takes = (rule && (rule->flags & SB_FUSE_QUANT_BIAS)) ||
-                 sb_node_is(node, "ConvTranspose");
     sb_qdq p;
 
-    if (!takes || node->n_in < 2)
+    if (!sb_fusion_flag(sim->target, node, SB_FUSE_QUANT_BIAS) ||
+        node->n_in < 2)
         return SB_OK;
     const sb_node *dq_x = sb_dq_of(g, node, 0), *dq_w = sb_dq_of(g, node, 1);
     if (!dq_x || !reaches_q(g, node) || !is_f32_const(g, dq_x->inputs[1]))
