@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "quant/calibrate/replay.h"
 #include "quanttest.h"
 
 #define A_AND_W \
@@ -385,6 +386,67 @@ static void test_weights_anywhere(void **state)
     sb_quant_model_free(qm);
 }
 
+/* ---- ranges of all samples ---------------------------------------------- */
+
+enum { BATCHES = 12 };
+
+/* Channel 1 of one sample, of those that methods neither use nor are judged by,
+ * is as large as `most` says.  Is equalization kept? */
+static bool kept_with(size_t odd, float most, size_t *free_batch)
+{
+    sb_quant_model *qm =
+        test_quant("graph main(x: f32[N,3]) -> (y) {\n"
+                   "w: f32[3,3] = [100, 0, 0, 0, 1, 0, 0, 0, 1]\n"
+                   "v: f32[3,2] = [0.2, 0.3, 0.6, -0.4, 0.3, 0.5]\n"
+                   "c = MatMul(x, w) \"first\"\nr = Relu(c)\n"
+                   "y = MatMul(r, v) \"second\"\n}",
+                   "SCHEDULE: {EQUALIZATION: true, SAMPLES: 64}\n"
+                   "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+                   "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}, "
+                   "SPECIFIC: [{first: [QUANTIZER.BIT, 16]}]}\n",
+                   NULL);
+
+    qm->asked = false;
+    assert_int_equal(sb_quant_model_prepare_calibration(qm, NULL), SB_OK);
+    for (size_t i = 0; i < BATCHES; i++) {
+        sb_tensor *x = test_tensor(SB_DTYPE_F32, "16x3", NULL);
+        float *at = x->data;
+
+        sb_tensor_randomize(x, 40 + i);
+        for (int k = 0; k < 48; k++)
+            at[k] = fabsf(at[k]);
+        if (i == odd)
+            at[1] = most;
+        (void)test_quant_forward(qm, x);
+    }
+    for (size_t i = 0; i < BATCHES; i++)
+        if (!sb_replay_is_for(qm, SB_REPLAY_USED, i) &&
+            !sb_replay_is_for(qm, SB_REPLAY_JUDGED, i))
+            *free_batch = i;
+    assert_int_equal(sb_quant_model_calc_qparams(qm), SB_OK);
+    const sb_quant_step *step = sb_quant_model_step(qm, 0);
+    assert_non_null(step);
+    assert_string_equal(step->name, "equalization");
+    bool kept = step->kept;
+    assert_int_equal(kept, step->after < step->before);
+    assert_int_equal(
+        constant_at(qm, "w", 0) == 100 && constant_at(qm, "w", 4) == 1, !kept);
+    sb_quant_model_free(qm);
+    return kept;
+}
+
+/* What widens ranges after the judgment is judged, too. */
+static void test_judged_with_all_ranges(void **state)
+{
+    size_t odd = BATCHES, same = BATCHES;
+
+    (void)state;
+    assert_true(kept_with(BATCHES, 0, &odd));
+    assert_true(odd < BATCHES);
+    assert_false(kept_with(odd, 400, &same));
+    assert_int_equal(odd, same);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_clip_of_a_silent_channel),
         cmocka_unit_test(test_saved_and_loaded),
         cmocka_unit_test(test_weights_anywhere),
+        cmocka_unit_test(test_judged_with_all_ranges),
     };
 
     return cmocka_run_group_tests_name("equalize", tests, NULL, NULL);

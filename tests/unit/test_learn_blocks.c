@@ -359,6 +359,41 @@ static void test_judged_apart(void **state)
     sb_quant_model_free(qm);
 }
 
+/* Only where blocks are learned, and outputs can be compared, batches are kept
+ * for the judge. */
+static void test_who_is_judged(void **state)
+{
+    static const struct {
+        const char *net, *config;
+        bool apart;
+        size_t batches;
+    } cases[] = {
+        {NET, LEARN("", A4), true, 2},
+        {NET, LEARN("", A4), false, 1},
+        {NET, LEARN("", "A: dynamic\n"), false, 2},
+        {"graph net(x: f32[N,12]) -> (k) {\n"
+         "w: f32[12,12] = random(2)\nv: f32[12,12] = random(3)\n"
+         "u: f32[12,12] = random(4)\na = MatMul(x, w)\nb = MatMul(a, v)\n"
+         "y = MatMul(b, u)\nk = ArgMax(y) {axis=1}\n}",
+         LEARN("", A4), false, 2},
+    };
+    const sb_tensor *x = samples();
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        const sb_tensor *const data[] = {x, cases[i].batches > 1 ? x : NULL,
+                                         NULL};
+        sb_quant_model *qm = test_quant(cases[i].net, cases[i].config, NULL);
+
+        qm->asked = true;
+        test_calibrate(qm, NULL, data);
+        assert_int_equal(qm->state.apart, cases[i].apart);
+        if (i == 3) /* no judge: they stay */
+            assert_true(find_step(qm, "learning of blocks")->kept);
+        sb_quant_model_free(qm);
+    }
+}
+
 static int stop_learning(void *user, const char *stage, size_t done,
                          size_t total)
 {
@@ -394,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_samples_are_asked_for),
         cmocka_unit_test(test_biases_beside),
         cmocka_unit_test(test_judged_apart),
+        cmocka_unit_test(test_who_is_judged),
         cmocka_unit_test(test_interrupted),
     };
     return cmocka_run_group_tests_name("learn_blocks", tests, NULL, NULL);

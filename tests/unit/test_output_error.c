@@ -1,6 +1,7 @@
 /* How far outputs are from those of the float network, against sums by hand;
  * when errors have clearly fallen; which batches judge. */
 #include <math.h>
+#include <string.h>
 
 #include "quant/calibrate/replay.h"
 #include "quant/correct/correct.h"
@@ -85,12 +86,14 @@ static void test_fell(void **state)
     assert_true(sb_errors_fell(before, little, 4, false));
     assert_false(sb_errors_fell(before, same, 4, false));
     assert_true(sb_errors_fell(before, lucky, 4, false));
-    /* One sample cannot tell more than that. */
-    assert_true(sb_errors_fell(before, half, 1, true));
+    /* Two samples cannot tell more than that. */
+    assert_true(sb_errors_fell(before, half, 2, false));
+    assert_false(sb_errors_fell(before, half, 2, true));
+    assert_true(sb_errors_fell(before, half, 3, true));
 }
 
 /* Only what further samples will not turn round ends the comparison. */
-static void test_settled(void **state)
+static void test_rose(void **state)
 {
     const double before[] = {1, 2, 3, 4, 5, 1, 2, 3, 4, 5};
     const double twice[] = {2, 4, 6, 8, 10, 2, 4, 6, 8, 10};
@@ -100,16 +103,43 @@ static void test_settled(void **state)
     const double either[] = {1.136722, 1.781126, 4.154534, 3.590799, 5.557406};
     /* 0.2, 0.1, 0.3, 0.2, 0.2: 0.2, sure to 0.032. */
     const double more[] = {1.287824, 2.241893, 4.154534, 4.952032, 6.173435};
+    /* As sure as can be, and next to nothing. */
+    const double hardly[] = {1.000001, 2.000002, 3.000003, 4.000004};
 
     (void)state;
-    assert_true(sb_errors_settled(before, twice, 5));
-    assert_true(sb_errors_settled(before, twice, 4));
-    assert_false(sb_errors_settled(before, twice, 3)); /* too few */
-    assert_true(sb_errors_settled(before, half, 8));
-    assert_false(sb_errors_settled(before, half, 7)); /* too few to be better */
-    assert_false(sb_errors_settled(before, before, 10));
-    assert_false(sb_errors_settled(before, either, 5));
-    assert_true(sb_errors_settled(before, more, 5));
+    assert_true(sb_errors_rose(before, twice, 5));
+    assert_true(sb_errors_rose(before, twice, 4));
+    assert_false(sb_errors_rose(before, twice, 3)); /* too few */
+    assert_false(sb_errors_rose(before, half, 10));
+    assert_false(sb_errors_rose(before, before, 10));
+    assert_false(sb_errors_rose(before, either, 5));
+    assert_true(sb_errors_rose(before, more, 5));
+    assert_false(sb_errors_rose(before, hardly, 4));
+}
+
+/* An overflow that is mended counts, whatever is broken still; a new one counts
+ * against it. */
+static void test_not_finite(void **state)
+{
+    const double inf = (double)INFINITY;
+    const double before[] = {inf, 2, inf, 4}, mended[] = {1, 2, 3, 4};
+    const double one[] = {1, 2, inf, 4}, half[] = {inf, 1, inf, 2};
+    const double other[] = {1, inf, inf, 2}, lost[] = {inf, inf, inf, inf};
+    const double nan[] = {(double)NAN, 2, (double)NAN, 4};
+
+    (void)state;
+    assert_true(sb_errors_fell(before, mended, 4, false));
+    assert_true(sb_errors_fell(before, mended, 4, true));
+    assert_true(sb_errors_fell(nan, mended, 4, true));
+    assert_true(sb_errors_fell(before, one, 4, false));
+    assert_true(sb_errors_fell(before, half, 4, false));
+    assert_false(sb_errors_fell(before, before, 4, false));
+    assert_false(sb_errors_fell(half, before, 4, false));
+    assert_false(sb_errors_fell(mended, one, 4, false));
+    assert_true(sb_errors_fell(before, other, 4, false)); /* by what is whole */
+    assert_false(sb_errors_fell(other, before, 4, false));
+    assert_true(sb_errors_rose(mended, lost, 4));
+    assert_false(sb_errors_rose(before, mended, 4));
 }
 
 /* Samples with hardly any error do not outvote those that make it. */
@@ -125,10 +155,8 @@ static void test_small(void **state)
 
 /* ---- batches ------------------------------------------------------------ */
 
-enum { BATCHES = 10 };
-
 /* A mark for each batch: what it is for. */
-static void marks(bool asked, char *out)
+static sb_quant_model *marks(bool asked, bool apart, size_t n, char *out)
 {
     sb_quant_model *qm = test_quant(
         "graph main(x: f32[N,2]) -> (y) {\n"
@@ -139,32 +167,45 @@ static void marks(bool asked, char *out)
     const sb_tensor *x = test_random(SB_DTYPE_F32, "4x2", 1);
 
     qm->asked = asked;
+    qm->state.apart = apart;
     assert_int_equal(sb_quant_model_prepare_calibration(qm, NULL), SB_OK);
-    for (int i = 0; i < BATCHES; i++)
+    for (size_t i = 0; i < n; i++)
         (void)test_quant_forward(qm, x);
-    for (size_t i = 0; i < BATCHES; i++) {
+    for (size_t i = 0; i < n; i++) {
         bool used = sb_replay_is_for(qm, SB_REPLAY_USED, i);
         bool judges = sb_replay_is_for(qm, SB_REPLAY_JUDGED, i);
 
         assert_true(!used || sb_replay_is_for(qm, SB_REPLAY_SEEN, i));
         out[i] = (char)(used && judges ? 'b' : used ? 'u' : judges ? 'j' : '.');
     }
-    out[BATCHES] = '\0';
-    assert_int_equal(sb_replay_batches(qm), 3);
-    assert_int_equal(sb_replay_judges_apart(qm), !asked);
+    out[n] = '\0';
+    return qm;
+}
+
+static void check_marks(bool asked, bool apart, const char *want)
+{
+    char found[16];
+    size_t n = strlen(want), used = 0;
+    sb_quant_model *qm = marks(asked, apart, n, found);
+
+    assert_string_equal(found, want);
+    for (size_t i = 0; i < n; i++)
+        used += want[i] == 'u' || want[i] == 'b';
+    assert_int_equal(sb_replay_batches(qm), used);
+    assert_int_equal(sb_replay_judges_apart(qm), !asked || apart);
     sb_quant_model_free(qm);
 }
 
-/* 4 of 10 batches hold the 16 samples that judge, 3 the 12 that are used. */
+/* 4 of 10 batches hold the 16 samples that judge, 3 the 12 that are used; of
+ * those for blocks that are learned a quarter judges, if there are two. */
 static void test_batches(void **state)
 {
-    char found[BATCHES + 1];
-
     (void)state;
-    marks(false, found);
-    assert_string_equal(found, ".uj.ju.juj");
-    marks(true, found);
-    assert_string_equal(found, "..juj.uj.b");
+    check_marks(false, false, ".uj.ju.juj");
+    check_marks(true, false, "..juj.uj.b");
+    check_marks(true, true, "uuuj");
+    check_marks(true, true, "uuj");
+    check_marks(true, true, "uj");
 }
 
 int main(void)
@@ -172,8 +213,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_probabilities), cmocka_unit_test(test_parts),
         cmocka_unit_test(test_vector),        cmocka_unit_test(test_fell),
-        cmocka_unit_test(test_settled),       cmocka_unit_test(test_small),
-        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_rose),          cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_small),         cmocka_unit_test(test_batches),
     };
 
     return cmocka_run_group_tests_name("output_error", tests, NULL, NULL);

@@ -30,9 +30,7 @@ static replay_shares replay_share(const sb_quant_model *qm)
     replay_shares s = {.n = sb_batch_store_count(qm->state.batches)};
     /* What learns may learn by heart: some samples judge it, even if a
      * configuration asks for it. */
-    size_t apart = !qm->asked                     ? s.n / 2
-                   : schedule.blockwise.steps > 0 ? s.n / 4
-                                                  : 0;
+    size_t apart = !qm->asked ? s.n / 2 : qm->state.apart ? (s.n + 2) / 4 : 0;
 
     s.judged = replay_cover(qm, SB_REFERENCE_SAMPLES, s.n);
     s.rest = s.n;

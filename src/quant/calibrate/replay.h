@@ -26,10 +26,10 @@ void sb_replay_close(sb_replay *r);
  * be quick. */
 enum { SB_REFERENCE_SAMPLES = 16 };
 
-/* Without a configuration of the user, or if blocks are learned, methods are
- * judged by samples that they did not see: what fits those that were seen may
- * fit no others.  All parts are
- * spread over the batches, which may come sorted. */
+/* Without a configuration of the user, or if blocks are learned (state.h:
+ * apart), methods are judged by samples that they did not see: what fits those
+ * that were seen may fit no others.  All parts are spread over the batches,
+ * which may come sorted. */
 typedef enum sb_replay_part {
     SB_REPLAY_USED,   /* methods run over them: as many as SAMPLES says */
     SB_REPLAY_SEEN,   /* those, and others that do not judge */

@@ -48,20 +48,20 @@ typedef struct sb_reference {
 SB_MUST_USE sb_status sb_reference_open(sb_quant_model *qm, sb_reference *r);
 void sb_reference_close(sb_reference *r);
 /* How far the outputs of the quantized network are from the reference, for each
- * of n_samples: the mean over outputs of noise / signal.  Where those of `most`
- * samples are known from `before` (NULL: nothing is) only these are run, and
- * fewer once it is clear whether they are more or less; *seen is how many. */
+ * of n_samples: the mean over outputs of noise / signal.  Fewer samples run
+ * once it is clear that errors are more than `before` (NULL: not known); *seen
+ * is how many. */
 SB_MUST_USE sb_status sb_reference_errors(const sb_reference *r,
-                                          const double *before, size_t most,
-                                          double *errors, size_t *seen);
+                                          const double *before, double *errors,
+                                          size_t *seen);
 double sb_errors_mean(const double *errors, size_t n);
 /* Are they less: the mean, and sample by sample on average?  `clearly`: by more
- * than the uncertainty of that average, so that others will gain, too. */
+ * than the uncertainty of that average, which three samples or more tell, so
+ * that others will gain, too.  What is not finite is more than what is. */
 bool sb_errors_fell(const double *before, const double *after, size_t n,
                     bool clearly);
-/* Did they change by so much that further samples will not turn it round?  To
- * be worse takes fewer samples than to be better. */
-bool sb_errors_settled(const double *before, const double *after, size_t n);
+/* Are they more by so much that further samples will not turn it round? */
+bool sb_errors_rose(const double *before, const double *after, size_t n);
 
 /* ---- ranges (ranges.c) -------------------------------------------------- */
 
@@ -78,8 +78,8 @@ SB_MUST_USE sb_status sb_clip_ranges(sb_quant_model *qm, size_t *layers);
  * that are quantized are of similar size, and the network is the same; *layers
  * is for how many values. */
 SB_MUST_USE sb_status sb_equalize(sb_quant_model *qm, size_t *layers);
-/* When that is kept: what it changed is observed on the batches that judged it,
- * too. */
+/* When that has helped: what it changed is observed on the batches that judged
+ * it, too. */
 SB_MUST_USE sb_status sb_equalize_settle(sb_quant_model *qm);
 
 /* ---- biases (bias_layers.c, bias_correction.c) -------------------------- */

@@ -366,7 +366,8 @@ static sb_status equalize_observe(equalizer *e)
     for (uint32_t i = 0; i < qm->place.n_points; i++)
         if (equalize_observes(e, i))
             qm->state.points[i] =
-                (sb_point_state){.channels = qm->state.points[i].channels,
+                (sb_point_state){.given = qm->state.points[i].observer,
+                                 .channels = qm->state.points[i].channels,
                                  .whole = qm->state.points[i].whole};
     SB_TRY(
         equalize_observe_part(e, qm->asked ? SB_REPLAY_SEEN : SB_REPLAY_USED));

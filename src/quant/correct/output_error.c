@@ -129,27 +129,57 @@ double sb_errors_mean(const double *errors, size_t n)
  * sure whatever is rounded: to each error a tenth of the mean is added, so that
  * those far below it do not count as much as those that make it. */
 typedef struct error_change {
-    double count; /* of samples that say something of it */
-    double mean;  /* of the logarithms */
-    double sure;  /* uncertainty of the mean */
+    double count;  /* of samples that say something of it */
+    double mean;   /* of the logarithms */
+    double sure;   /* uncertainty of the mean */
+    double broken; /* how many more are not finite now */
+    double more;   /* what those that are finite have more in all */
 } error_change;
+
+static double errors_least(const double *errors, size_t n)
+{
+    const double share = 0.1;
+    double sum = 0, count = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(errors[i])) {
+            sum += errors[i];
+            count++;
+        }
+    return count > 0 ? share * sum / count : 0;
+}
+
+/* One sample; an error that is not finite is a hundred times one that is. */
+static double errors_factor(double before, double after, double least)
+{
+    const double broken = log(100);
+
+    if (isfinite(before) && isfinite(after))
+        return log((after + least) / (before + least));
+    return broken * (!isfinite(after) - !isfinite(before));
+}
 
 static error_change errors_change(const double *before, const double *after,
                                   size_t n)
 {
-    const double share = 0.1;
-    const double least = share * sb_errors_mean(before, n);
+    const double least = errors_least(before, n);
     error_change c = {0};
-    double sum = 0, squares = 0;
+    double sum = 0, squares = 0, was = 0, is = 0;
 
     for (size_t i = 0; i < n; i++) {
-        if (!(before[i] > 0) || !(after[i] > 0))
+        bool whole = isfinite(before[i]) && isfinite(after[i]);
+
+        c.broken += !isfinite(after[i]) - !isfinite(before[i]);
+        was += whole ? before[i] : 0;
+        is += whole ? after[i] : 0;
+        if (whole && (!(before[i] > 0) || !(after[i] > 0)))
             continue;
-        double change = log((after[i] + least) / (before[i] + least));
+        double change = errors_factor(before[i], after[i], least);
         sum += change;
         squares += change * change;
         c.count++;
     }
+    c.more = is - was;
     if (c.count == 0)
         return c;
     c.mean = sum / c.count;
@@ -165,22 +195,19 @@ bool sb_errors_fell(const double *before, const double *after, size_t n,
     const double least = 0.02;
     const error_change c = errors_change(before, after, n);
 
-    if (!(sb_errors_mean(after, n) < sb_errors_mean(before, n)))
+    if (c.broken > 0 || (c.broken == 0 && !(c.more < 0)))
         return false;
     if (c.count < 3) /* too few to tell how sure it is */
-        return true;
+        return !clearly;
     return c.mean < (clearly ? -fmax(c.sure, least) : 0);
 }
 
-bool sb_errors_settled(const double *before, const double *after, size_t n)
+bool sb_errors_rose(const double *before, const double *after, size_t n)
 {
-    const double few = 4, enough = 8, least = 0.05;
+    const double few = 4, least = 0.01;
     const error_change c = errors_change(before, after, n);
 
-    if (c.mean > 0)
-        return c.count >= few && c.mean > 2 * c.sure;
-    return c.count >= enough && -c.mean > fmax(3 * c.sure, least) &&
-           sb_errors_mean(after, n) < sb_errors_mean(before, n);
+    return c.count >= few && c.mean > fmax(2 * c.sure, least);
 }
 
 /* ---- the quantized one -------------------------------------------------- */
@@ -219,15 +246,15 @@ static double reference_counts(const sb_reference *r)
 }
 
 static sb_status reference_compare(const sb_reference *r, sb_replay *replay,
-                                   const double *before, size_t most,
-                                   double *errors, size_t *seen)
+                                   const double *before, double *errors,
+                                   size_t *seen)
 {
     const sb_tensor *const *want = NULL;
     const double outputs = reference_counts(r);
     /* More than all samples had before: it cannot become less. */
-    const double allowed = before ? errors_sum(before, most) : 0;
+    const double allowed = before ? errors_sum(before, r->n_samples) : 0;
 
-    for (size_t i = 0; i < r->n_batches && *seen < most; i++) {
+    for (size_t i = 0; i < r->n_batches; i++) {
         int64_t n = sb_batch_store_samples(r->qm->state.batches, r->batch[i]);
         double *at = errors + *seen;
 
@@ -239,15 +266,16 @@ static sb_status reference_compare(const sb_reference *r, sb_replay *replay,
         for (int64_t s = 0; s < n && outputs > 0; s++)
             at[s] /= outputs;
         *seen += (size_t)n;
-        if (before && (sb_errors_settled(before, errors, *seen) ||
-                       errors_sum(errors, *seen) >= allowed))
+        if (before &&
+            (sb_errors_rose(before, errors, *seen) ||
+             (isfinite(allowed) && !(errors_sum(errors, *seen) < allowed))))
             break;
     }
     return SB_OK;
 }
 
 sb_status sb_reference_errors(const sb_reference *r, const double *before,
-                              size_t most, double *errors, size_t *seen)
+                              double *errors, size_t *seen)
 {
     sb_graph *g = NULL;
     sb_replay replay = {0};
@@ -258,8 +286,7 @@ sb_status sb_reference_errors(const sb_reference *r, const double *before,
     if (status == SB_OK)
         status = sb_replay_open(r->qm, g, NULL, &replay);
     if (status == SB_OK)
-        status = reference_compare(r, &replay, before,
-                                   before ? most : r->n_samples, errors, seen);
+        status = reference_compare(r, &replay, before, errors, seen);
     sb_replay_close(&replay);
     return status;
 }

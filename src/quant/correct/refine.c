@@ -23,7 +23,7 @@ typedef struct refine_method {
     bool (*wanted)(const sb_quant_model *qm);
     /* Changes overlays and scales; *layers is of how many. */
     sb_status (*run)(sb_quant_model *qm, size_t *layers);
-    sb_status (*settle)(sb_quant_model *qm); /* when it is kept; or NULL */
+    sb_status (*settle)(sb_quant_model *qm); /* when it helped; or NULL */
     bool clearly;                            /* it must help to be kept */
     double left; /* and leave no more than this of the error; 0: any less */
 } refine_method;
@@ -33,8 +33,7 @@ typedef struct refiner {
     bool measures;
     sb_reference reference;
     double *now, *tried; /* errors of the samples that judge */
-    size_t n_now;        /* of how many of them they are known now */
-    double error;        /* of all, as far as is known */
+    double error;        /* of all of them now */
 } refiner;
 
 static bool refine_wants_biases(const sb_quant_model *qm)
@@ -99,18 +98,49 @@ bool sb_refine_wanted(const sb_quant_model *qm)
     return clipping.wanted(qm);
 }
 
+/* Can the outputs be compared? */
+static bool refine_compares(const sb_quant_model *qm)
+{
+    const sb_graph *g = qm->graph;
+    bool found = false;
+
+    for (size_t i = 0; i < g->n_outputs && !found; i++) {
+        sb_dtype dtype = sb_graph_value(g, g->outputs[i])->type.dtype;
+
+        found = dtype == SB_DTYPE_F32 || dtype == SB_DTYPE_NONE;
+    }
+    return found;
+}
+
 static bool refine_measures(const sb_quant_model *qm)
 {
     size_t limit = sb_memory_share(qm->ctx, 16, SIZE_MAX), bytes = 0;
 
+    if (!qm->asked)
+        return true;
     /* Of a language model outputs take more time than all of its layers. */
-    if (qm->asked && qm->state.calibration.journal)
+    if (qm->state.calibration.journal || !refine_compares(qm))
         return false;
-
     for (size_t i = 0; i < qm->graph->n_values; i++)
         if (qm->graph->values[i].is_constant)
             bytes += sb_tensor_bytes(&qm->graph->values[i].constant);
-    return !qm->asked || bytes <= limit;
+    return bytes <= limit;
+}
+
+/* Batches that judge learned blocks are kept from methods only if there will be
+ * a judgment, and others to learn from. */
+static void refine_set_apart(sb_quant_model *qm, bool measures)
+{
+    bool learns = qm->asked && sb_learns_blocks(qm);
+    bool several = sb_batch_store_count(qm->state.batches) > 1;
+
+    qm->state.apart = learns && measures && several;
+    if (learns && !measures)
+        sb_warn(qm->ctx, "BLOCKWISE: learned blocks are not judged: outputs "
+                         "of this model are not compared");
+    else if (learns && !several)
+        sb_warn(qm->ctx, "BLOCKWISE: there is one batch: blocks are judged by "
+                         "the samples that they learn from");
 }
 
 /* ---- the walk ----------------------------------------------------------- */
@@ -128,35 +158,55 @@ static sb_status refine_note(sb_quant_model *qm, const sb_quant_step *step)
 /* The network as it is now, on all samples that judge. */
 static sb_status refine_look(refiner *r)
 {
+    size_t seen = 0;
+
     r->error = (double)NAN;
     if (!r->measures)
         return SB_OK;
-    SB_TRY(sb_reference_errors(&r->reference, NULL, 0, r->now, &r->n_now));
-    r->error = sb_errors_mean(r->now, r->n_now);
+    SB_TRY(sb_reference_errors(&r->reference, NULL, r->now, &seen));
+    r->error = sb_errors_mean(r->now, seen);
     return SB_OK;
 }
 
 static sb_status refine_measure(const refiner *r, const refine_method *method,
-                                sb_quant_step *step, size_t *seen)
+                                sb_quant_step *step)
 {
+    size_t seen = 0;
+
     SB_TRY(method->run(r->qm, &step->layers));
     if (step->layers == 0)
         return SB_OK;
-    *seen = 0;
     step->kept = true;
     step->after = (double)NAN;
     if (!r->measures)
         return SB_OK;
     SB_TRY(sb_reference_errors(&r->reference, r->qm->asked ? NULL : r->now,
-                               r->n_now, r->tried, seen));
-    step->after = sb_errors_mean(r->tried, *seen);
-    double same = sb_errors_mean(r->now, *seen);
-    if (!r->qm->asked && same > 0) /* the others changed as much */
-        step->after *= step->before / same;
+                               r->tried, &seen));
+    step->after = sb_errors_mean(r->tried, seen);
+    double same = sb_errors_mean(r->now, seen);
+    if (seen < r->reference.n_samples && same > 0)
+        step->after *= step->before / same; /* the others rose as much */
     step->kept =
         (r->qm->asked && method->run != sb_learn_blocks) ||
-        (sb_errors_fell(r->now, r->tried, *seen, method->clearly) &&
+        (sb_errors_fell(r->now, r->tried, seen, method->clearly) &&
          (!(method->left > 0) || step->after < method->left * step->before));
+    return SB_OK;
+}
+
+/* Judged once more as it is then. */
+static sb_status refine_settle(const refiner *r, const refine_method *method,
+                               sb_quant_step *step)
+{
+    size_t seen = 0;
+
+    if (!method->settle || !step->kept)
+        return SB_OK;
+    SB_TRY(method->settle(r->qm));
+    if (!r->measures)
+        return SB_OK;
+    SB_TRY(sb_reference_errors(&r->reference, NULL, r->tried, &seen));
+    step->after = sb_errors_mean(r->tried, seen);
+    step->kept = r->qm->asked || sb_errors_fell(r->now, r->tried, seen, false);
     return SB_OK;
 }
 
@@ -164,12 +214,13 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
 {
     sb_quant_step step = {.name = method->name};
     sb_snapshot before;
-    size_t seen = 0;
     sb_status status = sb_snapshot_take(r->qm, &before);
 
     step.before = r->error;
     if (status == SB_OK)
-        status = refine_measure(r, method, &step, &seen);
+        status = refine_measure(r, method, &step);
+    if (status == SB_OK)
+        status = refine_settle(r, method, &step);
     bool keep = status == SB_OK && step.kept;
 
     *kept = keep;
@@ -179,12 +230,7 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
 
         r->tried = r->now;
         r->now = now;
-        r->n_now = seen;
         r->error = step.after;
-        if (method->settle)
-            status = method->settle(r->qm);
-        if (method->settle && status == SB_OK)
-            status = refine_look(r);
     }
     if (status == SB_OK && step.layers > 0)
         status = refine_note(r->qm, &step);
@@ -259,6 +305,7 @@ static sb_status refine_all(refiner *r)
     sb_quant_model *qm = r->qm;
 
     r->measures = refine_measures(qm);
+    refine_set_apart(qm, r->measures);
     if (r->measures)
         SB_TRY(sb_reference_open(qm, &r->reference));
     r->now = sb_alloc(qm->ctx, r->reference.n_samples + 1, sizeof *r->now);

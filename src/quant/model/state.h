@@ -38,6 +38,7 @@ typedef struct sb_quant_state {
     sb_calibration_options calibration;
     bool shared; /* by the ranks of the context */
     bool loaded; /* some of what was seen is from files */
+    bool apart;  /* batches that judge learned blocks are kept from methods */
     /* Which of the ranges that would be narrower sb_clip_ranges() is about. */
     size_t clip_first, clip_end;
     bool anew;         /* a network was observed that was equalized */
