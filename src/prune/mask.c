@@ -129,11 +129,19 @@ static sb_status mask_weigh(const sb_channels *ch, const sb_prune_args *args,
     bool single = args->cfg->block_rows * args->cfg->block_cols == 1;
 
     SB_TRY(args->cfg->criterion->weigh(&ask, out));
+    int64_t unknown = 0;
     for (int64_t i = 0; i < m->count; i++) {
+        unknown += !isfinite(out[i]);
         out[i] = isfinite(out[i]) ? out[i] : HUGE_VALF;
         if (single && sb_weight_at(t, i) == 0)
             out[i] = -HUGE_VALF; /* it costs nothing */
     }
+    if (unknown > 0)
+        sb_warn(ch->graph->ctx,
+                "%lld of %lld elements of '%s' stay: their scores are not "
+                "finite; does a weight hold NaN?",
+                (long long)unknown, (long long)m->count,
+                sb_graph_value(ch->graph, m->weight)->name);
     return SB_OK;
 }
 

@@ -11,6 +11,28 @@
 
 /* ---- scores ----------------------------------------------------------------- */
 
+/* Channels without a score stay, but not without a word. */
+static double score_known(double score, uint32_t *unknown)
+{
+    if (isfinite(score))
+        return score;
+    ++*unknown;
+    return HUGE_VAL;
+}
+
+static void warn_unknown(const sb_channels *ch, const sb_channel_group *group,
+                         uint32_t unknown)
+{
+    const sb_graph *g = ch->graph;
+
+    if (unknown > 0)
+        sb_warn(g->ctx,
+                "%u of %u channels of '%s' stay: their scores are not finite; "
+                "does a weight hold NaN?",
+                unknown, group->n,
+                sb_node_label(g, sb_graph_node(g, group->maker)));
+}
+
 sb_status sb_selection_make(const sb_channels *ch, const sb_prune_args *args,
                             sb_selection *out)
 {
@@ -37,12 +59,15 @@ sb_status sb_selection_make(const sb_channels *ch, const sb_prune_args *args,
                                       .seen = args->seen,
                                       .origin = args->origin,
                                       .seed = args->seed};
+        uint32_t unknown = 0;
+
         status = sb_progress(ctx, "scoring channels", g, ch->n_groups);
         if (status == SB_OK)
             status = criterion->score(&ask, scores);
         for (uint32_t i = 0; i < ch->groups[g].n && status == SB_OK; i++)
             out->scores[ch->ordered[ch->groups[g].first + i]] =
-                isfinite(scores[i]) ? scores[i] : HUGE_VAL;
+                score_known(scores[i], &unknown);
+        warn_unknown(ch, &ch->groups[g], unknown);
     }
     sb_free(ctx, scores);
     return status;

@@ -71,4 +71,6 @@ code $sparsebit prune $models/cnn.onnx -c plain.yaml -d photos.npy --scan --rati
     printf '\x00\x00\xc0\x7f'
 } >nan.npy
 code $sparsebit prune $models/cnn.onnx -c half.yaml -d nan.npy -o x.onnx
+# What has no score stays, with a word.
+code $sparsebit prune $models/nan_weight.onnx -c weights.yaml -o nan.onnx
 ls
