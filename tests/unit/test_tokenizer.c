@@ -81,6 +81,11 @@ static const char *const files[][2] = {
     {FIXTURES "tok_llama.json", FIXTURES "tok_llama.vectors.json"},
     {FIXTURES "tok_unigram.json", FIXTURES "tok_unigram.vectors.json"},
     {FIXTURES "tok_metaspace.json", FIXTURES "tok_metaspace.vectors.json"},
+    {FIXTURES "tok_bert.json", FIXTURES "tok_bert.vectors.json"},
+    {FIXTURES "tok_bert.gguf", FIXTURES "tok_bert.vectors.json"},
+    {FIXTURES "tok_bert_cased.json", FIXTURES "tok_bert_cased.vectors.json"},
+    {FIXTURES "tok_bert_accents.json",
+     FIXTURES "tok_bert_accents.vectors.json"},
     {FIXTURES "spm_bpe.model", FIXTURES "spm_bpe.vectors.json"},
     {FIXTURES "spm_unigram.model", FIXTURES "spm_unigram.vectors.json"},
 };

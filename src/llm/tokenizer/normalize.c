@@ -95,7 +95,27 @@ static sb_status norm_lower(const sb_str *in, sb_str *out)
             return sb_fail(in->ctx, SB_BAD_DATA, "the text is not UTF-8");
         at += (size_t)n;
         n = utf8proc_encode_char(utf8proc_tolower(c), bytes);
-        sb_str_addn(out, (const char *)bytes, (size_t)n);
+        if (c == 0x130) /* the only letter that becomes two: a dot remains */
+            sb_str_addn(out, "i\xcc\x87", 3);
+        else
+            sb_str_addn(out, (const char *)bytes, (size_t)n);
+    }
+    return SB_OK;
+}
+
+static sb_status norm_unmark(const sb_str *in, sb_str *out)
+{
+    const utf8proc_uint8_t *p = (const utf8proc_uint8_t *)sb_str_text(in);
+
+    for (size_t at = 0; at < in->len;) {
+        utf8proc_int32_t c = 0;
+        utf8proc_ssize_t n =
+            utf8proc_iterate(p + at, (utf8proc_ssize_t)(in->len - at), &c);
+        if (n <= 0)
+            return sb_fail(in->ctx, SB_BAD_DATA, "the text is not UTF-8");
+        if (utf8proc_category(c) != UTF8PROC_CATEGORY_MN)
+            sb_str_addn(out, (const char *)p + at, (size_t)n);
+        at += (size_t)n;
     }
     return SB_OK;
 }
@@ -238,6 +258,10 @@ static sb_status norm_step(const sb_norm_step *s, const sb_str *in,
     case SB_NORM_CHARSMAP:
         norm_charsmap(s, in, out);
         return SB_OK;
+    case SB_NORM_BERT:
+        return sb_norm_bert(s->how, in, out);
+    case SB_NORM_UNMARK:
+        return norm_unmark(in, out);
     }
     return SB_OK;
 }

@@ -9,6 +9,7 @@
 const char sb_gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
     "\\s+(?!\\S)|\\s+";
+const char sb_punctuation_pattern[] = "\\p{P}|[$+<=>^`|~]";
 
 struct sb_regex {
     pcre2_code *code;

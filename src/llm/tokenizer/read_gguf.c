@@ -192,6 +192,28 @@ static void add_specials(sb_tokenizer *t, const sb_gguf *g, bool add_bos)
         t->after[t->n_after++] = t->eos[0];
 }
 
+static sb_status add_wordpiece(sb_tokenizer *t, const sb_gguf *g)
+{
+    uint32_t begin = token_under(t, g, "tokenizer.ggml.cls_token_id");
+    /* The key is spelled so. */
+    uint32_t end = token_under(t, g, "tokenizer.ggml.seperator_token_id");
+    double lower = 1, accents = 1;
+
+    (void)sb_gguf_number(g, "tokenizer.ggml.normalizer.lowercase", &lower);
+    (void)sb_gguf_number(g, "tokenizer.ggml.normalizer.strip_accents",
+                         &accents);
+    t->model = SB_WORDS_WORDPIECE;
+    t->mark_begin = "\xe2\x96\x81"; /* U+2581 */
+    t->mark_inside = "";
+    if (!t->n_before && begin != SB_TOKEN_NONE)
+        t->before[t->n_before++] = begin;
+    if (!t->n_after && end != SB_TOKEN_NONE)
+        t->after[t->n_after++] = end;
+    SB_TRY(sb_tokenizer_bert_norms(t, SB_BERT_CLEAN | SB_BERT_IDEOGRAPHS,
+                                   lower > 0, accents > 0));
+    return sb_tokenizer_bert_cuts(t, g->path);
+}
+
 static sb_status read_parts(sb_tokenizer *t, sb_gguf *g)
 {
     sb_gguf_text model = {"", 0};
@@ -202,9 +224,11 @@ static sb_status read_parts(sb_tokenizer *t, sb_gguf *g)
     /* SentencePiece's spaces and bytes, with a list of merges. */
     bool merged = model.len == 6 && memcmp(model.data, "gemma4", 6) == 0;
     t->byte_level = model.len == 4 && memcmp(model.data, "gpt2", 4) == 0;
-    if (!spm && !merged && !t->byte_level)
+    bool bert = model.len == 4 && memcmp(model.data, "bert", 4) == 0;
+    if (!spm && !merged && !bert && !t->byte_level)
         return sb_fail(t->ctx, SB_UNSUPPORTED,
-                       "%s: tokenizer '%.*s'; known are llama, gpt2, gemma4",
+                       "%s: tokenizer '%.*s'; known are llama, gpt2, gemma4, "
+                       "bert",
                        g->path, (int)(model.len < 64 ? model.len : 64),
                        model.data);
     SB_TRY(add_tokens(t, g));
@@ -214,6 +238,8 @@ static sb_status read_parts(sb_tokenizer *t, sb_gguf *g)
             t->tokens[i].kind == SB_TOKEN_USER)
             SB_TRY(sb_tokenizer_add_literal(t, &(sb_added_token){.id = i}));
     SB_TRY(sb_tokenizer_sort_literals(t));
+    if (bert)
+        return add_wordpiece(t, g);
     if (t->byte_level) {
         SB_TRY(find_cut(t, g));
         return add_merges(t, g);

@@ -219,6 +219,24 @@ static sb_status read_bpe(sb_tokenizer *t, const sb_json_doc *doc,
     return SB_OK;
 }
 
+static sb_status read_wordpiece(sb_tokenizer *t, const sb_json *model)
+{
+    const char *mark =
+        sb_json_text(sb_json_get(model, "continuing_subword_prefix"));
+    const char *unknown = sb_json_text(sb_json_get(model, "unk_token"));
+    const sb_json *most = sb_json_get(model, "max_input_chars_per_word");
+
+    t->mark_begin = "";
+    t->mark_inside = sb_arena_str(&t->arena, mark ? mark : "##");
+    if (!t->mark_inside)
+        return SB_NO_MEMORY;
+    if (!json_id(most, &t->word_most))
+        t->word_most = 100; /* what the format means without it */
+    if (unknown)
+        t->unknown = sb_tokenizer_find(t, unknown, strlen(unknown));
+    return SB_OK;
+}
+
 static sb_status read_json_model(sb_tokenizer *t, const sb_json_doc *doc)
 {
     const sb_json *model = sb_json_get(doc->root, "model");
@@ -226,14 +244,18 @@ static sb_status read_json_model(sb_tokenizer *t, const sb_json_doc *doc)
 
     if (!sb_json_is(model, SB_JSON_OBJECT))
         return sb_json_fail(doc, doc->root, "there is no model");
-    t->unigram = sb_json_type_is(model, "Unigram");
     bool bpe = sb_json_type_is(model, "BPE") ||
                (!sb_json_get(model, "type") && sb_json_get(model, "merges"));
-    if (!t->unigram && !bpe)
-        return unknown_type(doc, model, "model", "BPE, Unigram");
+    t->model = sb_json_type_is(model, "Unigram")     ? SB_WORDS_UNIGRAM
+               : sb_json_type_is(model, "WordPiece") ? SB_WORDS_WORDPIECE
+                                                     : SB_WORDS_BPE;
+    if (t->model == SB_WORDS_BPE && !bpe)
+        return unknown_type(doc, model, "model", "BPE, Unigram, WordPiece");
     SB_TRY(read_tokens(t, doc, model));
-    if (bpe)
+    if (t->model == SB_WORDS_BPE)
         return read_bpe(t, doc, model);
+    if (t->model == SB_WORDS_WORDPIECE)
+        return read_wordpiece(t, model);
     t->fuse_unknown = true;
     if (json_id(sb_json_get(model, "unk_id"), &id) && id < t->n_real)
         t->unknown = (uint32_t)id;

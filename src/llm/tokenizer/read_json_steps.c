@@ -110,6 +110,10 @@ static sb_status read_simple_norm(sb_tokenizer *t, const sb_json_doc *doc,
         }
     if (sb_json_type_is(n, "Lowercase"))
         return sb_tokenizer_add_norm(t, &step);
+    if (sb_json_type_is(n, "StripAccents")) {
+        step.kind = SB_NORM_UNMARK;
+        return sb_tokenizer_add_norm(t, &step);
+    }
     if (sb_json_type_is(n, "Strip")) {
         step.kind = SB_NORM_STRIP;
         step.how = (sb_json_flag(n, "strip_left", true) ? 1 : 0) |
@@ -124,7 +128,8 @@ static sb_status read_simple_norm(sb_tokenizer *t, const sb_json_doc *doc,
     }
     return step_unknown(t, doc, n, "normalizer",
                         "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, "
-                        "Prepend, Replace, Precompiled");
+                        "StripAccents, Prepend, Replace, Precompiled, "
+                        "BertNormalizer");
 }
 
 sb_status sb_json_normalizer(sb_tokenizer *t, const sb_json_doc *doc,
@@ -137,6 +142,16 @@ sb_status sb_json_normalizer(sb_tokenizer *t, const sb_json_doc *doc,
         for (const sb_json *i = list ? list->child : NULL; i; i = i->next)
             SB_TRY(sb_json_normalizer(t, doc, i, depth + 1));
         return SB_OK;
+    }
+    if (sb_json_type_is(n, "BertNormalizer")) {
+        bool lower = sb_json_flag(n, "lowercase", true);
+        int how =
+            (sb_json_flag(n, "clean_text", true) ? SB_BERT_CLEAN : 0) |
+            (sb_json_flag(n, "handle_chinese_chars", true) ? SB_BERT_IDEOGRAPHS
+                                                           : 0);
+
+        return sb_tokenizer_bert_norms(t, how, lower,
+                                       sb_json_flag(n, "strip_accents", lower));
     }
     if (sb_json_type_is(n, "Replace"))
         return read_replace(t, doc, n);
@@ -227,7 +242,7 @@ static const struct {
 } patterns[] = {
     {"WhitespaceSplit", "\\s+", SB_CUT_REMOVED, false},
     {"Whitespace", "\\w+|[^\\w\\s]+", SB_CUT_REMOVED, true},
-    {"Punctuation", "\\p{P}|[$+<=>^`|~]", SB_CUT_ISOLATED, false},
+    {"Punctuation", sb_punctuation_pattern, SB_CUT_ISOLATED, false},
 };
 
 sb_status sb_json_pre_tokenizer(sb_tokenizer *t, const sb_json_doc *doc,
@@ -252,11 +267,14 @@ sb_status sb_json_pre_tokenizer(sb_tokenizer *t, const sb_json_doc *doc,
             t, doc->file,
             sb_json_flag(p, "individual_digits", false) ? "\\p{N}" : "\\p{N}+",
             SB_CUT_ISOLATED, false);
+    if (sb_json_type_is(p, "BertPreTokenizer"))
+        return sb_tokenizer_bert_cuts(t, doc->file);
     for (size_t i = 0; i < SB_COUNT(patterns); i++)
         if (sb_json_type_is(p, patterns[i].name))
             return sb_tokenizer_add_cut(t, doc->file, patterns[i].pattern,
                                         patterns[i].keep, patterns[i].invert);
     return step_unknown(t, doc, p, "pre-tokenizer",
                         "Sequence, ByteLevel, Split, Metaspace, Digits, "
-                        "Whitespace, WhitespaceSplit, Punctuation");
+                        "Whitespace, WhitespaceSplit, Punctuation, "
+                        "BertPreTokenizer");
 }

@@ -156,7 +156,7 @@ static sb_status use_settings(sb_tokenizer *t, const settings *s)
     if (!s->escape)
         return sb_fail(t->ctx, SB_UNSUPPORTED,
                        "a model that does not escape white space");
-    t->unigram = s->model == 1;
+    t->model = s->model == 1 ? SB_WORDS_UNIGRAM : SB_WORDS_BPE;
     t->fuse_unknown = true;
     t->literals_inside = true;
     t->unknown = s->unknown < t->n ? (uint32_t)s->unknown : SB_TOKEN_NONE;
@@ -180,7 +180,7 @@ static sb_status use_settings(sb_tokenizer *t, const settings *s)
         if (t->tokens[i].kind == SB_TOKEN_USER)
             SB_TRY(sb_tokenizer_add_literal(t, &(sb_added_token){.id = i}));
     SB_TRY(sb_tokenizer_sort_literals(t));
-    return t->unigram ? SB_OK : sb_merges_from_scores(t);
+    return t->model == SB_WORDS_UNIGRAM ? SB_OK : sb_merges_from_scores(t);
 }
 
 static sb_status read_model(sb_tokenizer *t, const sb_mapping *map)

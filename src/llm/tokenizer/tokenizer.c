@@ -224,8 +224,14 @@ static sb_status check_utf8(sb_ctx *ctx, const char *text, size_t len)
 static sb_status encode_word(const sb_tokenizer *t, const char *word,
                              size_t len, sb_ids *out)
 {
-    return t->unigram ? sb_unigram_encode(t, word, len, out)
-                      : sb_bpe_encode(t, word, len, out);
+    switch (t->model) {
+    case SB_WORDS_UNIGRAM:
+        return sb_unigram_encode(t, word, len, out);
+    case SB_WORDS_WORDPIECE:
+        return sb_wordpiece_encode(t, word, len, out);
+    default:
+        return sb_bpe_encode(t, word, len, out);
+    }
 }
 
 /* A normalized piece of the text. */
@@ -337,6 +343,21 @@ static void decode_spaces(const sb_token *k, bool strip, sb_str *out)
     }
 }
 
+/* Tokens that begin a word have a space before them. */
+static void decode_wordpiece(const sb_tokenizer *t, const sb_token *k,
+                             bool first, sb_str *out)
+{
+    size_t n = strlen(t->mark_inside);
+    bool inside = n && k->len > n && memcmp(k->text, t->mark_inside, n) == 0;
+
+    if (n && !inside && !first)
+        sb_str_addn(out, " ", 1);
+    if (n)
+        sb_str_addn(out, k->text + (inside ? n : 0), k->len - (inside ? n : 0));
+    else
+        decode_spaces(k, first, out);
+}
+
 sb_status sb_detokenize(const sb_tokenizer *t, uint32_t id, bool first,
                         sb_str *out)
 {
@@ -352,12 +373,21 @@ sb_status sb_detokenize(const sb_tokenizer *t, uint32_t id, bool first,
                 sb_str_addn(out, &(char){(char)b}, 1);
     } else if (k->kind == SB_TOKEN_USER) {
         sb_str_addn(out, k->text, k->len);
+    } else if (t->model == SB_WORDS_WORDPIECE) {
+        decode_wordpiece(t, k, first, out);
     } else if (t->byte_level) {
         decode_byte_level(k, out);
     } else {
         decode_spaces(k, first && t->strip_decoded, out);
     }
     return sb_str_status(out);
+}
+
+const char *sb_word_model_name(sb_word_model model)
+{
+    static const char *const names[] = {"BPE", "unigram", "WordPiece"};
+
+    return names[model];
 }
 
 bool sb_tokenizer_is_end(const sb_tokenizer *t, uint32_t id)

@@ -2,7 +2,8 @@
  *
  * A text goes through four stages: tokens that are matched literally (special
  * ones) cut it into pieces; normalization rewrites a piece; pre-tokenization
- * cuts it into words; the model (BPE or unigram) cuts a word into tokens.
+ * cuts it into words; the model (BPE, unigram or WordPiece) cuts a word into
+ * tokens.
  * Readers of files fill in the stages; nothing is guessed from a name but what
  * GGUF leaves to be guessed. */
 #ifndef SB_LLM_TOKENIZER_TOKENIZER_H
@@ -47,7 +48,14 @@ typedef enum sb_norm_kind {
     SB_NORM_STRIP,    /* white space: `how` bit 0 at the left, 1 at the right */
     SB_NORM_SQUEEZE,  /* runs of spaces become one, those at the ends go */
     SB_NORM_CHARSMAP, /* SentencePiece's compiled table */
+    SB_NORM_BERT,     /* `how`: sb_bert_norm */
+    SB_NORM_UNMARK,   /* marks that take no room go */
 } sb_norm_kind;
+
+typedef enum sb_bert_norm {
+    SB_BERT_CLEAN = 1, /* any white space is a space, what is unseen goes */
+    SB_BERT_IDEOGRAPHS = 2, /* Chinese characters stand apart */
+} sb_bert_norm;
 
 typedef struct sb_norm_step {
     sb_norm_kind kind;
@@ -73,6 +81,12 @@ typedef struct sb_cut_step {
     bool invert; /* what lies between matches counts as match */
 } sb_cut_step;
 
+typedef enum sb_word_model {
+    SB_WORDS_BPE,
+    SB_WORDS_UNIGRAM,
+    SB_WORDS_WORDPIECE,
+} sb_word_model;
+
 enum { SB_STEPS_MOST = 8, SB_TEMPLATE_MOST = 8 };
 
 struct sb_tokenizer {
@@ -91,8 +105,8 @@ struct sb_tokenizer {
     size_t n_norms;
     sb_cut_step cuts[SB_STEPS_MOST];
     size_t n_cuts;
-    bool byte_level;   /* texts of tokens are bytes written as characters */
-    bool unigram;      /* else BPE */
+    bool byte_level; /* texts of tokens are bytes written as characters */
+    sb_word_model model;
     bool whole_words;  /* a word that is a token is not cut (ignore_merges) */
     bool fuse_unknown; /* neighbors become one unknown token */
     bool literals_inside; /* literal tokens are looked for after normalization,
@@ -101,6 +115,10 @@ struct sb_tokenizer {
     uint32_t unknown;
     uint32_t bytes[256]; /* tokens of single bytes, or SB_TOKEN_NONE */
     struct sb_merges *merges;
+    /* Of WordPiece: what tokens at the begin of a word, and those inside, have
+     * before them; characters of a word beyond which it is unknown, 0: any. */
+    const char *mark_begin, *mark_inside;
+    size_t word_most;
     uint32_t before[SB_TEMPLATE_MOST], after[SB_TEMPLATE_MOST];
     size_t n_before, n_after; /* special tokens around a text */
     uint32_t bos;
@@ -123,6 +141,8 @@ SB_MUST_USE sb_status sb_tokenize(const sb_tokenizer *t, const char *text,
  * tokens have none.  Bytes of a character may come one token at a time. */
 SB_MUST_USE sb_status sb_detokenize(const sb_tokenizer *t, uint32_t id,
                                     bool first, sb_str *out);
+/* For messages. */
+const char *sb_word_model_name(sb_word_model model);
 bool sb_tokenizer_is_end(const sb_tokenizer *t, uint32_t id);
 
 /* ---- for readers of files ------------------------------------------------ */
@@ -149,8 +169,12 @@ SB_MUST_USE sb_status sb_tokenizer_metaspace(sb_tokenizer *t, bool prefix,
 SB_MUST_USE sb_status sb_tokenizer_add_cut(sb_tokenizer *t, const char *file,
                                            const char *pattern,
                                            sb_cut_keep keep, bool invert);
-/* The cut of GPT-2. */
-extern const char sb_gpt2_pattern[];
+/* The cut of GPT-2; signs of punctuation. */
+extern const char sb_gpt2_pattern[], sb_punctuation_pattern[];
+/* What BERT does to a text, and how it cuts words. */
+SB_MUST_USE sb_status sb_tokenizer_bert_norms(sb_tokenizer *t, int how,
+                                              bool lower, bool accents);
+SB_MUST_USE sb_status sb_tokenizer_bert_cuts(sb_tokenizer *t, const char *file);
 
 SB_MUST_USE sb_status sb_tokenizer_read_json(sb_tokenizer *t, const char *path);
 SB_MUST_USE sb_status sb_tokenizer_read_gguf(sb_tokenizer *t, const char *path);
@@ -173,11 +197,16 @@ SB_MUST_USE sb_status sb_pretokenize(const sb_tokenizer *t, const char *text,
                                      size_t len, sb_words *out);
 void sb_words_free(sb_ctx *ctx, sb_words *w);
 void sb_regex_free(sb_ctx *ctx, struct sb_regex *regex);
-/* bpe.c, unigram.c: tokens of one word. */
+/* wordpiece.c: one rewriting, for normalize.c. */
+SB_MUST_USE sb_status sb_norm_bert(int how, const sb_str *in, sb_str *out);
+/* bpe.c, unigram.c, wordpiece.c: tokens of one word. */
 SB_MUST_USE sb_status sb_bpe_encode(const sb_tokenizer *t, const char *word,
                                     size_t len, sb_ids *out);
 SB_MUST_USE sb_status sb_unigram_encode(const sb_tokenizer *t, const char *word,
                                         size_t len, sb_ids *out);
+SB_MUST_USE sb_status sb_wordpiece_encode(const sb_tokenizer *t,
+                                          const char *word, size_t len,
+                                          sb_ids *out);
 /* A merge of two tokens; lower `priority` first.  Merges of unknown tokens are
  * left out. */
 SB_MUST_USE sb_status sb_merges_add(sb_tokenizer *t, uint32_t left,

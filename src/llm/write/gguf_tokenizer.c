@@ -145,11 +145,11 @@ static void put_specials(const sb_tokenizer *t, sb_str *out, uint64_t *keys)
 static sb_status check_tokenizer(const sb_tokenizer *t, const char *path,
                                  int64_t vocabulary)
 {
-    if (t->unigram)
+    if (t->model != SB_WORDS_BPE)
         return sb_fail(t->ctx, SB_UNSUPPORTED,
-                       "%s: a unigram tokenizer cannot be written as GGUF, BPE "
-                       "can",
-                       path);
+                       "%s: a tokenizer of type %s cannot be written as GGUF, "
+                       "BPE can",
+                       path, sb_word_model_name(t->model));
     if (t->byte_level && !sb_gguf_cut_name(t))
         return sb_fail(t->ctx, SB_UNSUPPORTED,
                        "%s: GGUF has no name for the pattern '%.100s' of this "

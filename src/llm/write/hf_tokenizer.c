@@ -254,11 +254,11 @@ static bool is_copied(const char *path)
 static sb_status open_other(sb_ctx *ctx, const char *path, sb_tokenizer **out)
 {
     SB_TRY(sb_tokenizer_open(ctx, path, out));
-    return (*out)->unigram
+    return (*out)->model != SB_WORDS_BPE
                ? sb_fail(ctx, SB_UNSUPPORTED,
-                         "%s: a unigram tokenizer is copied only, from "
+                         "%s: a tokenizer of type %s is copied only, from "
                          "tokenizer.json or tokenizer.model",
-                         path)
+                         path, sb_word_model_name((*out)->model))
                : SB_OK;
 }
 
