@@ -1,6 +1,7 @@
 /* sparsebit quantize - calibrate a model on data and write it quantized. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "feed_data.h"
 #include "quantize_job.h"
@@ -22,8 +23,8 @@ static const cli_opt opts[] = {
     {CLI_TARGET, 't', "target",  ARG(target),  "NAME",  "runtime to write for; see `sparsebit list targets` (default: BACKEND of the config, or `virtual`: for simulation, slower than float in runtimes)", false},
     {CLI_STRING, 0,   "format",  ARG(format),  "FORM",  "`qdq` (default); `qoperator`: QOperator nodes such as QLinearConv; `matmulnbits`: MatMulNBits, for `A: none`; of language models also `gguf` (for llama.cpp) and `gptq` (a Hugging Face folder)", false},
     {CLI_FILE,   0,   "tokenizer", ARG(tokenizer), "FILE", "of `--format gguf` and `gptq`, and of `--calibrate`: the tokenizer (default: the model's own, or what is beside it)", false},
-    {CLI_STRING, 0,   "float-as", ARG(float_as), "TYPE", "of `--format gguf` and `gptq`: what matrices that stay in float become: `f32`, `f16`, `bf16`, in GGUF files also blocks: `q8_0` (default there), `q4_k` and others", false},
-    {CLI_STRING, 0,   "gguf-type", ARG(gguf_type), "TYPE", "of `--format gguf`: what linear layers become, whatever bits and groups the config says: `q2_k`, `q3_k`, `q4_k`, `q5_k`, `q6_k` (rows that 256 does not divide take blocks of 32, which is said), `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q8_0`; without a config, by `gptq` if there is data", false},
+    {CLI_STRING, 0,   "float-as", ARG(float_as), "TYPE", "of `--format gguf` and `gptq`: what matrices that stay in float become: `f32`, `f16`, `bf16`, in GGUF files also blocks: `q8_0` (default there, but `q6_k` for mixtures of `--gguf-type`), `q4_k` and others", false},
+    {CLI_STRING, 0,   "gguf-type", ARG(gguf_type), "TYPE", "of `--format gguf`: what linear layers become, whatever bits and groups the config says: `q2_k_pure`, `q3_k`, `q4_k`, `q5_k`, `q6_k` (rows that 256 does not divide take blocks of 32, which is said), `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q8_0`; or the mixtures that llama.cpp calls `q2_k`, `q3_k_s`, `q3_k_m`, `q3_k_l`, `q4_k_s`, `q4_k_m`, `q5_k_s`, `q5_k_m`, with embeddings as `q6_k`; without a config, by `gptq` if there is data", false},
     {CLI_UINT,   0,   "gptq-version", ARG(version), "N", "of `--format gptq`: 1, with zero points less one, or 2 (default: 1 for symmetric weights but of 3 bits, else 2)", false},
     {CLI_UINT,   0,   "opset",   ARG(opset),   "N",     "opset of the file (default: that of the model, or the lowest above it that holds all nodes)", false},
     {CLI_UINT,   0,   "accuracy-level", ARG(level), "N", "of `--format matmulnbits`: 4 (default) rounds activations to 8 bits, fast for one token at a time; 1 computes in float, fast for many at once", false},
@@ -338,6 +339,15 @@ static sb_export_options export_options(const quantize_args *a)
     return opt;
 }
 
+/* A type of files, not of blocks: llama.cpp writes the embedding as Q6_K. */
+static bool is_llama_mix(const char *type)
+{
+    size_t n = type ? strlen(type) : 0;
+
+    return n > 3 && (strcasecmp(type, "q2_k") == 0 ||
+                     (type[n - 2] == '_' && strchr("smlSML", type[n - 1])));
+}
+
 static sb_language_options language_options(const quantize_args *a)
 {
     sb_language_options opt = SB_LANGUAGE_OPTIONS_INIT;
@@ -345,7 +355,10 @@ static sb_language_options language_options(const quantize_args *a)
 
     opt.format = gguf ? SB_LANGUAGE_GGUF : SB_LANGUAGE_GPTQ;
     opt.tokenizer = a->tokenizer ? a->tokenizer : a->model;
-    opt.float_as = a->float_as ? a->float_as : gguf ? "q8_0" : NULL;
+    opt.float_as = a->float_as                          ? a->float_as
+                   : gguf && is_llama_mix(a->gguf_type) ? "q6_k"
+                   : gguf                               ? "q8_0"
+                                                        : NULL;
     opt.round = 1; /* offsets; scales are float16 already */
     opt.gptq_version = (int)a->version;
     return opt;

@@ -4,7 +4,7 @@
 #include "api/model.h"
 #include "base/options.h"
 #include "base/simd.h"
-#include "llm/weight_format.h"
+#include "llm/blocks/blocks.h"
 #include "passes/deploy/three_bits.h"
 #include "quant/calibrate/calibrate.h"
 #include "quant/config/preset.h"
@@ -90,17 +90,13 @@ sb_status sb_quant_model_create(const sb_model *model,
         sb_quant_config_free(config);
         return status;
     }
-    const sb_weight_format *blocks = NULL;
-    if (opt.gguf_type) {
-        blocks = sb_weight_format_find(opt.gguf_type);
-        if (!blocks || !blocks->pack) {
-            sb_quant_config_free(config);
-            return sb_fail(ctx, SB_BAD_ARG,
-                           "type '%.64s' of GGUF files, want one of q4_0, "
-                           "q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, "
-                           "q6_k",
-                           opt.gguf_type);
-        }
+    const sb_block_mix *blocks =
+        opt.gguf_type ? sb_block_mix_find(opt.gguf_type) : NULL;
+    if (opt.gguf_type && !blocks) {
+        sb_quant_config_free(config);
+        return sb_fail(ctx, SB_BAD_ARG,
+                       "type '%.64s' of GGUF files, want one of %s",
+                       opt.gguf_type, sb_block_mix_names());
     }
     const sb_build_options build = {
         .blocks = blocks,

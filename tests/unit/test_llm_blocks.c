@@ -147,6 +147,60 @@ static void test_rows_that_256_does_not_divide(void **state)
                  0);
 }
 
+/* Of two networks, 17 layers with four heads of queries for each of values and
+ * 9 layers with two: how many matrices of their layers libllama 0.5.0 made Q2_K
+ * to Q6_K in files of these types. */
+static const struct {
+    const char *name;
+    int want[2][5];
+} mixtures[] = {
+    {"q2_k", {{68, 34, 17, 0, 0}, {36, 27, 0, 0, 0}}},
+    {"q3_k_s", {{0, 119, 0, 0, 0}, {0, 63, 0, 0, 0}}},
+    {"q3_k_m", {{0, 68, 48, 3, 0}, {0, 36, 25, 2, 0}}},
+    {"q3_k_l", {{0, 68, 0, 51, 0}, {0, 36, 0, 27, 0}}},
+    {"q4_k_s", {{0, 0, 113, 6, 0}, {0, 0, 58, 5, 0}}},
+    {"q4_k_m", {{0, 0, 101, 0, 18}, {0, 0, 53, 0, 10}}},
+    {"Q5_K_M", {{0, 0, 0, 101, 18}, {0, 0, 0, 53, 10}}},
+    {"q2_k_pure", {{119, 0, 0, 0, 0}, {63, 0, 0, 0, 0}}},
+};
+
+static void test_files_are_mixed_as_llama_cpp_mixes_them(void **state)
+{
+    static const char *const ends[] = {"self_attn.q_proj", "self_attn.k_proj",
+                                       "self_attn.v_proj", "self_attn.o_proj",
+                                       "mlp.gate_proj",    "mlp.up_proj",
+                                       "mlp.down_proj"};
+    const sb_block_place at[] = {{17, 4}, {9, 2}};
+    char name[64];
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(mixtures); i++)
+        for (size_t k = 0; k < SB_COUNT(at); k++) {
+            const sb_block_mix *mix = sb_block_mix_find(mixtures[i].name);
+            int count[5] = {0};
+
+            assert_non_null(mix);
+            for (size_t m = 0; m < (size_t)at[k].layers * SB_COUNT(ends); m++) {
+                snprintf(name, sizeof name, "model.layers.%zu.%s",
+                         m / SB_COUNT(ends), ends[m % SB_COUNT(ends)]);
+                count[sb_block_mix_for(mix, name, &at[k])->gguf - 10]++;
+            }
+            assert_memory_equal(count, mixtures[i].want[k], sizeof count);
+        }
+    const sb_block_mix *m = sb_block_mix_find("q4_k_m");
+    assert_string_equal(
+        sb_block_mix_for(m, "model.layers.4.mlp.down_proj", &at[0])->name,
+        "Q6_K");
+    assert_string_equal(
+        sb_block_mix_for(m, "model.layers.5.mlp.down_proj", &at[0])->name,
+        "Q4_K");
+    assert_string_equal(sb_block_mix_for(m, "lm_head", &at[0])->name, "Q6_K");
+    assert_string_equal(
+        sb_block_mix_for(m, "transformer.h.3.attn.c_attn", &at[0])->name,
+        "Q5_K");
+    assert_null(sb_block_mix_find("q2_k_x"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +208,7 @@ int main(void)
         cmocka_unit_test(test_scales_are_as_good_as_those_of_ggml),
         cmocka_unit_test(test_odd_blocks),
         cmocka_unit_test(test_rows_that_256_does_not_divide),
+        cmocka_unit_test(test_files_are_mixed_as_llama_cpp_mixes_them),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

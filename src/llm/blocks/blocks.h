@@ -14,6 +14,33 @@ void sb_pack_q4_k(const sb_block *from, uint8_t *to);
 void sb_pack_q5_k(const sb_block *from, uint8_t *to);
 void sb_pack_q6_k(const sb_block *from, uint8_t *to);
 
+/* ---- formats of a whole file (block_mix.c) ------------------------------ */
+
+typedef struct sb_block_mix sb_block_mix;
+
+/* What decides beside the name of a module. */
+typedef struct sb_block_place {
+    int64_t layers;  /* blocks of the network */
+    int64_t sharing; /* heads of queries for each of values */
+} sb_block_place;
+
+/* By the name of a format, or of what llama.cpp calls a file; NULL: none. */
+const sb_block_mix *sb_block_mix_find(const char *name);
+const char *sb_block_mix_name(const sb_block_mix *mix);
+/* For messages. */
+const char *sb_block_mix_names(void);
+/* Several formats by design. */
+bool sb_block_mix_is_mixed(const sb_block_mix *mix);
+/* The one of most matrices. */
+const sb_weight_format *sb_block_mix_most(const sb_block_mix *mix);
+/* The one of a module, `model.layers.3.mlp.down_proj`; NULL is one of no role.
+ */
+const sb_weight_format *sb_block_mix_for(const sb_block_mix *mix,
+                                         const char *module,
+                                         const sb_block_place *at);
+/* The number of its layer; -1: it is in none. */
+int64_t sb_block_mix_layer(const char *module);
+
 /* ---- scales (block_search.c) -------------------------------------------- */
 
 /* The format that takes the place of `f`, or `f` itself, for rows of `cols`

@@ -40,7 +40,7 @@ struct sb_quant_model {
     bool equalized;     /* constants of the graph are not those of the file */
     bool half_scales;   /* scales of weights are float16 numbers */
     /* What linear layers will be in a GGUF file; NULL: as configured. */
-    const struct sb_weight_format *blocks;
+    const struct sb_block_mix *blocks;
     sb_placement place;
     sb_quant_state state;
     sb_quant_run run;
@@ -55,7 +55,7 @@ typedef struct sb_build_options {
     bool asked;
     const char *dump_after; /* NULL, or stages separated by commas or spaces */
     bool train;             /* it will be trained */
-    const struct sb_weight_format *blocks; /* as in the model */
+    const struct sb_block_mix *blocks; /* as in the model */
 } sb_build_options;
 
 /* A quantized model of `graph`, which is copied (weights are shared).  The

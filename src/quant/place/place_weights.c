@@ -25,6 +25,7 @@ typedef struct placer {
     bool recurrent;      /* one of the two of an LSTM */
     bool dynamic;        /* its activation is quantized at each run */
     const char *skipped; /* a layer that the target has no kernel for */
+    sb_block_place at;   /* of blocks of GGUF files */
 } placer;
 
 /* ---- questions ---------------------------------------------------------- */
@@ -164,6 +165,36 @@ static bool is_tied(const placer *p)
     return false;
 }
 
+/* Layers, and how many heads of queries share one of values, by the sizes of
+ * their weights. */
+static sb_block_place blocks_measure(placer *p)
+{
+    const sb_graph *g = p->qm->graph;
+    sb_block_place at = {0, 1};
+    int64_t queries = 0, values = 0;
+
+    p->input = 1;
+    for (sb_node_id id = 0; id < g->n_nodes; id++) {
+        p->node = sb_graph_node(g, id);
+        const sb_op_def *op = p->node->dead ? NULL : sb_op_of(p->node);
+        bool weighted = op && op->quant == SB_ROLE_WEIGHTED;
+        const sb_tensor *w = weighted ? weight_of(p) : NULL;
+        const char *name = w ? sb_quant_base_name(g, p->node) : NULL;
+        int64_t layer = name ? sb_block_mix_layer(name) : -1;
+
+        if (layer < 0)
+            continue;
+        at.layers = layer >= at.layers ? layer + 1 : at.layers;
+        if (strstr(name, ".q_proj"))
+            queries = sb_tensor_count(w);
+        if (strstr(name, ".v_proj"))
+            values = sb_tensor_count(w);
+    }
+    if (values > 0)
+        at.sharing = queries / values;
+    return at;
+}
+
 /* The format that a weight will have; NULL: it stays in float.  Embeddings
  * do: few of their rows are read. */
 static const sb_weight_format *blocks_for(const placer *p)
@@ -179,13 +210,19 @@ static const sb_weight_format *blocks_for(const placer *p)
     if (!p->table && !p->recurrent && w->rank == 2 && !is_tied(p) &&
         sb_place_axis(p->qm, &groups, use, &axis, &block) == SB_OK &&
         (axis == 0 || axis == 1))
-        f = sb_block_format(p->qm->blocks, w->dims[axis]);
+        f = sb_block_format(
+            sb_block_mix_for(p->qm->blocks,
+                             sb_quant_base_name(p->qm->graph, p->node), &p->at),
+            w->dims[axis]);
     return f;
 }
 
-/* Before hours of work: what comes out, if it is not what was asked for. */
+/* Before hours of work: what comes out, if it is not one format that was asked
+ * for. */
 static void blocks_say(const sb_quant_model *qm)
 {
+    const sb_weight_format *most = sb_block_mix_most(qm->blocks);
+    bool mixed = sb_block_mix_is_mixed(qm->blocks);
     double bits = 0, all = 0;
     size_t n = 0;
     const sb_quantizer *other = NULL;
@@ -197,19 +234,21 @@ static void blocks_say(const sb_quant_model *qm)
 
         bits += count * sb_block_bits(q->blocks);
         all += count;
-        if (q->blocks != qm->blocks) {
+        if (q->blocks != most) {
             other = other ? other : q;
             n++;
         }
     }
     if (other)
         sb_warn(qm->ctx,
-                "%zu of %zu weights become %s instead of %s, the first is "
-                "'%s': rows are no multiple of %d; %.2f bits a weight instead "
-                "of %.2f",
-                n, qm->place.n_quantizers, other->blocks->name,
-                qm->blocks->name, other->name, qm->blocks->block, bits / all,
-                sb_block_bits(qm->blocks));
+                "%zu of %zu weights become %s%s instead of %s, the first is "
+                "'%s': %s; %.2f bits a weight instead of %.2f",
+                n, qm->place.n_quantizers, mixed ? "others, such as " : "",
+                other->blocks->name, most->name, other->name,
+                mixed ? "as llama.cpp mixes types, and where 256 does not "
+                        "divide rows"
+                      : "rows are no multiple of 256",
+                bits / all, sb_block_bits(most));
 }
 
 static void place_weights_block(const sb_weight_format *f, sb_quant_spec *s)
@@ -433,6 +472,8 @@ sb_status sb_quant_place_weights(sb_quant_model *qm)
         return sb_fail(qm->ctx, SB_BAD_CONFIG,
                        "blocks of GGUF files hold weights and no activations: "
                        "they need `A: none`");
+    if (qm->blocks)
+        p.at = blocks_measure(&p);
     SB_TRY(sb_graph_order(qm->graph, &order, &n));
     sb_status status = SB_OK;
     for (size_t i = 0; i < n && status == SB_OK; i++) {
