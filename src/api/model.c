@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/options.h"
 #include "graph/text.h"
 #include "llm/llm_load.h"
@@ -110,6 +111,11 @@ static sb_status load_graph(sb_ctx *ctx, const char *path,
 
     if (sb_llm_is(path))
         return sb_llm_load(ctx, path, out, bytes);
+    if (sb_is_folder(path))
+        return sb_fail(ctx, SB_IO,
+                       "%s: a folder without config.json, want an ONNX file or "
+                       "a language model",
+                       path);
     SB_TRY(sb_onnx_load_with(ctx, path, &onnx, out));
     if (stat(path, &st) == 0)
         *bytes = (uint64_t)st.st_size + (*out)->external_bytes;

@@ -71,7 +71,8 @@ def gptq(w, gram, bits, symmetric):
     """Rows of w are outputs."""
     scale, zero = scales_of(w, bits, symmetric)
     order = np.argsort(-np.diag(gram), kind="stable")
-    damped = gram + DAMPING * np.diag(gram).mean() * np.eye(len(gram))
+    share = max(DAMPING, len(gram) / (4 * SAMPLES))
+    damped = gram + share * np.diag(gram).mean() * np.eye(len(gram))
     inverse = np.linalg.inv(damped[np.ix_(order, order)])
     w = w.copy()
     for k, c in enumerate(order):
