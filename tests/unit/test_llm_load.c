@@ -510,7 +510,7 @@ static void test_missing_and_odd_weights_are_named(void **state)
                   SB_BAD_DATA);
     assert_error_has("hidden elements");
     assert_status(sb_model_load(test_ctx(), "tests/fixtures", &model), SB_IO);
-    assert_error_has("tests/fixtures: not a regular file");
+    assert_error_has("tests/fixtures: a folder without config.json");
 }
 
 int main(void)
