@@ -188,16 +188,18 @@ static sb_status quantize_save(quantize_job *j)
     return sb_quant_model_save_calibration(j->qm, j->args->save);
 }
 
-/* Rounding a language model may take hours: what is done stays beside the
- * output until that is written, so that the same command goes on. */
+/* Rounding a language model may take hours, learning weights minutes: what is
+ * done stays beside the output until that is written, so that the same command
+ * goes on. */
 static void quantize_keep(quantize_job *j)
 {
     const quantize_args *a = j->args;
     size_t n = strlen(a->model);
     bool onnx = n > 5 && strcmp(a->model + n - 5, ".onnx") == 0;
+    bool learns = sb_quant_model_learns(j->qm);
 
     /* --accuracy-drop rounds several times, each time other layers. */
-    if (!a->output || a->drop || (onnx && !is_language(a)))
+    if (!a->output || a->drop || (onnx && !is_language(a) && !learns))
         return;
     for (n = strlen(a->output); n > 1 && a->output[n - 1] == '/';)
         n--;

@@ -146,6 +146,11 @@ int sb_quant_model_can_calibrate(const sb_quant_model *qm)
     return sb_rounds_weights(qm) || sb_learns_blocks(qm);
 }
 
+int sb_quant_model_learns(const sb_quant_model *qm)
+{
+    return sb_learns_weights(qm);
+}
+
 int sb_quant_model_needs_calibration(const sb_quant_model *qm)
 {
     return (sb_quant_config_mode(qm->config) == SB_QUANT_STATIC &&

@@ -1,5 +1,6 @@
-/* Rounding that was ended and goes on: the same weights as in one run, wherever
- * it ends; files of other runs, or that are damaged, are not used. */
+/* Rounding and learning that was ended and goes on: the same weights as in one
+ * run, wherever it ends; files of other runs, or that are damaged, are not
+ * used. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ static char folder[] = "/tmp/journal_test_XXXXXX", journal[64];
 typedef struct stop {
     int left; /* calls until the run is ended; negative: never */
     int seen;
+    const char *stage; /* NULL: "round" */
 } stop;
 
 static int watch(void *user, const char *stage, size_t done, size_t total)
@@ -33,26 +35,22 @@ static int watch(void *user, const char *stage, size_t done, size_t total)
 
     (void)done;
     (void)total;
-    if (strcmp(stage, "round") != 0)
+    if (strcmp(stage, s->stage ? s->stage : "round") != 0)
         return 0;
     s->seen++;
     return s->left-- == 0;
 }
 
 /* The outputs of the quantized network; false if the run was ended. */
-static bool outputs(const char *bits, bool with_journal, stop *s,
-                    float out[2 * ROWS])
+static bool outputs_of(const char *config, uint64_t seed, bool with_journal,
+                       stop *s, float out[2 * ROWS])
 {
-    char config[256];
     sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
     const sb_tensor *x = test_random(SB_DTYPE_F32, "64x3", 4);
-
-    (void)snprintf(config, sizeof config,
-                   "W: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: gptq, "
-                   "BIT: %s}}\nA: none\n",
-                   bits);
     sb_quant_model *qm = test_quant(NET, config, NULL);
+
     opt.journal = with_journal ? journal : NULL;
+    opt.seed = seed;
     assert_int_equal(sb_quant_model_prepare_calibration(qm, &opt), SB_OK);
     assert_int_equal(sb_quant_model_forward(qm, &x, 1, NULL, 0), SB_OK);
     sb_ctx_set_progress(test_ctx(), watch, s);
@@ -67,6 +65,18 @@ static bool outputs(const char *bits, bool with_journal, stop *s,
     }
     sb_quant_model_free(qm);
     return status == SB_OK;
+}
+
+static bool outputs(const char *bits, bool with_journal, stop *s,
+                    float out[2 * ROWS])
+{
+    char config[256];
+
+    (void)snprintf(config, sizeof config,
+                   "W: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: gptq, "
+                   "BIT: %s}}\nA: none\n",
+                   bits);
+    return outputs_of(config, 0, with_journal, s, out);
 }
 
 static void end_journal(void)
@@ -85,13 +95,13 @@ static void end_journal(void)
     sb_quant_model_free(qm);
 }
 
-static int files(void)
+static int files(const char *kind)
 {
     char path[96];
     int n = 0;
 
     for (int i = 0; i < LAYERS; i++) {
-        (void)snprintf(path, sizeof path, "%s/layer-%06d", journal, i);
+        (void)snprintf(path, sizeof path, "%s/%s-%06d", journal, kind, i);
         n += access(path, F_OK) == 0;
     }
     return n;
@@ -110,10 +120,10 @@ static void test_goes_on(void **state)
         stop s = {.left = end}, rest = {.left = -1};
 
         assert_false(outputs("3", true, &s, got));
-        most = files() > most ? files() : most;
+        most = files("layer") > most ? files("layer") : most;
         assert_true(outputs("3", true, &rest, got));
         assert_memory_equal(got, want, sizeof got);
-        assert_int_equal(files(), LAYERS);
+        assert_int_equal(files("layer"), LAYERS);
         stop none = {.left = -1}; /* all of it is there */
         assert_true(outputs("3", true, &none, got));
         assert_int_equal(none.seen, 0);
@@ -140,10 +150,75 @@ static void test_other_files_are_not_used(void **state)
     assert_int_equal(truncate(path, 5), 0);
     assert_true(outputs("2", true, &s, got));
     assert_memory_equal(got, want[1], sizeof got);
-    (void)snprintf(path, sizeof path, "%s/rounding-run", journal);
+    (void)snprintf(path, sizeof path, "%s/layer-run", journal);
     assert_int_equal(truncate(path, 3), 0);
     assert_true(outputs("2", true, &s, got));
     assert_memory_equal(got, want[1], sizeof got);
+    end_journal();
+}
+
+/* ---- blocks ------------------------------------------------------------- */
+
+/* Two blocks of two layers, the second one a branch; progress four times. */
+#define LEARNED(more)                                        \
+    "SCHEDULE: {BLOCKWISE: {STEPS: 16, BATCH: 4" more "}}\n" \
+    "W: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 3}}\n" \
+    "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 4}}\n"
+
+static bool learned(const char *config, uint64_t seed, bool with_journal,
+                    stop *s, float out[2 * ROWS])
+{
+    s->stage = "learn blocks";
+    return outputs_of(config, seed, with_journal, s, out);
+}
+
+static void test_blocks_go_on(void **state)
+{
+    static const char config[] = LEARNED("");
+    float want[2 * ROWS], got[2 * ROWS];
+    stop never = {.left = -1};
+    int most = 0;
+
+    (void)state;
+    assert_true(learned(config, 1, false, &never, want));
+    for (int end = 0; end < never.seen; end++) {
+        stop s = {.left = end}, rest = {.left = -1}, none = {.left = -1};
+
+        assert_false(learned(config, 1, true, &s, got));
+        int done = files("block");
+        most = done > most ? done : most;
+        assert_true(learned(config, 1, true, &rest, got));
+        assert_memory_equal(got, want, sizeof got);
+        /* A block takes two calls. */
+        assert_int_equal(rest.seen, never.seen - 2 * done);
+        assert_true(learned(config, 1, true, &none, got));
+        assert_int_equal(none.seen, 0);
+        assert_memory_equal(got, want, sizeof got);
+        end_journal();
+    }
+    assert_int_equal(2 * (most + 1), never.seen);
+}
+
+static void test_blocks_of_other_runs(void **state)
+{
+    static const struct {
+        const char *config;
+        uint64_t seed;
+    } other[] = {{LEARNED(""), 2},
+                 {LEARNED(", DROP: 0"), 1},
+                 {LEARNED(", LEARNING_RATE: 0.03"), 1}};
+    float want[2 * ROWS], got[2 * ROWS];
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(other); i++) {
+        stop s = {.left = -1};
+
+        assert_true(learned(other[i].config, other[i].seed, false, &s, want));
+        assert_true(learned(LEARNED(""), 1, true, &s, got));
+        assert_memory_not_equal(got, want, sizeof got);
+        assert_true(learned(other[i].config, other[i].seed, true, &s, got));
+        assert_memory_equal(got, want, sizeof got);
+    }
     end_journal();
 }
 
@@ -167,6 +242,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_other_files_are_not_used),
+        cmocka_unit_test(test_blocks_go_on),
+        cmocka_unit_test(test_blocks_of_other_runs),
     };
 
     return cmocka_run_group_tests_name("journal", tests, make, clean);

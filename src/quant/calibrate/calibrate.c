@@ -456,7 +456,7 @@ sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,
 
     SB_TRY(sb_options_read(qm->ctx, "sb_calibration_options", opt, &none,
                            sizeof given, &given));
-    if (given.journal) /* language models */
+    if (given.journal && !sb_learns_weights(qm)) /* language models */
         SB_TRY(sb_round_check_memory(qm));
     calibrate_forget(qm);
     qm->state.calibration = given;

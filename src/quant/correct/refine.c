@@ -118,8 +118,10 @@ static bool refine_measures(const sb_quant_model *qm)
 
     if (!qm->asked)
         return true;
-    /* Of a language model outputs take more time than all of its layers. */
-    if (qm->state.calibration.journal || !refine_compares(qm))
+    /* A journal is for language models, whose outputs take more time than all
+     * of their layers, unless weights are learned, which takes yet more. */
+    if ((qm->state.calibration.journal && !sb_learns_weights(qm)) ||
+        !refine_compares(qm))
         return false;
     for (size_t i = 0; i < qm->graph->n_values; i++)
         if (qm->graph->values[i].is_constant)

@@ -48,6 +48,8 @@ struct sb_quantizer_def {
     /* What `round` takes, so that a limit of memory is checked before the work:
      * arrays of the size of r->w, and of r->gram. */
     size_t round_arrays, round_squares;
+    /* `round` takes many steps, and minutes for a network. */
+    bool round_learns;
 };
 
 /* The row by its name, of the list or of those that plug-ins added to the

@@ -155,4 +155,5 @@ const sb_quantizer_def sb_quantizer_adaround = {
     .round = adaround_round,
     .round_arrays = SB_SOFT_ARRAYS + OWN_ARRAYS,
     .round_squares = 2, /* the packed one, and what packing takes */
+    .round_learns = true,
 };

@@ -8,7 +8,7 @@
 #include "quant/calibrate/staged.h"
 #include "quant/model/quant_model.h"
 #include "quant/quantize/soft_rounding.h"
-#include "quant/reconstruct/reconstruct.h"
+#include "quant/reconstruct/journal.h"
 
 /* ---- which nodes belong together (find_blocks.c) ------------------------ */
 
@@ -29,6 +29,7 @@ typedef struct sb_blocks_walk {
     bool samples;               /* each is one sample, and may be joined */
     const sb_quantizer **learn; /* [value] of a weight; NULL: not learned */
     int32_t n_blocks;
+    sb_journal journal; /* of blocks that are learned */
     /* (optional) Called for each block that was learned. */
     void (*report)(void *user, const sb_layer_block *b);
     void *report_user;

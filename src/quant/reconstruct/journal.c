@@ -1,4 +1,4 @@
-/* What rounding has decided, on disk; see journal.h. */
+/* What rounding has decided and blocks have learned, on disk; see journal.h. */
 #define _POSIX_C_SOURCE 200809L
 #include "quant/reconstruct/journal.h"
 
@@ -14,12 +14,18 @@
 #include "quant/model/overlay.h"
 #include "tensor/mapped.h"
 
-static const char RUN[] = "rounding-run";
+static const char LAYER[] = "layer", BLOCK[] = "block";
 enum { JOURNAL_NAME = 32 };
 
-static void journal_name(size_t at, char name[JOURNAL_NAME])
+static void journal_name(const char *kind, size_t at, char name[JOURNAL_NAME])
 {
-    (void)snprintf(name, JOURNAL_NAME, "layer-%06zu", at);
+    (void)snprintf(name, JOURNAL_NAME, "%s-%06zu", kind, at);
+}
+
+/* Of the file that says which run it is. */
+static void journal_run_name(const char *kind, char name[JOURNAL_NAME])
+{
+    (void)snprintf(name, JOURNAL_NAME, "%s-run", kind);
 }
 
 /* ---- which run ---------------------------------------------------------- */
@@ -56,36 +62,56 @@ static uint64_t journal_hash_qparams(uint64_t h, const sb_qparams *p)
     return journal_hash(h, p->zero_point, bytes);
 }
 
-/* Everything that results depend on. */
-static sb_status journal_run(sb_quant_model *qm, const sb_round_layer *layers,
-                             size_t n, uint64_t *out)
+/* Which layers, and how they are rounded. */
+static uint64_t journal_hash_layers(uint64_t h, const sb_quant_model *qm,
+                                    const sb_round_layer *layers, size_t n)
 {
     const bool fit = sb_quant_config_schedule(qm->config).layerwise;
-    const int mode = (int)sb_quant_config_mode(qm->config);
-    uint64_t h = journal_hash(UINT64_C(0xcbf29ce484222325), &fit, sizeof fit);
 
-    h = journal_hash(h, &mode, sizeof mode);
+    h = journal_hash(h, &fit, sizeof fit);
     for (size_t i = 0; i < n; i++) {
         const sb_quantizer *q = layers[i].q;
 
-        SB_TRY(sb_ctx_poll(qm->ctx));
         h = journal_hash(h, q->name, strlen(q->name));
         h = journal_hash(h, q->def->name, strlen(q->def->name));
         if (q->spec.quantizer_params)
             h = journal_hash(h, q->spec.quantizer_params, q->def->params_size);
     }
-    for (size_t i = 0; i < qm->graph->n_values; i++) {
-        const sb_value *v = &qm->graph->values[i];
+    return h;
+}
 
-        if (!v->is_constant || v->constant.dtype == SB_DTYPE_STRING)
+static uint64_t journal_hash_blocks(uint64_t h, const sb_quant_model *qm,
+                                    const sb_quant_blockwise *how)
+{
+    const double numbers[] = {(double)how->steps, (double)how->batch, how->rate,
+                              how->scale_rate,    how->lambda,        how->drop,
+                              (double)qm->exact};
+
+    h = journal_hash(h, numbers, sizeof numbers);
+    return journal_hash(h, &qm->state.calibration.seed,
+                        sizeof qm->state.calibration.seed);
+}
+
+/* Everything else that results depend on: weights as they are now, scales and
+ * samples. */
+static sb_status journal_hash_model(sb_quant_model *qm, uint64_t *h)
+{
+    const int mode = (int)sb_quant_config_mode(qm->config);
+
+    *h = journal_hash(*h, &mode, sizeof mode);
+    for (sb_value_id v = 0; v < qm->graph->n_values; v++) {
+        const sb_value *value = sb_graph_value(qm->graph, v);
+
+        if (!value->is_constant || value->constant.dtype == SB_DTYPE_STRING)
             continue;
         SB_TRY(sb_ctx_poll(qm->ctx));
-        h = journal_hash_tensor(h, &v->constant);
-        sb_tensor_release_pages(&v->constant);
+        const sb_tensor *t = sb_overlay_constant(qm, v);
+        *h = journal_hash_tensor(*h, t);
+        sb_tensor_release_pages(t);
     }
     for (size_t i = 0; i < qm->place.n_quantizers; i++)
-        h = journal_hash_qparams(
-            h, sb_quantizer_qparams(qm, &qm->place.quantizers[i]));
+        *h = journal_hash_qparams(
+            *h, sb_quantizer_qparams(qm, &qm->place.quantizers[i]));
     for (size_t i = 0; i < sb_batch_store_count(qm->state.batches); i++) {
         const sb_tensor *const *inputs = NULL;
 
@@ -94,17 +120,15 @@ static sb_status journal_run(sb_quant_model *qm, const sb_round_layer *layers,
         SB_TRY(sb_batch_store_get(qm->state.batches, i, &inputs));
         for (size_t k = 0; k < qm->graph->n_inputs; k++)
             if (inputs[k])
-                h = journal_hash_tensor(h, inputs[k]);
+                *h = journal_hash_tensor(*h, inputs[k]);
     }
-    *out = h;
     return SB_OK;
 }
 
 /* ---- files -------------------------------------------------------------- */
 
 static sb_status journal_write(const sb_journal *j, const char *name,
-                               const void *const *parts, const size_t *bytes,
-                               size_t n)
+                               const sb_journal_part *parts, size_t n)
 {
     char *path = sb_path_join(j->qm->ctx, j->folder, name);
     sb_writer *w = NULL;
@@ -115,7 +139,7 @@ static sb_status journal_write(const sb_journal *j, const char *name,
     sb_free(j->qm->ctx, path);
     SB_TRY(status);
     for (size_t i = 0; i < n; i++)
-        sb_writer_put(w, parts[i], bytes[i]);
+        sb_writer_put(w, parts[i].data, parts[i].bytes);
     return sb_writer_commit(w);
 }
 
@@ -152,50 +176,72 @@ static sb_status journal_unlink(sb_ctx *ctx, const char *folder,
     return status;
 }
 
-static sb_status journal_is_same(const sb_journal *j, uint64_t run, bool *same)
+static sb_status journal_is_same(const sb_journal *j, const char *name,
+                                 uint64_t run, bool *same)
 {
     sb_buf *buf = NULL;
 
     *same = false;
-    SB_TRY(journal_map(j, RUN, sizeof run, &buf));
+    SB_TRY(journal_map(j, name, sizeof run, &buf));
     if (buf)
         *same = memcmp(sb_buf_data(buf), &run, sizeof run) == 0;
     sb_buf_unref(buf);
     return SB_OK;
 }
 
+/* The file of the run goes first: without it the others are of no run. */
+static sb_status journal_empty(sb_ctx *ctx, const char *folder,
+                               const char *kind, size_t n)
+{
+    char name[JOURNAL_NAME];
+
+    journal_run_name(kind, name);
+    SB_TRY(journal_unlink(ctx, folder, name));
+    for (size_t i = 0; i < n; i++) {
+        journal_name(kind, i, name);
+        SB_TRY(journal_unlink(ctx, folder, name));
+    }
+    return SB_OK;
+}
+
+/* Makes the folder for n files of the run that `h` is the hash of so far. */
+static sb_status journal_start(const sb_journal *j, size_t n, uint64_t h)
+{
+    sb_ctx *ctx = j->qm->ctx;
+    char name[JOURNAL_NAME];
+    bool same = false;
+
+    SB_TRY(journal_hash_model(j->qm, &h));
+    if (mkdir(j->folder, 0777) != 0 && errno != EEXIST)
+        return sb_fail(ctx, SB_IO, "%s: the folder cannot be made: %s",
+                       j->folder, strerror(errno));
+    journal_run_name(j->kind, name);
+    SB_TRY(journal_is_same(j, name, h, &same));
+    if (same)
+        return SB_OK;
+    SB_TRY(journal_empty(ctx, j->folder, j->kind, n));
+    return journal_write(j, name, &(sb_journal_part){&h, sizeof h}, 1);
+}
+
+static const uint64_t JOURNAL_BEGIN = UINT64_C(0xcbf29ce484222325);
+
+/* ---- layers ------------------------------------------------------------- */
+
 sb_status sb_journal_open(sb_quant_model *qm, const sb_round_layer *layers,
                           size_t n, sb_journal *j)
 {
-    const char *folder = qm->state.calibration.journal;
-    uint64_t run = 0;
-    bool same = false;
+    const sb_quant_schedule how = sb_quant_config_schedule(qm->config);
 
-    *j = (sb_journal){.qm = qm};
-    /* Biases that rounding changes are not in the files. */
-    if (!folder || n == 0 || qm->state.shared ||
-        sb_quant_config_schedule(qm->config).bias_correction)
+    *j = (sb_journal){.qm = qm, .kind = LAYER};
+    /* Biases that fitting changes are not in the files. */
+    if (n == 0 || qm->state.shared || (how.layerwise && how.bias_correction))
         return SB_OK;
-    j->folder = folder;
-    SB_TRY(journal_run(qm, layers, n, &run));
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return sb_fail(qm->ctx, SB_IO, "%s: the folder cannot be made: %s",
-                       folder, strerror(errno));
-    SB_TRY(journal_is_same(j, run, &same));
-    if (same)
-        return SB_OK;
-    SB_TRY(journal_unlink(qm->ctx, folder, RUN));
-    for (size_t i = 0; i < n; i++) {
-        char name[JOURNAL_NAME];
-
-        journal_name(i, name);
-        SB_TRY(journal_unlink(qm->ctx, folder, name));
-    }
-    return journal_write(j, RUN, (const void *[]){&run},
-                         (const size_t[]){sizeof run}, 1);
+    j->folder = qm->state.calibration.journal;
+    return j->folder
+               ? journal_start(
+                     j, n, journal_hash_layers(JOURNAL_BEGIN, qm, layers, n))
+               : SB_OK;
 }
-
-/* ---- layers ------------------------------------------------------------- */
 
 /* A weight, then scales and zero points, all float32. */
 static size_t journal_bytes(const sb_quant_model *qm, const sb_round_layer *l)
@@ -226,7 +272,7 @@ sb_status sb_journal_get(sb_journal *j, const sb_round_layer *l, size_t at,
     *there = false;
     if (!j->folder)
         return SB_OK;
-    journal_name(at, name);
+    journal_name(j->kind, at, name);
     SB_TRY(journal_map(j, name, journal_bytes(j->qm, l), &buf));
     if (!buf)
         return SB_OK;
@@ -254,10 +300,12 @@ sb_status sb_journal_put(const sb_journal *j, const sb_round_layer *l,
     const sb_qparams *p = sb_quantizer_qparams(j->qm, l->q);
     const sb_tensor *w = sb_overlay_constant(j->qm, l->q->value);
     size_t scales = (size_t)p->n * sizeof *p->scale;
-    journal_name(at, name);
-    SB_TRY(journal_write(
-        j, name, (const void *[]){w->data, p->scale, p->zero_point},
-        (const size_t[]){sb_tensor_bytes(w), scales, scales}, 3));
+    const sb_journal_part parts[] = {{w->data, sb_tensor_bytes(w)},
+                                     {p->scale, scales},
+                                     {p->zero_point, scales}};
+
+    journal_name(j->kind, at, name);
+    SB_TRY(journal_write(j, name, parts, SB_COUNT(parts)));
     SB_TRY(journal_map(j, name, journal_bytes(j->qm, l), &buf));
     if (buf)
         journal_lay(j, l, buf);
@@ -265,23 +313,69 @@ sb_status sb_journal_put(const sb_journal *j, const sb_round_layer *l,
     return SB_OK;
 }
 
+/* ---- blocks ------------------------------------------------------------- */
+
+sb_status sb_journal_open_blocks(sb_quant_model *qm,
+                                 const sb_quant_blockwise *how, size_t n,
+                                 sb_journal *j)
+{
+    *j = (sb_journal){.qm = qm, .kind = BLOCK};
+    if (n == 0 || qm->state.shared)
+        return SB_OK;
+    j->folder = qm->state.calibration.journal;
+    return j->folder ? journal_start(
+                           j, n, journal_hash_blocks(JOURNAL_BEGIN, qm, how))
+                     : SB_OK;
+}
+
+sb_status sb_journal_read(sb_journal *j, size_t at,
+                          const sb_journal_part *parts, size_t n, bool *there)
+{
+    char name[JOURNAL_NAME];
+    size_t size = 0;
+    sb_buf *buf = NULL;
+
+    *there = false;
+    if (!j->folder)
+        return SB_OK;
+    for (size_t i = 0; i < n; i++)
+        size += parts[i].bytes;
+    journal_name(j->kind, at, name);
+    SB_TRY(journal_map(j, name, size, &buf));
+    if (!buf)
+        return SB_OK;
+    const char *from = sb_buf_data(buf);
+    for (size_t i = 0; i < n; from += parts[i++].bytes)
+        memcpy(parts[i].data, from, parts[i].bytes);
+    sb_buf_unref(buf);
+    j->found++;
+    *there = true;
+    return SB_OK;
+}
+
+sb_status sb_journal_write(const sb_journal *j, size_t at,
+                           const sb_journal_part *parts, size_t n)
+{
+    char name[JOURNAL_NAME];
+
+    if (!j->folder)
+        return SB_OK;
+    journal_name(j->kind, at, name);
+    return journal_write(j, name, parts, n);
+}
+
+/* ---- the end ------------------------------------------------------------ */
+
 sb_status sb_quant_model_end_journal(sb_quant_model *qm)
 {
     const char *folder = qm->state.calibration.journal;
-    sb_status status = SB_OK;
 
     if (!folder || !sb_is_folder(folder))
         return SB_OK;
-    status = journal_unlink(qm->ctx, folder, RUN);
-    for (size_t i = 0; i < qm->place.n_quantizers && status == SB_OK; i++) {
-        char name[JOURNAL_NAME];
-
-        journal_name(i, name);
-        status = journal_unlink(qm->ctx, folder, name);
-    }
-    if (status == SB_OK && rmdir(folder) != 0 && errno != ENOTEMPTY &&
-        errno != EEXIST)
-        status = sb_fail(qm->ctx, SB_IO, "%s: cannot be removed: %s", folder,
-                         strerror(errno));
-    return status;
+    SB_TRY(journal_empty(qm->ctx, folder, LAYER, qm->place.n_quantizers));
+    SB_TRY(journal_empty(qm->ctx, folder, BLOCK, qm->graph->n_nodes));
+    if (rmdir(folder) != 0 && errno != ENOTEMPTY && errno != EEXIST)
+        return sb_fail(qm->ctx, SB_IO, "%s: cannot be removed: %s", folder,
+                       strerror(errno));
+    return SB_OK;
 }

@@ -487,15 +487,67 @@ static sb_status steps_open(block_steps *s)
     return sb_tensor_alloc(ctx, &s->sum);
 }
 
+/* ---- on disk ------------------------------------------------------------ */
+
+static size_t parts_add(sb_journal_part *parts, size_t n, sb_parameter *p)
+{
+    if (!p)
+        return n;
+    sb_tensor *t = &p->kept[SB_STORE_VALUE].t;
+    parts[n] = (sb_journal_part){t->data, sb_tensor_bytes(t)};
+    return n + 1;
+}
+
+/* What a learned block is: all parameters, and what it gained. */
+static sb_status block_parts(sb_layer_block *b, sb_journal_part **out,
+                             size_t *n)
+{
+    size_t most = 2 * b->n_learned + b->n_scales + 2;
+    sb_journal_part *parts = sb_alloc(b->walk->qm->ctx, most, sizeof *parts);
+
+    if (!parts)
+        return SB_NO_MEMORY;
+    parts[0] = (sb_journal_part){&b->before, sizeof b->before};
+    parts[1] = (sb_journal_part){&b->after, sizeof b->after};
+    *n = 2;
+    for (size_t i = 0; i < b->n_learned; i++) {
+        *n = parts_add(parts, *n, b->weights[i].p);
+        *n = parts_add(parts, *n, b->weights[i].bias_p);
+    }
+    for (size_t i = 0; i < b->n_scales; i++)
+        *n = parts_add(parts, *n, b->scales[i].p);
+    *out = parts;
+    return SB_OK;
+}
+
+/* Steps, unless an earlier run has made them. */
+static sb_status block_steps_or_journal(block_steps *s)
+{
+    sb_layer_block *b = s->b;
+    sb_journal *journal = &b->walk->journal;
+    size_t at = (size_t)b->stage.level, n = 0;
+    sb_journal_part *parts = NULL;
+    bool there = false;
+
+    SB_TRY(block_parts(b, &parts, &n));
+    sb_status status = sb_journal_read(journal, at, parts, n, &there);
+    if (status == SB_OK && !there)
+        status = steps_open(s);
+    if (status == SB_OK && !there)
+        status = steps_all(s);
+    if (status == SB_OK && !there)
+        status = sb_journal_write(journal, at, parts, n);
+    sb_free(b->walk->qm->ctx, parts);
+    return status;
+}
+
 sb_status sb_block_learn(sb_layer_block *b)
 {
     sb_quant_model *qm = b->walk->qm;
     block_steps s = {.b = b, .feed = {.b = b}};
 
     sb_rng_init(&s.rng, qm->state.calibration.seed + (uint64_t)b->stage.level);
-    sb_status status = steps_open(&s);
-    if (status == SB_OK)
-        status = steps_all(&s);
+    sb_status status = block_steps_or_journal(&s);
     if (status == SB_OK && b->after < b->before)
         status = block_take(b);
     feed_close(&s.feed);

@@ -297,6 +297,8 @@ static sb_status blocks_all(sb_blocks_walk *w, size_t *layers)
         sb_warn(w->qm->ctx, "BLOCKWISE: there are no samples to learn from");
         return SB_OK;
     }
+    SB_TRY(sb_journal_open_blocks(w->qm, &w->how, (size_t)w->n_blocks,
+                                  &w->journal));
     for (int32_t level = 0; level < w->n_blocks; level++) {
         SB_TRY(blocks_stage(w, &w->plain, level));
         SB_TRY(blocks_learn(w, level, layers));
@@ -306,6 +308,9 @@ static sb_status blocks_all(sb_blocks_walk *w, size_t *layers)
             if (w->plain.kept_until[v] == level + 1)
                 sb_staged_drop(&w->plain, v);
     }
+    if (w->journal.found > 0)
+        sb_warn(w->qm->ctx, "%s: %zu of %d blocks are from an earlier run",
+                w->journal.folder, w->journal.found, w->n_blocks);
     return SB_OK;
 }
 

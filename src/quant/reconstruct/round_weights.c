@@ -31,6 +31,17 @@ bool sb_rounds_weights(const sb_quant_model *qm)
     return false;
 }
 
+bool sb_learns_weights(const sb_quant_model *qm)
+{
+    for (size_t i = 0; i < qm->place.n_quantizers; i++) {
+        const sb_quantizer *q = &qm->place.quantizers[i];
+
+        if (q->def->round_learns && round_is_wanted(qm, q))
+            return true;
+    }
+    return sb_learns_blocks(qm);
+}
+
 /* ---- all of them -------------------------------------------------------- */
 
 void sb_round_warn(const sb_quant_model *qm, const sb_quantizer *q,
