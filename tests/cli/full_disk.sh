@@ -21,4 +21,9 @@ code $sparsebit quantize $models/tiny.onnx -d x.yaml --save-calibration disk/see
 } >x.npy
 TMPDIR=disk code $sparsebit quantize $models/tiny.onnx -d x.yaml --asym --asym-memory 1 -o out.onnx -q
 TMPDIR=nowhere code $sparsebit quantize $models/tiny.onnx -d x.yaml --asym --asym-memory 1 -o out.onnx -q
+# So does what learned blocks are made from; what they are is beside the output.
+printf 'SCHEDULE: {BLOCKWISE: {STEPS: 4}}\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}}\nA: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n' >learn.yaml
+learn() { code $sparsebit quantize $models/tiny.onnx -c learn.yaml -d x.yaml --memory-limit 16M -q "$@"; }
+TMPDIR=disk learn -o out.onnx
+learn -n 100 -o disk/out.onnx 2>&1 | sed 's,rounding.*: No,rounding: No,'
 ls disk; ls

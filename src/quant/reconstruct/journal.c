@@ -220,7 +220,11 @@ static sb_status journal_start(const sb_journal *j, size_t n, uint64_t h)
     if (same)
         return SB_OK;
     SB_TRY(journal_empty(ctx, j->folder, j->kind, n));
-    return journal_write(j, name, &(sb_journal_part){&h, sizeof h}, 1);
+    sb_status status =
+        journal_write(j, name, &(sb_journal_part){&h, sizeof h}, 1);
+    if (status != SB_OK)
+        (void)rmdir(j->folder); /* if there is nothing in it */
+    return status;
 }
 
 static const uint64_t JOURNAL_BEGIN = UINT64_C(0xcbf29ce484222325);
