@@ -103,7 +103,8 @@ static int quantize_create(quantize_job *j, const char *const *floats, size_t n)
     for (size_t i = 0; i < a->exclude.n + n; i++)
         exclude[i] =
             i < a->exclude.n ? a->exclude.v[i] : floats[i - a->exclude.n];
-    opt.config = a->config;
+    opt.config = j->config_text ? NULL : a->config;
+    opt.config_text = j->config_text;
     opt.target = a->target;
     opt.preset = a->preset;
     opt.exact = a->exact;
@@ -128,15 +129,14 @@ static int quantize_create(quantize_job *j, const char *const *floats, size_t n)
     return CLI_OK;
 }
 
-static int quantize_load(quantize_job *j)
+int quantize_load(quantize_job *j)
 {
     const quantize_args *a = j->args;
 
     if (a->limit > 0 && (j->env->common.max_memory == 0 ||
                          a->limit < j->env->common.max_memory))
         sb_ctx_set_max_memory(j->env->ctx, a->limit);
-    int rc =
-        cli_model_open(j->env, &cmd_quantize, a->model, &a->values, &j->model);
+    int rc = cli_model_open(j->env, j->cmd, a->model, &a->values, &j->model);
 
     if (rc != CLI_OK)
         return rc;
@@ -247,12 +247,12 @@ static int quantize_calibrate(quantize_job *j)
     cli_progress progress;
 
     if (needs && !a->data.path && a->load.n == 0 && !a->calibrate)
-        return cli_usage(&cmd_quantize, "quantization needs samples to be "
-                                        "calibrated on: give --data, "
-                                        "--load-calibration or, for a "
-                                        "language model, --calibrate self");
+        return cli_usage(j->cmd, "quantization needs samples to be "
+                                 "calibrated on: give --data, "
+                                 "--load-calibration or, for a "
+                                 "language model, --calibrate self");
     if ((sb_quant_model_can_calibrate(j->qm) || a->drop) && a->data.path) {
-        int rc = cli_data_open(j->env, &cmd_quantize, j->model, &a->data,
+        int rc = cli_data_open(j->env, j->cmd, j->model, &a->data,
                                sb_quant_model_fixed_batch(j->qm), &j->data);
         if (rc != CLI_OK)
             return rc;
@@ -297,7 +297,8 @@ static int quantize_drop_layers(quantize_job *j)
     return quantize_limit_drop(j, quantize_redo);
 }
 
-static int check_drop(const quantize_args *a, const sb_ctx *ctx)
+int quantize_check_drop(const cli_cmd *cmd, const quantize_args *a,
+                        const sb_ctx *ctx)
 {
     char *end = NULL;
     double most = a->drop ? strtod(a->drop, &end) : 0;
@@ -305,16 +306,22 @@ static int check_drop(const quantize_args *a, const sb_ctx *ctx)
     if (!a->drop)
         return CLI_OK;
     if (end == a->drop || *end || !(most >= 0) || !(most <= 100))
-        return cli_usage(&cmd_quantize,
+        return cli_usage(cmd,
                          "--accuracy-drop: found '%s', want per cent, such as "
                          "0.5",
                          a->drop);
     if (!a->data.path)
-        return cli_usage(&cmd_quantize, "--accuracy-drop needs samples: give "
-                                        "--data");
+        return cli_usage(cmd, "--accuracy-drop needs samples: give --data");
     if (sb_ctx_ranks(ctx) > 1)
-        return cli_usage(&cmd_quantize, "--accuracy-drop is for one process");
+        return cli_usage(cmd, "--accuracy-drop is for one process");
     return CLI_OK;
+}
+
+int quantize_all_but(quantize_job *j)
+{
+    int rc = quantize_calibrate(j);
+
+    return rc == CLI_OK ? quantize_drop_layers(j) : rc;
 }
 
 /* Two files of one name. */
@@ -418,7 +425,7 @@ static int export_model(quantize_job *j)
     return CLI_OK;
 }
 
-static void quantize_free(quantize_job *j)
+void quantize_free(quantize_job *j)
 {
     sb_data_free(j->data);
     sb_quant_model_free(j->qm);
@@ -479,7 +486,7 @@ static int check_options(const cli_env *env, const quantize_args *args)
         !env->common.json && !env->common.verbose && args->dump_after.n == 0)
         return cli_usage(&cmd_quantize, "nothing would be written: give "
                                         "--output (or --dry-run)");
-    return check_drop(args, env->ctx);
+    return quantize_check_drop(&cmd_quantize, args, env->ctx);
 }
 
 static bool quantize_writes_folder(const void *parsed)
@@ -492,7 +499,7 @@ static bool quantize_writes_folder(const void *parsed)
 static int quantize_run(cli_env *env, const void *parsed)
 {
     const quantize_args *args = parsed;
-    quantize_job j = {.env = env, .args = args};
+    quantize_job j = {.env = env, .cmd = &cmd_quantize, .args = args};
     cli_progress progress;
 
     if (check_outputs(args) != CLI_OK || check_options(env, args) != CLI_OK)
@@ -509,9 +516,7 @@ static int quantize_run(cli_env *env, const void *parsed)
         return rc;
     }
     if (rc == CLI_OK)
-        rc = quantize_calibrate(&j);
-    if (rc == CLI_OK)
-        rc = quantize_drop_layers(&j);
+        rc = quantize_all_but(&j);
     if (sb_ctx_rank(env->ctx) > 0) { /* the first one writes and tells */
         quantize_free(&j);
         return rc;

@@ -1,13 +1,15 @@
-/* sparsebit search - bit widths for each layer, within a budget. */
+/* sparsebit search - bit widths for each layer, within a budget, or layers that
+ * stay in float. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "feed_data.h"
-#include "report_page.h"
+#include "quantize_job.h"
 
 typedef struct {
-    const char *model, *config, *target, *output, *bits, *budget, *report;
+    const char *model, *config, *target, *output, *bits, *budget, *report,
+        *drop;
     cli_data_spec data;
     cli_list exclude, values;
 } search_args;
@@ -21,7 +23,8 @@ static const cli_opt opts[] = {
     CLI_DATA_OPTS(search_args, data, true, "use at most N samples, which are kept in memory"),
     {CLI_LIST,   0,   "value",   ARG(values),  CLI_VALUE_ARG, CLI_VALUE_HELP, false},
     {CLI_TARGET, 't', "target",  ARG(target),  "TARGET", "runtime that the file is for (default: BACKEND of the configuration)", false},
-    {CLI_STRING, 0,   "budget",  ARG(budget),  "WHAT:X", "`bits:4.5`: mean bits of a weight; `size:200K`: bytes of the exported file; `mac-bits:1.5G`: multiply-accumulates of a sample times bits of the weight; `error:0.01`: noise to signal (squared) of the outputs, the smallest weights within it", true},
+    {CLI_STRING, 0,   "budget",  ARG(budget),  "WHAT:X", "`bits:4.5`: mean bits of a weight; `size:200K`: bytes of the exported file; `mac-bits:1.5G`: multiply-accumulates of a sample times bits of the weight; `error:0.01`: noise to signal (squared) of the outputs, the smallest weights within it", false},
+    {CLI_STRING, 0,   "accuracy-drop", ARG(drop), "X", "instead of a budget: which layers stay in float, the worst first, until no more than X per cent are lost on the samples: of top-1 where they have labels, else of what agrees with the float model (classes, boxes, ...)", false},
     {CLI_STRING, 0,   "bits",    ARG(bits),    "8,4,2", "widths to choose from (default: those of 8, 4 and 2 that the target takes)", false},
     {CLI_LIST,   0,   "exclude", ARG(exclude), "PATTERN", "nodes or modules that stay in float; repeatable", false},
     {CLI_OUT,    'o', "output",  ARG(output),  "FILE.yaml", "qconfig.yaml to write, for `sparsebit quantize -c`", false},
@@ -34,6 +37,7 @@ static const cli_example examples[] = {
     {"sparsebit search model.onnx -d photos.yaml -n 64 --budget bits:4.5 -o mixed.yaml", "Weights of 4.5 bits on average, where they hurt least"},
     {"sparsebit quantize model.onnx -c mixed.yaml -d photos.yaml -n 64 -o mixed.onnx", "Quantizes with what was found"},
     {"sparsebit search model.onnx -d photos.yaml -n 64 --budget size:2M --bits 8,4 -o mixed.yaml --report curve.html", "The best file of 2 MB, and a page with the curve"},
+    {"sparsebit search model.onnx -d photos.yaml -n 64 -t onnxruntime-x86 --accuracy-drop 0.5 -o floats.yaml", "Which layers must stay in float, for top-1 to be at most half a point lower"},
     {0},
 };
 /* clang-format on */
@@ -293,15 +297,114 @@ static void print_json(const search_job *j)
     cli_json_end(&out);
 }
 
+/* ---- layers in float ----------------------------------------------------- */
+
+static sb_search_options floats_options(const search_args *a)
+{
+    sb_search_options opt = SB_SEARCH_OPTIONS_INIT;
+
+    opt.config = a->config;
+    opt.target = a->target;
+    return opt;
+}
+
+/* Those of --exclude, and those that were found. */
+static int floats_write(cli_env *env, const search_args *a,
+                        const quantize_drop *d)
+{
+    const sb_search_options opt = floats_options(a);
+    size_t n = a->exclude.n + d->n;
+    const char **all = cli_alloc(n + 1, sizeof *all);
+    char *yaml = NULL;
+
+    for (size_t i = 0; i < n; i++)
+        all[i] =
+            i < a->exclude.n ? a->exclude.v[i] : d->layers[i - a->exclude.n];
+    sb_status status = sb_search_float_config(env->ctx, &opt, all, n, &yaml);
+    if (status == SB_OK)
+        status = sb_text_save(env->ctx, a->output, yaml);
+    sb_memory_free(yaml);
+    free(all);
+    return status == SB_OK ? CLI_OK : cli_fail(env, a->output);
+}
+
+static void floats_print(const quantize_job *j, double seconds)
+{
+    cli_json out = {0};
+
+    if (!j->env->common.json) {
+        quantize_print_drop(&j->drop);
+        if (j->args->output && !j->env->common.quiet)
+            cli_put("written: %s\n", j->args->output);
+        return;
+    }
+    cli_json_begin(&out, "search");
+    cli_json_str(&out, "model", j->args->model);
+    cli_json_int(&out, "samples", (long long)j->samples);
+    cli_json_num(&out, "seconds", seconds);
+    quantize_json_drop(&out, &j->drop);
+    cli_json_end(&out);
+}
+
+/* --accuracy-drop: quantizes as `sparsebit quantize` does with the
+ * configuration that is written. */
+static int floats_run(cli_env *env, const search_args *a)
+{
+    const quantize_args args = {.model = a->model,
+                                .config = a->config,
+                                .output = a->output,
+                                .target = a->target,
+                                .drop = a->drop,
+                                .data = a->data,
+                                .exclude = a->exclude,
+                                .values = a->values};
+    const sb_search_options opt = floats_options(a);
+    quantize_job j = {.env = env, .cmd = &cmd_search, .args = &args};
+    double start = cli_seconds();
+    char *text = NULL;
+    int rc = quantize_check_drop(&cmd_search, &args, env->ctx);
+
+    if (rc == CLI_OK && !a->config &&
+        sb_search_float_config(env->ctx, &opt, NULL, 0, &text) != SB_OK)
+        rc = cli_fail(env, a->model);
+    j.config_text = text;
+    if (rc == CLI_OK)
+        rc = quantize_load(&j);
+    if (rc == CLI_OK)
+        rc = quantize_all_but(&j);
+    if (rc == CLI_OK && a->output)
+        rc = floats_write(env, a, &j.drop);
+    if (rc == CLI_OK)
+        floats_print(&j, cli_seconds() - start);
+    quantize_free(&j);
+    sb_memory_free(text);
+    return rc;
+}
+
 /* ---- the command --------------------------------------------------------- */
+
+static int check_options(const search_args *a)
+{
+    if (!a->drop == !a->budget)
+        return cli_usage(&cmd_search, "give --budget or --accuracy-drop");
+    if (a->drop && (a->bits || a->report))
+        return cli_usage(&cmd_search, "--%s is for --budget",
+                         a->bits ? "bits" : "report");
+    return CLI_OK;
+}
 
 static int search_run(cli_env *env, const void *parsed)
 {
     search_job j = {.env = env, .args = parsed};
     cli_progress progress;
     double start = cli_seconds();
-    int rc = search_open(&j);
+    int rc = check_options(parsed);
 
+    if (rc != CLI_OK)
+        return rc;
+    if (j.args->drop)
+        return floats_run(env, parsed);
+    rc = search_open(&j);
     if (rc == CLI_OK)
         rc = search_feed(&j);
     if (rc == CLI_OK) {
@@ -327,12 +430,13 @@ static int search_run(cli_env *env, const void *parsed)
 
 const cli_cmd cmd_search = {
     .name = "search",
-    .summary = "bit widths for each layer, within a budget",
+    .summary = "bit widths for each layer, or which stay in float",
     .description =
         "Measures on samples how much the network's outputs suffer from each "
         "bit width of each layer's weights, finds the mixture within the "
         "budget that they suffer least from, measures again around it, and "
-        "writes a configuration with SPECIFIC entries.",
+        "writes a configuration with SPECIFIC entries.  With --accuracy-drop, "
+        "one that names layers that stay in float.",
     .args_size = sizeof(search_args),
     .opts = opts,
     .examples = examples,

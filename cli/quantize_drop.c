@@ -11,8 +11,6 @@
 #include "feed_data.h"
 #include "quantize_job.h"
 
-extern const cli_cmd cmd_quantize;
-
 typedef struct {
     quantize_job *j;
     quantize_redo_fn redo;
@@ -247,8 +245,8 @@ static int drop_open(dropper *d)
 {
     quantize_job *j = d->j;
     int dynamic = 0;
-    int rc = cli_model_open(j->env, &cmd_quantize, j->args->model,
-                            &j->args->values, &d->model);
+    int rc = cli_model_open(j->env, j->cmd, j->args->model, &j->args->values,
+                            &d->model);
 
     if (rc != CLI_OK)
         return rc;

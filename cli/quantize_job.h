@@ -30,7 +30,9 @@ typedef struct quantize_drop {
 
 typedef struct quantize_job {
     cli_env *env;
+    const cli_cmd *cmd; /* that asks for it */
     const quantize_args *args;
+    const char *config_text; /* instead of the file, or NULL */
     sb_model *model;
     sb_quant_model *qm;
     sb_data *data;
@@ -52,12 +54,24 @@ static inline bool quantize_asym_has(const quantize_job *j, char what)
  * (quantize_self.c). */
 sb_status quantize_feed_self(quantize_job *j);
 
+/* The parts of the work: the model is read, then quantized, with as few layers
+ * in float as --accuracy-drop takes (cmd_quantize.c). */
+int quantize_check_drop(const cli_cmd *cmd, const quantize_args *a,
+                        const sb_ctx *ctx);
+int quantize_load(quantize_job *j);
+int quantize_all_but(quantize_job *j);
+void quantize_free(quantize_job *j);
+
 /* Quantizes anew with further nodes in float. */
 typedef int (*quantize_redo_fn)(quantize_job *j, const char *const *floats,
                                 size_t n);
 /* Keeps layers in float until no more is lost than --accuracy-drop allows
  * (quantize_drop.c). */
 int quantize_limit_drop(quantize_job *j, quantize_redo_fn redo);
+
+/* What it led to (quantize_report.c). */
+void quantize_print_drop(const quantize_drop *d);
+void quantize_json_drop(cli_json *out, const quantize_drop *d);
 
 /* What would be done, after --dry-run; what was done (quantize_report.c). */
 void quantize_print_plan(const quantize_job *j);

@@ -125,7 +125,7 @@ static void json_steps(cli_json *out, const quantize_job *j)
     cli_json_close(out, ']');
 }
 
-static void json_drop(cli_json *out, const quantize_drop *d)
+void quantize_json_drop(cli_json *out, const quantize_drop *d)
 {
     if (!d->what)
         return;
@@ -163,7 +163,7 @@ void quantize_print_json(const quantize_job *j)
         cli_json_close(&out, '}');
     }
     json_steps(&out, j);
-    json_drop(&out, &j->drop);
+    quantize_json_drop(&out, &j->drop);
     cli_json_int(&out, "broken_samples",
                  j->data ? (long long)sb_data_broken_count(j->data) : 0);
     cli_json_open(&out, "seconds", '{');
@@ -192,7 +192,7 @@ static void print_steps(const quantize_job *j)
                     s->after, s->kept ? "" : ": taken back");
 }
 
-static void print_drop(const quantize_drop *d)
+void quantize_print_drop(const quantize_drop *d)
 {
     if (!d->what)
         return;
@@ -266,7 +266,7 @@ void quantize_print_text(const quantize_job *j)
         (void)printf("%zu broken samples skipped\n",
                      sb_data_broken_count(j->data));
     print_steps(j);
-    print_drop(&j->drop);
+    quantize_print_drop(&j->drop);
     if (j->args->output) {
         print_size(j);
         print_target(j, &n);

@@ -161,8 +161,8 @@ SB_API int sb_quant_model_needs_calibration(const sb_quant_model *qm);
 /** Is there a quantizer that calibration data would give its scale?  Of a file
  *  that is quantized already, one for which the file has none. */
 SB_API int sb_quant_model_can_calibrate(const sb_quant_model *qm);
-/** Does calc_qparams() learn weights in many steps (AdaRound, BLOCKWISE)?  That
- *  takes minutes; a journal is of use. */
+/** Does calc_qparams() learn weights in many steps (AdaRound, BLOCKWISE), beside
+ *  activations that are quantized?  That takes minutes; a journal is of use. */
 SB_API int sb_quant_model_learns(const sb_quant_model *qm);
 /** The name of the runtime that it is made for, as in the list "targets". */
 SB_API const char *sb_quant_model_target(const sb_quant_model *qm);

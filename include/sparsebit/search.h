@@ -104,6 +104,12 @@ SB_API SB_MUST_USE sb_status sb_search_run(sb_search *search,
  *  sb_memory_free(). */
 SB_API SB_MUST_USE sb_status sb_search_config(const sb_search *search,
                                               char **out);
+/** The configuration of the options, or that of a search without one, with
+ *  nodes that stay in float, by patterns of their names, as YAML; free it with
+ *  sb_memory_free(). */
+SB_API SB_MUST_USE sb_status
+sb_search_float_config(sb_ctx *ctx, const sb_search_options *opt,
+                       const char *const *floats, size_t n, char **out);
 /** Frees it; NULL is allowed. */
 SB_API void sb_search_free(sb_search *search);
 

@@ -27,3 +27,15 @@ search $models/tiny.onnx -c mixed.yaml -d x.yaml --budget bits:4
 printf 'W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}, SPECIFIC: [{fc: [QUANTIZER.BIT, 4]}]}\nA: none\n' >s.yaml
 search $models/tiny.onnx -c s.yaml -d x.yaml --budget bits:4
 search $models/tiny.onnx -d x.yaml
+echo --- layers in float
+printf 'W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 2}}\nA: none\nSKIP_TRACE_MODULES: [none.*]\n' >w2.yaml
+search $models/tiny.onnx -c q.yaml -d x.yaml --accuracy-drop 5 -o floats.yaml
+cat floats.yaml
+search $models/tiny.onnx -c w2.yaml -d x.yaml --accuracy-drop 5 -o none.yaml
+search $models/tiny.onnx -c w2.yaml -d x.yaml --accuracy-drop 100 --json | sed 's/"seconds": [0-9.e-]*/"seconds": T/'
+tail -2 none.yaml
+search $models/tiny.onnx -d x.yaml --accuracy-drop 5 --budget bits:4
+search $models/tiny.onnx -d x.yaml --accuracy-drop 5 --bits 8,4
+search $models/tiny.onnx -d x.yaml --accuracy-drop 5 --report r2.html
+search $models/tiny.onnx -d x.yaml --accuracy-drop much
+ls

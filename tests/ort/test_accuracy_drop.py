@@ -72,6 +72,20 @@ def network(path, mats, named):
     onnx.save(model, path)
 
 
+def searched(at, *options):
+    """Does `search` write a configuration that makes the same file?"""
+    some = [at("net.onnx"), "-d", at("x.yaml"), "-q"]
+    found = subprocess.run(
+        [command, "search", *some, "-c", at("q.yaml"), "-o", at("found.yaml"),
+         *options], capture_output=True, text=True)
+    if found.returncode:
+        return found.stderr
+    subprocess.run([command, "quantize", *some, "-c", at("found.yaml"), "-o",
+                    at("found.onnx")], check=True)
+    with open(at("out.onnx"), "rb") as one, open(at("found.onnx"), "rb") as two:
+        return "" if one.read() == two.read() else "another file"
+
+
 def run(broken, *options, named=True):
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
@@ -92,9 +106,15 @@ def run(broken, *options, named=True):
             [command, "quantize", at("net.onnx"), "-c", at("q.yaml"), "-d",
              at("x.yaml"), "-o", at("out.onnx"), "--json", "-q", *options],
             capture_output=True, text=True)
+        same = searched(at, *options) if options else ""
         if done.returncode:
             check("nothing is written", not os.path.exists(at("out.onnx")))
+            check(f"nor by search: {same}",
+                  not os.path.exists(at("found.yaml")) and
+                  same.replace(" search", "") ==
+                  done.stderr.replace(" quantize", ""))
             return done.returncode, done.stderr, None
+        check(f"search finds the same: {same}", not same)
         y = ort.InferenceSession(
             at("out.onnx"), providers=["CPUExecutionProvider"]).run(
                 None, {"x": x})[0]

@@ -23,22 +23,47 @@ static const char *default_text(const char *target)
            "A: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}\n";
 }
 
-static sb_status search_read_config(sb_search *s)
+/* Its text, and what messages call it. */
+static sb_status search_read_config(sb_arena *arena,
+                                    const sb_search_options *opt,
+                                    const char **name, const char **text)
 {
     sb_mapping file;
 
-    s->file = "config";
-    s->text = default_text(s->opt.target);
-    if (s->opt.config_text)
-        s->text = sb_arena_str(&s->arena, s->opt.config_text);
-    if (s->opt.config) {
-        SB_TRY(sb_file_map_input(s->ctx, s->opt.config, &file));
-        s->file = sb_arena_str(&s->arena, s->opt.config);
-        s->text =
-            sb_arena_strn(&s->arena, file.data ? file.data : "", file.size);
+    *name = "config";
+    *text = opt->config_text ? sb_arena_str(arena, opt->config_text)
+                             : default_text(opt->target);
+    if (opt->config) {
+        SB_TRY(sb_file_map_input(arena->ctx, opt->config, &file));
+        *name = sb_arena_str(arena, opt->config);
+        *text = sb_arena_strn(arena, file.data ? file.data : "", file.size);
         sb_file_unmap(&file);
     }
-    return s->file && s->text ? SB_OK : SB_NO_MEMORY;
+    return *name && *text ? SB_OK : SB_NO_MEMORY;
+}
+
+sb_status sb_search_float_config(sb_ctx *ctx, const sb_search_options *options,
+                                 const char *const *floats, size_t n,
+                                 char **out)
+{
+    const sb_search_options none = SB_SEARCH_OPTIONS_INIT;
+    sb_search_options opt;
+    const char *file = NULL, *text = NULL;
+    sb_arena arena;
+    sb_str made;
+
+    SB_TRY(sb_options_read(ctx, "sb_search_options", options, &none, sizeof opt,
+                           &opt));
+    sb_arena_init(&arena, ctx);
+    sb_str_init(&made, ctx);
+    sb_status status = search_read_config(&arena, &opt, &file, &text);
+    if (status == SB_OK)
+        status = sb_floats_config(ctx, file, text, floats, n, &made);
+    if (status == SB_OK)
+        status = sb_str_copy_out(&made, out);
+    sb_str_free(&made);
+    sb_arena_free(&arena);
+    return status;
 }
 
 /* A model of the network with these widths. */
@@ -130,7 +155,8 @@ sb_status sb_search_create(const sb_model *model,
     s->model = model;
     s->opt = opt;
     sb_arena_init(&s->arena, ctx);
-    sb_status status = search_read_config(s);
+    sb_status status =
+        search_read_config(&s->arena, &s->opt, &s->file, &s->text);
     if (status == SB_OK)
         status = search_widths(s);
     s->opt.bits = NULL; /* the caller's */

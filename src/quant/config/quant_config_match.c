@@ -128,7 +128,7 @@ sb_status sb_quant_config_exclude(sb_quant_config *cfg,
 
 bool sb_quant_config_excludes(const sb_quant_config *cfg)
 {
-    return cfg->excluded.n > 0;
+    return cfg->excluded.n > 0 || cfg->file.skip.n > 0;
 }
 
 /* ---- what has no effect -------------------------------------------------- */

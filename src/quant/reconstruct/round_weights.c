@@ -33,6 +33,8 @@ bool sb_rounds_weights(const sb_quant_model *qm)
 
 bool sb_learns_weights(const sb_quant_model *qm)
 {
+    if (sb_quant_config_mode(qm->config) == SB_QUANT_WEIGHTS_ONLY)
+        return false;
     for (size_t i = 0; i < qm->place.n_quantizers; i++) {
         const sb_quantizer *q = &qm->place.quantizers[i];
 

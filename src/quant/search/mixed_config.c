@@ -1,4 +1,5 @@
-/* Writes a YAML tree again, with other values for the bit widths of W. */
+/* Writes a YAML tree again, with other values for the bit widths of W, or with
+ * more layers in float. */
 #include "quant/search/mixed_config.h"
 
 #include <string.h>
@@ -99,6 +100,46 @@ static void mixed_weights(sb_str *out, const sb_yaml *w, int bits,
         sb_str_addf(out, ": [QUANTIZER.BIT, %d]\n", own[i].bits);
     }
 }
+
+/* ---- layers in float ---------------------------------------------------- */
+
+static const char SKIPPED[] = "SKIP_TRACE_MODULES";
+
+/* The patterns that are there, and n more. */
+static void floats_list(sb_str *out, const sb_yaml *there,
+                        const char *const *more, size_t n)
+{
+    size_t had = there && there->kind == SB_YAML_LIST ? there->n : 0;
+
+    if (had + n == 0)
+        return;
+    sb_str_addf(out, "%s:\n", SKIPPED);
+    for (size_t i = 0; i < had + n; i++) {
+        sb_str_add(out, "  - ");
+        if (i < had)
+            mixed_flow(out, there->items[i]);
+        else
+            sb_str_add_json(out, more[i - had]);
+        sb_str_add(out, "\n");
+    }
+}
+
+sb_status sb_floats_config(sb_ctx *ctx, const char *file, const char *text,
+                           const char *const *patterns, size_t n, sb_str *out)
+{
+    sb_yaml_doc *doc = NULL;
+
+    SB_TRY(sb_yaml_load_memory(ctx, file, text, strlen(text), &doc));
+    const sb_yaml *root = doc->root;
+    for (size_t i = 0; i < root->n; i++)
+        if (strcmp(root->keys[i]->text, SKIPPED) != 0)
+            mixed_pair(out, 0, root, i);
+    floats_list(out, sb_yaml_get(root, SKIPPED), patterns, n);
+    sb_yaml_free(doc);
+    return sb_str_status(out);
+}
+
+/* ---- widths ------------------------------------------------------------- */
 
 sb_status sb_mixed_config(sb_ctx *ctx, const char *file, const char *text,
                           int bits, const sb_mixed_width *own, size_t n_own,

@@ -1,4 +1,5 @@
-/* mixed_config.h - a configuration with other bit widths, as text. */
+/* mixed_config.h - a configuration with other bit widths, or with more layers
+ * in float, as text. */
 #ifndef SB_QUANT_SEARCH_MIXED_CONFIG_H
 #define SB_QUANT_SEARCH_MIXED_CONFIG_H
 
@@ -17,5 +18,10 @@ SB_MUST_USE sb_status sb_mixed_config(sb_ctx *ctx, const char *file,
                                       const char *text, int bits,
                                       const sb_mixed_width *own, size_t n_own,
                                       sb_str *out);
+/* The same with nodes that stay in float, by patterns. */
+SB_MUST_USE sb_status sb_floats_config(sb_ctx *ctx, const char *file,
+                                       const char *text,
+                                       const char *const *patterns, size_t n,
+                                       sb_str *out);
 
 #endif
