@@ -86,10 +86,10 @@ typedef struct sb_calibration_options {
      *  more go to a temporary file (in TMPDIR).  0: 512 MB. */
     size_t memory_limit;
     /** A folder that is made for weights whose rounding calc_qparams() has
-     *  decided, and for blocks that it has learned, or NULL.  If it is there from a run with the same model,
-     *  samples and settings that was ended, that run goes on.  Folder
-     *  and text must stay until the model is freed or end_journal() was
-     *  called. */
+     *  decided, and for blocks that it has learned, or NULL.  If it is there
+     * from a run with the same model, samples and settings that was ended, that
+     * run goes on.  Folder and text must stay until the model is freed or
+     * end_journal() was called. */
     const char *journal;
     uint64_t seed; /**< of methods that draw samples at random */
 } sb_calibration_options;
@@ -161,8 +161,9 @@ SB_API int sb_quant_model_needs_calibration(const sb_quant_model *qm);
 /** Is there a quantizer that calibration data would give its scale?  Of a file
  *  that is quantized already, one for which the file has none. */
 SB_API int sb_quant_model_can_calibrate(const sb_quant_model *qm);
-/** Does calc_qparams() learn weights in many steps (AdaRound, BLOCKWISE), beside
- *  activations that are quantized?  That takes minutes; a journal is of use. */
+/** Does calc_qparams() learn weights in many steps (AdaRound, BLOCKWISE),
+ * beside activations that are quantized?  That takes minutes; a journal is of
+ * use. */
 SB_API int sb_quant_model_learns(const sb_quant_model *qm);
 /** The name of the runtime that it is made for, as in the list "targets". */
 SB_API const char *sb_quant_model_target(const sb_quant_model *qm);

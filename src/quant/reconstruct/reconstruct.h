@@ -7,7 +7,7 @@
 /* Has a weight a quantizer that decides its rounding from samples? */
 bool sb_rounds_weights(const sb_quant_model *qm);
 /* Is any of them learned, by itself or with its block, in many steps?  Not
- * where weights alone are quantized, as those of language models are. */
+ * with weight-only quantization, as that of language models is. */
 bool sb_learns_weights(const sb_quant_model *qm);
 /* Lays rounded weights over those of such quantizers, from the batches that
  * were kept; *layers is how many.  Layers for which there is no such method are
