@@ -113,8 +113,6 @@ void sb_quant_config_pattern_spec(const sb_quant_config *cfg,
 SB_MUST_USE sb_status sb_quant_config_exclude(sb_quant_config *cfg,
                                               const char *const *patterns,
                                               size_t n);
-/* Is any node or module named that stays in float? */
-bool sb_quant_config_excludes(const sb_quant_config *cfg);
 /* SB_BAD_ARG if one of these means no node of either graph. */
 SB_MUST_USE sb_status sb_quant_config_check_excluded(const sb_quant_config *cfg,
                                                      const sb_graph *before,

@@ -126,11 +126,6 @@ sb_status sb_quant_config_exclude(sb_quant_config *cfg,
     return SB_OK;
 }
 
-bool sb_quant_config_excludes(const sb_quant_config *cfg)
-{
-    return cfg->excluded.n > 0 || cfg->file.skip.n > 0;
-}
-
 /* ---- what has no effect -------------------------------------------------- */
 
 enum { UNUSED, SHADOWED, USED };

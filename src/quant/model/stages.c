@@ -232,23 +232,26 @@ static void stage_name_bodies(const sb_quant_model *qm)
                 found.n, found.first, found.owner);
 }
 
-/* Nodes without a name are excluded by what messages call them. */
+/* Nodes without a name stay in float by what messages call them. */
 static void stage_name_nodes(sb_quant_model *qm)
 {
     sb_graph *g = qm->graph;
 
     for (sb_node_id id = 0; id < g->n_nodes; id++) {
         sb_node *node = sb_graph_node(g, id);
+        const char *none = node->name;
 
-        if (!node->dead && !node->name[0])
-            node->name = sb_node_label(g, node);
+        if (node->dead || none[0] || sb_quant_config_skips(qm->config, node))
+            continue;
+        node->name = sb_node_label(g, node);
+        if (!sb_quant_config_skips(qm->config, node))
+            node->name = none;
     }
 }
 
 static sb_status stage_place(sb_quant_model *qm)
 {
-    if (sb_quant_config_excludes(qm->config))
-        stage_name_nodes(qm);
+    stage_name_nodes(qm);
     SB_TRY(sb_quant_config_check_excluded(qm->config, qm->file, qm->graph));
     sb_quant_config_warn_unused(qm->config, qm->file, qm->graph);
     stage_name_bodies(qm);
