@@ -386,7 +386,8 @@ static int floats_run(cli_env *env, const search_args *a)
 static int check_options(const search_args *a)
 {
     if (!a->drop == !a->budget)
-        return cli_usage(&cmd_search, "give --budget or --accuracy-drop");
+        return cli_usage(&cmd_search, "give --budget or --accuracy-drop%s",
+                         a->drop ? ", not both" : "");
     if (a->drop && (a->bits || a->report))
         return cli_usage(&cmd_search, "--%s is for --budget",
                          a->bits ? "bits" : "report");

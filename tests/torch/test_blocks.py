@@ -11,9 +11,10 @@ Of both: rates are cosines for scales (of logarithms) and biases, beta falls fro
 after a fifth of all steps.
 
 What must agree: the error of the block, by a tenth of what was gained; 95 % of the weights'
-integers; scales and biases, by a fifth of how far they went.  Activations of 4 bits jump,
-so that two runs of PyTorch that start 1e-6 apart end with 1 % other integers; ours takes
-powers of h between whole ones as the line between these.  Needs torch."""
+integers; scales, by a twentieth of how far their rate lets them go; biases, by a twentieth of
+how far they went.  Steps are few: activations of 4 bits jump, so that after a hundred steps
+two runs of PyTorch that start 1e-6 apart have 1 % other integers, while after these all are
+equal.  Needs torch."""
 import os
 import subprocess
 import sys
@@ -29,7 +30,7 @@ except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-STEPS, RATE, LAMBDA = 100, 0.05, 0.01
+STEPS, RATE, LAMBDA = 20, 0.05, 0.01
 N, CHANNELS, INNER, SIZE = 1, 6, 10, 25
 CONFIG = """SCHEDULE: {{FUSE_BN: true{more}}}
 W: {{QSCHEME: per-channel-symmetric, QUANTIZER: {{BIT: 3}}, OBSERVER: {{TYPE: mse}}}}
@@ -238,7 +239,7 @@ def compare(folder, x, plain, scale_rate):
     before, after = ours_of(start, x, target), ours_of(ours, x, target)
     what = f"rate of scales {scale_rate}"
     check(f"{what}: loss {before:.5f}, then {after:.5f}, PyTorch {theirs:.5f}",
-          after < 0.7 * before and
+          after < 0.85 * before and
           abs(after - theirs) < 0.1 * (before - theirs))
     same = np.mean(np.concatenate([
         (codes[n].ravel() == c.ravel()) for n, (c, _) in ours.codes.items()]))
@@ -246,17 +247,17 @@ def compare(folder, x, plain, scale_rate):
         (start.codes[n][0].ravel() != c.ravel())
         for n, (c, _) in ours.codes.items()]))
     check(f"{what}: {same:.2%} of the integers are equal, {moved:.2%} are not "
-          "the nearest", same >= 0.95 and moved > 0.1)
+          "the nearest", same >= 0.95 and moved > 0.05)
     for n, s in start.scales.items():
-        way = abs(scales[n] - s)
+        way = scale_rate * STEPS / 2 * s
         check(f"{what}: scale {s:.5f}, then {ours.scales[n]:.5f}, PyTorch "
               f"{scales[n]:.5f}",
-              abs(ours.scales[n] - scales[n]) <= 0.2 * way + 1e-6 * s)
+              abs(ours.scales[n] - scales[n]) <= 0.05 * way + 1e-6 * s)
     for n, b in start.biases.items():
         way = np.abs(biases[n] - b).max()
         off = np.abs(biases[n] - ours.biases[n]).max()
         check(f"{what}: biases of {n} go {way:.5f}, {off:.5f} apart",
-              off <= 0.2 * way + 1e-6)
+              off <= 0.05 * way + 1e-6)
 
 
 def main():

@@ -155,6 +155,40 @@ static sb_search *search_net(const sb_model *model, double limit,
     return s;
 }
 
+static void test_layers_in_float_are_added(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *want; /* NULL: is refused */
+    } cases[] = {
+        {"A: none\n", "A: none\nSKIP_TRACE_MODULES:\n  - \"x\"\n"},
+        {"SKIP_TRACE_MODULES: [a, b]\n",
+         "SKIP_TRACE_MODULES:\n  - a\n  - b\n  - \"x\"\n"},
+        {"SKIP_TRACE_MODULES: a\n", "SKIP_TRACE_MODULES:\n  - a\n  - \"x\"\n"},
+        {"SKIP_TRACE_MODULES:\n", "SKIP_TRACE_MODULES:\n  - \"x\"\n"},
+        {"[a]", NULL},
+        {"a", NULL},
+    };
+
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_search_options opt = SB_SEARCH_OPTIONS_INIT;
+        const char *more = "x";
+        char *yaml = NULL;
+
+        opt.config_text = cases[i].config;
+        sb_status status =
+            sb_search_float_config(test_ctx(), &opt, &more, 1, &yaml);
+        if (cases[i].want) {
+            assert_ok(status);
+            assert_string_equal(yaml, cases[i].want);
+        } else {
+            assert_status(status, SB_BAD_CONFIG);
+            assert_error_has("want a map of keys");
+        }
+        sb_memory_free(yaml);
+    }
+}
+
 static void test_the_layer_that_matters_least_is_small(void **state)
 {
     (void)state;
@@ -229,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_solutions_are_the_best_of_all_mixtures),
         cmocka_unit_test(test_many_things_are_nearly_exact),
         cmocka_unit_test(test_configurations_keep_everything_else),
+        cmocka_unit_test(test_layers_in_float_are_added),
         cmocka_unit_test(test_the_layer_that_matters_least_is_small),
         cmocka_unit_test(test_budgets_are_met_or_refused),
     };

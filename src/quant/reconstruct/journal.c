@@ -83,9 +83,9 @@ static uint64_t journal_hash_layers(uint64_t h, const sb_quant_model *qm,
 static uint64_t journal_hash_blocks(uint64_t h, const sb_quant_model *qm,
                                     const sb_quant_blockwise *how)
 {
-    const double numbers[] = {(double)how->steps, (double)how->batch, how->rate,
-                              how->scale_rate,    how->lambda,        how->drop,
-                              (double)qm->exact};
+    const double numbers[] = {(double)how->steps, (double)how->batch,
+                              how->rate,          how->scale_rate,
+                              how->lambda,        how->drop};
 
     h = journal_hash(h, numbers, sizeof numbers);
     return journal_hash(h, &qm->state.calibration.seed,
@@ -96,9 +96,9 @@ static uint64_t journal_hash_blocks(uint64_t h, const sb_quant_model *qm,
  * samples. */
 static sb_status journal_hash_model(sb_quant_model *qm, uint64_t *h)
 {
-    const int mode = (int)sb_quant_config_mode(qm->config);
+    const int how[] = {(int)sb_quant_config_mode(qm->config), qm->exact};
 
-    *h = journal_hash(*h, &mode, sizeof mode);
+    *h = journal_hash(*h, how, sizeof how);
     for (sb_value_id v = 0; v < qm->graph->n_values; v++) {
         const sb_value *value = sb_graph_value(qm->graph, v);
 

@@ -105,11 +105,13 @@ static void mixed_weights(sb_str *out, const sb_yaml *w, int bits,
 
 static const char SKIPPED[] = "SKIP_TRACE_MODULES";
 
-/* The patterns that are there, and n more. */
+/* The patterns that are there, a list or one alone, and n more. */
 static void floats_list(sb_str *out, const sb_yaml *there,
                         const char *const *more, size_t n)
 {
-    size_t had = there && there->kind == SB_YAML_LIST ? there->n : 0;
+    const bool is_list = there && there->kind == SB_YAML_LIST;
+    const size_t one = there && !sb_yaml_is_null(there);
+    const size_t had = is_list ? there->n : one;
 
     if (had + n == 0)
         return;
@@ -117,7 +119,7 @@ static void floats_list(sb_str *out, const sb_yaml *there,
     for (size_t i = 0; i < had + n; i++) {
         sb_str_add(out, "  - ");
         if (i < had)
-            mixed_flow(out, there->items[i]);
+            mixed_flow(out, is_list ? there->items[i] : there);
         else
             sb_str_add_json(out, more[i - had]);
         sb_str_add(out, "\n");
@@ -131,12 +133,18 @@ sb_status sb_floats_config(sb_ctx *ctx, const char *file, const char *text,
 
     SB_TRY(sb_yaml_load_memory(ctx, file, text, strlen(text), &doc));
     const sb_yaml *root = doc->root;
-    for (size_t i = 0; i < root->n; i++)
+    char found[64];
+    sb_status status =
+        root->kind == SB_YAML_MAP
+            ? SB_OK
+            : sb_yaml_fail(doc, root, "found %s, want a map of keys",
+                           sb_yaml_describe(root, found, sizeof found));
+    for (size_t i = 0; status == SB_OK && i < root->n; i++)
         if (strcmp(root->keys[i]->text, SKIPPED) != 0)
             mixed_pair(out, 0, root, i);
     floats_list(out, sb_yaml_get(root, SKIPPED), patterns, n);
     sb_yaml_free(doc);
-    return sb_str_status(out);
+    return status == SB_OK ? sb_str_status(out) : status;
 }
 
 /* ---- widths ------------------------------------------------------------- */
