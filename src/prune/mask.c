@@ -190,7 +190,7 @@ static void mark_nm(const sb_tensor *t, int axis, int n_of, int m_of,
                     if (!gone[at] && (low < 0 || scores[at] < scores[low]))
                         low = at;
                 }
-                gone[low] = 1;
+                gone[low] = scores[low] < HUGE_VALF; /* without: it stays */
             }
     }
 }

@@ -218,7 +218,7 @@ static void chooser_remove(chooser *c, uint32_t g, const ranked *order,
     c->s->held[g] = keep > total - k && total - k < unit;
     k = keep < total ? total - keep : 0;
     for (uint32_t i = 0; i < n && taken < k; i++)
-        taken += chooser_take(c, order[i].channel);
+        taken += order[i].score < HUGE_VAL && chooser_take(c, order[i].channel);
     /* What could not go must not break the multiple. */
     for (uint32_t i = n; i-- > 0 && (total - taken) % unit != 0 && taken;)
         if (c->s->gone[order[i].channel]) {

@@ -6,7 +6,7 @@
 #ifndef SB_PRUNE_SLOPES_H
 #define SB_PRUNE_SLOPES_H
 
-#include "prune/channels.h"
+#include "prune/channels/channels.h"
 
 /* Of one weight, element by element; in the order of its elements. */
 typedef struct sb_slope {

@@ -6,7 +6,7 @@
 #ifndef SB_PRUNE_CRITERION_H
 #define SB_PRUNE_CRITERION_H
 
-#include "prune/channels.h"
+#include "prune/channels/channels.h"
 
 typedef struct sb_prune_seen sb_prune_seen; /* prune/seen.h */
 typedef struct sb_criterion_def sb_criterion_def;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ops/op_registry.h"
-#include "prune/channels.h"
+#include "prune/channels/channels.h"
 
 /* The tensor without the indices of one axis that are gone. */
 static sb_status cut_axis(sb_ctx *ctx, const sb_tensor *x, int axis,
