@@ -41,7 +41,7 @@ class Speech(nn.Module):
                        nn.GELU()]
             i = c
         self.front = nn.Sequential(*layers)
-        self.norm, self.to = nn.LayerNorm(c), nn.Linear(c, d)
+        self.norm, self.lift = nn.LayerNorm(c), nn.Linear(c, d)
         self.places = nn.utils.parametrizations.weight_norm(
             nn.Conv1d(d, d, 16, padding=8, groups=8))
         self.body = nn.TransformerEncoder(nn.TransformerEncoderLayer(
@@ -50,7 +50,7 @@ class Speech(nn.Module):
         self.head = nn.Linear(d, 30)
 
     def forward(self, x):
-        x = self.to(self.norm(self.front(x).transpose(1, 2)))
+        x = self.lift(self.norm(self.front(x).transpose(1, 2)))
         y = F.gelu(self.places(x.transpose(1, 2))[..., :-1])
         return self.head(self.body(x + y.transpose(1, 2)))
 
@@ -257,7 +257,7 @@ class Conformer(nn.Module):
                                  nn.Linear(96, d))
         self.front = nn.Sequential(nn.Conv2d(1, 8, 3, 2), nn.ReLU(),
                                    nn.Conv2d(8, 8, 3, 2), nn.ReLU())
-        self.to, self.a, self.b = nn.Linear(8 * 9, d), half(), half()
+        self.lift, self.a, self.b = nn.Linear(8 * 9, d), half(), half()
         self.norm, self.look = nn.LayerNorm(d), nn.MultiheadAttention(
             d, 4, batch_first=True)
         self.conv = nn.Sequential(nn.Conv1d(d, 2 * d, 1), nn.GLU(1),
@@ -267,7 +267,7 @@ class Conformer(nn.Module):
         self.last, self.head = nn.LayerNorm(d), nn.Linear(d, 20)
 
     def forward(self, x):
-        x = self.to(self.front(x).transpose(1, 2).flatten(2))
+        x = self.lift(self.front(x).transpose(1, 2).flatten(2))
         x = x + 0.5 * self.a(x)
         y = self.norm(x)
         x = x + self.look(y, y, y, need_weights=False)[0]

@@ -29,9 +29,10 @@ static sb_status nothing_to_prune(const sb_pruner *p)
                        b ? b->why : "it is excluded", *by ? " (node '" : "", by,
                        *by ? "')" : "");
     }
-    return sb_fail(p->ctx, SB_UNSUPPORTED,
-                   "no channel can be removed: the network has no layer with "
-                   "constant weights");
+    return sb_fail(
+        p->ctx, SB_UNSUPPORTED,
+        "no channel can be removed: no layer has constant weights in "
+        "float, or integers behind a DequantizeLinear");
 }
 
 /* Is there a channel that patterns do not keep? */

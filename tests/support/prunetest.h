@@ -8,6 +8,10 @@
 
 #define CONFIG(keys) "SPARSER: {" keys "}\n"
 
+/* Layers fc1 and fc2: rows of `a` have norms 1, 2, 3, 4; `b` reads them with 1,
+ * 1, 1, 1. */
+extern const char chain[];
+
 sb_model *prune_parse(const char *text);
 sb_status prune_try(const char *text, const char *config, sb_prune **out);
 /* Pruned on these inputs (NULL: without data); the report is the pruner's. */
