@@ -214,11 +214,39 @@ static sb_status refit_axis(const sb_channels *ch, const sb_prune_axis *a,
     return status;
 }
 
+/* Weights that read what goes, but are not of the one type that is fitted. */
+static void refit_warn(const sb_channels *ch, const uint8_t *gone,
+                       const sb_graph *g)
+{
+    sb_value_id last = SB_NONE;
+    size_t n = 0;
+
+    for (size_t i = 0; i < ch->n_axes; i++) {
+        const sb_prune_axis *a = &ch->axes[i];
+        const sb_tensor *t = sb_const_of(g, a->value);
+        bool reads = false;
+        for (uint32_t k = 0; a->reader != SB_NONE && k < a->n; k++) {
+            uint32_t c = ch->channel_of[a->first + k];
+            reads |= c != SB_NONE && gone[c];
+        }
+        if (reads && t && t->dtype != SB_DTYPE_F32 && a->value != last) {
+            n++;
+            last = a->value;
+        }
+    }
+    if (n > 0)
+        sb_warn(g->ctx,
+                "not fitted to the samples, since they are not of type float: "
+                "%zu of the weights, such as '%s'",
+                n, sb_graph_value(g, last)->name);
+}
+
 sb_status sb_refit(const sb_channels *ch, const struct sb_prune_seen *seen,
                    const uint8_t *gone, sb_graph *g)
 {
     sb_status status = SB_OK;
 
+    refit_warn(ch, gone, g);
     for (size_t i = 0; i < ch->n_axes && status == SB_OK; i++) {
         const sb_prune_axis *a = &ch->axes[i];
         const sb_tensor *t = sb_const_of(g, a->value);

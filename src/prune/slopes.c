@@ -26,9 +26,29 @@ struct sb_slopes {
 
 /* ---- life ------------------------------------------------------------------- */
 
+/* Channels of weights without a gradient would look as if nothing needed them.
+ */
+static sb_status slopes_check(const sb_channels *ch)
+{
+    for (size_t i = 0; i < ch->n_axes; i++) {
+        const sb_prune_axis *a = &ch->axes[i];
+        const sb_tensor *t =
+            a->value == SB_NONE ? NULL : sb_const_of(ch->graph, a->value);
+        if (t && (a->maker != SB_NONE || a->reader != SB_NONE) &&
+            t->dtype != SB_DTYPE_F32)
+            return sb_fail(ch->graph->ctx, SB_UNSUPPORTED,
+                           "weight '%s' is of type %s: this criterion needs "
+                           "gradients, which are there for float",
+                           sb_graph_value(ch->graph, a->value)->name,
+                           sb_dtype_name(t->dtype));
+    }
+    return SB_OK;
+}
+
 sb_status sb_slopes_create(const sb_channels *ch, bool weights, uint64_t seed,
                            sb_slopes **out)
 {
+    SB_TRY(slopes_check(ch));
     sb_ctx *ctx = ch->graph->ctx;
     sb_slopes *s = sb_alloc(ctx, 1, sizeof *s);
     size_t n = ch->n_channels;

@@ -222,6 +222,21 @@ static void test_integers_are_weights(void **state)
     assert_status(sb_prune_apply(p, NULL), SB_UNSUPPORTED);
     assert_error_has("weight 'a' is quantized: its channels can be removed");
     sb_prune_free(p);
+    p = NULL;
+    assert_ok(prune_try(net, CONFIG("STRATEGY: taylor, RATIO: 0.25"), &p));
+    assert_status(
+        sb_prune_forward(p, (const sb_tensor *[]){test_f32("1x2", 1, 2)}, 1),
+        SB_UNSUPPORTED);
+    assert_error_has("weight 'a' is of type int8: this criterion needs grad");
+    sb_prune_free(p);
+    char line[256] = "";
+    sb_ctx_set_log(test_ctx(), keep_line, line);
+    p = prune_net(net, CONFIG("RATIO: 0.25"), test_f32("1x2", 1, 2));
+    sb_ctx_set_log(test_ctx(), NULL, NULL);
+    assert_non_null(strstr(line,
+                           "not fitted to the samples, since they are "
+                           "not of type float: 1 of the weights, such as 'b'"));
+    sb_prune_free(p);
     sb_model_free(model);
 }
 
