@@ -6,6 +6,37 @@
 #include "passes/pass.h"
 #include "prune/refit.h"
 
+/* No weight makes channels: who has a body, or most constants? */
+static sb_status nothing_to_read(const sb_pruner *p)
+{
+    const sb_graph *g = p->graph;
+    const sb_node *most = NULL;
+    int64_t count = 0;
+
+    for (sb_node_id id = 0; id < g->n_nodes; id++) {
+        const sb_node *n = sb_graph_node(g, id);
+        if (!n->dead && sb_node_body(n, 0))
+            return sb_fail(p->ctx, SB_UNSUPPORTED,
+                           "no channel can be removed: the layers are in "
+                           "bodies of nodes, as of '%s' (%s), which are left "
+                           "alone",
+                           sb_node_label(g, n), n->op);
+        for (uint32_t i = 0; !n->dead && i < n->n_in; i++) {
+            const sb_tensor *t = sb_const_of(g, n->inputs[i]);
+            if (t && t->rank >= 2 && sb_tensor_count(t) > count) {
+                most = n;
+                count = sb_tensor_count(t);
+            }
+        }
+    }
+    return sb_fail(p->ctx, SB_UNSUPPORTED,
+                   "no channel can be removed: no layer has constant weights "
+                   "in float, or integers behind a DequantizeLinear%s%s%s%s%s",
+                   most ? "; '" : "", most ? sb_node_label(g, most) : "",
+                   most ? "' (" : "", most ? most->op : "",
+                   most ? ") has constants, but no rule for pruning" : "");
+}
+
 /* Why nothing can go, said of the first layer. */
 static sb_status nothing_to_prune(const sb_pruner *p)
 {
@@ -29,10 +60,7 @@ static sb_status nothing_to_prune(const sb_pruner *p)
                        b ? b->why : "it is excluded", *by ? " (node '" : "", by,
                        *by ? "')" : "");
     }
-    return sb_fail(
-        p->ctx, SB_UNSUPPORTED,
-        "no channel can be removed: no layer has constant weights in "
-        "float, or integers behind a DequantizeLinear");
+    return nothing_to_read(p);
 }
 
 /* Is there a channel that patterns do not keep? */
