@@ -147,94 +147,6 @@ static void test_an_axis_is_cut_one_way_only(void **state)
     }
 }
 
-/* Bounds that are computed hold the axis that they are for, no other. */
-static void test_slices_hold_their_axis_only(void **state)
-{
-    static const char net[] =
-        "graph net(x: f32[1,5,3], n: i64[1]) -> (y: f32[1,?,2]) {\n"
-        "w: f32[3,6] = random(1)\n v: f32[6,2] = random(2)\n"
-        "zero: i64[1] = [0]\n one: i64[1] = [1]\n"
-        "a = MatMul(x, w) \"fc\"\n"
-        "b = Slice(a, zero, n, one) \"part\"\n"
-        "y = MatMul(b, v) \"out\"\n}";
-    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.5"), NULL);
-
-    (void)state;
-    assert_int_equal(prune_layer(p, "fc")->removed, 3);
-    sb_prune_free(p);
-}
-
-/* A batch of any size in front does not hold the digits behind it: 12 are 2 by
- * 6, of which 6 are read. */
-static void test_reshapes_of_any_batch(void **state)
-{
-    static const char net[] =
-        "graph net(x: f32[N,4]) -> (y: f32[?,5,2,3]) {\n"
-        "w: f32[4,12] = [9,1,9,9,1,9, 9,1,9,9,1,9, 9,1,9,9,1,9, 9,1,9,9,1,9,"
-        " 9,1,9,9,1,9, 9,1,9,9,1,9, 9,1,9,9,1,9, 9,1,9,9,1,9]\n"
-        "v: f32[6,3] = 1\n"
-        "s: i64[4] = [-1,5,2,6]\n"
-        "a = MatMul(x, w) \"fc\"\n"
-        "b = Reshape(a, s) \"digits\"\n"
-        "y = MatMul(b, v) \"out\"\n}";
-    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.34"), NULL);
-
-    (void)state;
-    assert_cut(p, "w", 1, "1,4,7,10");
-    assert_cut(p, "v", 0, "1,4");
-    sb_tensor *x = test_f32("5x4", 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-                            1, 1, 1, 1, 1);
-    const sb_tensor *y = prune_run(p, x);
-    for (int i = 0; i < 5 * 2 * 3; i++)
-        assert_close("y", ((float *)y->data)[i], 4 * 4 * 9, 1e-5);
-    sb_prune_free(p);
-}
-
-/* A size that something is computed with holds its axis, here the first or the
- * last; how it is picked out of all sizes does not matter. */
-static void test_sizes_that_are_shown_hold_their_axis(void **state)
-{
-#define SHOWN(lines)                                                      \
-    "graph net(x: f32[N,4]) -> (y: f32[?,2], z: f32[?]) {\n"              \
-    "w: f32[4,6] = random(1)\n v: f32[6,2] = random(2)\n"                 \
-    "one: f32[1] = 1\n i0: i64[1] = [0]\n i1: i64[1] = [1]\n"             \
-    "last: i64[1] = [-1]\n far: i64[1] = [9]\n a = MatMul(x, w) \"fc\"\n" \
-    "y = MatMul(a, v) \"out\"\n" lines "z = Expand(one, s) \"z\"\n}"
-    static const struct {
-        const char *net;
-        bool free;
-    } cases[] = {
-        {SHOWN("h = Shape(a)\n s = Gather(h, i0)\n"), true},
-        {SHOWN("h = Shape(a)\n s = Slice(h, i0, i1)\n"), true},
-        {SHOWN("h = Shape(a)\n s = Slice(h, i0, last)\n"), true},
-        {SHOWN("s = Shape(a) {start=0, end=1}\n"), true},
-        {SHOWN("s = Shape(a) {start=-2, end=-1}\n"), true},
-        {SHOWN("h = Shape(a)\n c = Cast(h) {to=6}\n"
-               "d = Slice(c, i0, i1)\n s = Cast(d) {to=7}\n"),
-         true},
-        {SHOWN("h = Shape(a)\n c = Neg(h)\n d = Neg(c)\n"
-               "s = Slice(d, i0, i1)\n"),
-         false}, /* not followed */
-        {SHOWN("h = Shape(a)\n e = Slice(h, i0, i1)\n"
-               "s = ReduceMax(h)\n"),
-         false},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < SB_COUNT(cases); i++) {
-        sb_prune *p = NULL;
-        sb_status status = prune_try(cases[i].net, CONFIG("RATIO: 0.5"), &p);
-        if (cases[i].free) {
-            assert_ok(status);
-            assert_int_equal(prune_report(p)->removable, 6);
-            sb_prune_free(p);
-        } else {
-            assert_status(status, SB_UNSUPPORTED);
-            assert_error_has("its size is computed with");
-        }
-    }
-}
-
 /* Integers behind DequantizeLinear are weights: scales 4, 1, 1, 0.5 make of
  * rows with sums 1, 2, 3, 4 channels worth 4, 2, 3, 2, of which the first with
  * 2 goes first.  The bias has one scale for all. */
@@ -561,9 +473,6 @@ int main(void)
         cmocka_unit_test(test_statistics_stay_unless_asked),
         cmocka_unit_test(test_shared_key_heads_go_with_their_queries),
         cmocka_unit_test(test_an_axis_is_cut_one_way_only),
-        cmocka_unit_test(test_slices_hold_their_axis_only),
-        cmocka_unit_test(test_reshapes_of_any_batch),
-        cmocka_unit_test(test_sizes_that_are_shown_hold_their_axis),
         cmocka_unit_test(test_integers_are_weights),
         cmocka_unit_test(test_networks_that_cannot_be_pruned_say_why),
         cmocka_unit_test(test_patterns_that_keep_everything_say_so),

@@ -85,8 +85,7 @@ sb_status sb_tie_reshape(sb_ties *t)
     int first = 0, lx = sb_tie_rank(t, X) - 1, ly = sb_tie_rank(t, Y) - 1;
 
     if (sb_tie_has(t, 1) && !sb_tie_is_const(t, 1))
-        return SB_OK; /* sizes in it could not be restated */
-
+        sb_tie_target(t, 1, 0);
     while (first <= lx && first <= ly &&
            sb_dim_same(sb_tie_dim(t, X, first), sb_tie_dim(t, Y, first))) {
         sb_tie_same(t, X, first, Y, first);
@@ -140,8 +139,13 @@ sb_status sb_tie_unsqueeze(sb_ties *t)
 
 sb_status sb_tie_expand(sb_ties *t)
 {
-    if (sb_tie_is_const(t, 1))
-        sb_tie_broadcast(t, X, Y);
+    sb_dim n = sb_tie_rank(t, 1) == 1 ? sb_tie_dim(t, 1, 0) : -1;
+
+    if (!sb_tie_is_const(t, 1) && !sb_dim_known(n))
+        return SB_OK;
+    if (!sb_tie_is_const(t, 1))
+        sb_tie_target(t, 1, sb_tie_rank(t, Y) - (int)n);
+    sb_tie_broadcast(t, X, Y);
     return SB_OK;
 }
 
@@ -151,6 +155,7 @@ sb_status sb_tie_expand(sb_ties *t)
 typedef struct sizes {
     int first, n;
     bool *used; /* by axis: something is computed with its size */
+    sb_value_id of;
 } sizes;
 
 static void sizes_use(const sizes *s, int64_t from, int64_t to)
@@ -181,6 +186,28 @@ static bool sizes_slice(const sb_graph *g, const sb_node *n, sizes *s)
     return true;
 }
 
+/* Do they only say how the value is resized that has them? */
+static bool sizes_return(const sb_graph *g, const sb_node *n, uint32_t input,
+                         const sizes *s)
+{
+    enum { SIZES = 3 };
+
+    if (sb_node_is(n, "Resize") && input == SIZES && n->inputs[0] == s->of)
+        return true;
+    if (sb_target_concat(g, n->outputs[0]) != n)
+        return false;
+    const sb_value *joined = sb_graph_value(g, n->outputs[0]);
+    bool all = !joined->is_output && joined->n_uses > 0;
+    for (uint32_t i = 0; i < joined->n_uses && all; i++) {
+        const sb_node *r = sb_graph_node(g, joined->uses[i].node);
+        all = sb_node_is(r, "Resize") && joined->uses[i].input == SIZES &&
+              r->inputs[0] == s->of;
+        for (int k = 0; k < s->n && all; k++)
+            all = sb_target_shows(g, n->outputs[0], s->of, s->first + k);
+    }
+    return all;
+}
+
 enum { STEPS_MOST = 8 };
 
 /* Follows value `v`, which holds the sizes, to where some are picked. */
@@ -202,6 +229,8 @@ static void sizes_follow(const sb_graph *g, sb_value_id v, sizes s, int steps)
                 at += at < 0 ? s.n : 0;
                 sizes_use(&s, at, at + 1);
             }
+        } else if (sizes_return(g, n, value->uses[i].input, &s)) {
+            continue;
         } else if (data && steps < STEPS_MOST &&
                    (sb_node_is(n, "Cast") ||
                     (sb_node_is(n, "Slice") && sizes_slice(g, n, &part)))) {
@@ -229,8 +258,10 @@ sb_status sb_tie_shape(sb_ties *t)
     int end = shape_bound(t, "end", rank);
     bool used[SB_MAX_RANK] = {false};
 
-    sizes_follow(t->graph, sb_tie_value(t, Y),
-                 (sizes){first, end > first ? end - first : 0, used}, 0);
+    sizes_follow(
+        t->graph, sb_tie_value(t, Y),
+        (sizes){first, end > first ? end - first : 0, used, sb_tie_value(t, X)},
+        0);
     for (int a = 0; a < rank; a++) {
         if (used[a])
             sb_tie_fixed(t, X, a, "its size is computed with");
