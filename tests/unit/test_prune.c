@@ -197,6 +197,27 @@ static void test_integers_are_weights(void **state)
     sb_model_free(model);
 }
 
+/* Two of them make a byte, and rows of an odd length begin within one.  Columns
+ * of `a` have sums 1, 2, 3, 4, 15. */
+static void test_integers_of_four_bits_are_cut(void **state)
+{
+    static const char net[] =
+        "graph net(x: f32[1,2]) -> (y: f32[1,1]) {\n"
+        "a: i4[2,5] = [1,2,0,-4,7, 0,0,3,0,-8]\n s: f32 = 1\n"
+        "b: i4[5,1] = [1,2,3,4,5]\n af = DequantizeLinear(a, s)\n"
+        "bf = DequantizeLinear(b, s)\n h = MatMul(x, af) \"fc1\"\n"
+        "y = MatMul(h, bf) \"fc2\"\n}";
+    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.4"), NULL);
+
+    (void)state;
+    assert_cut(p, "a", 1, "0,1");
+    assert_cut(p, "b", 0, "0,1");
+    /* (0 + 3*2)*3 + (-4)*4 + (7 - 8*2)*5 */
+    const sb_tensor *y = prune_run(p, test_f32("1x2", 1, 2));
+    assert_close("y", ((float *)y->data)[0], -43, 1e-5);
+    sb_prune_free(p);
+}
+
 static void test_networks_that_cannot_be_pruned_say_why(void **state)
 {
     static const char plain[] = "graph net(x: f32[1,3]) -> (y: f32[1,3]) {\n"
@@ -474,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_shared_key_heads_go_with_their_queries),
         cmocka_unit_test(test_an_axis_is_cut_one_way_only),
         cmocka_unit_test(test_integers_are_weights),
+        cmocka_unit_test(test_integers_of_four_bits_are_cut),
         cmocka_unit_test(test_networks_that_cannot_be_pruned_say_why),
         cmocka_unit_test(test_patterns_that_keep_everything_say_so),
         cmocka_unit_test(test_how_many_go),
