@@ -368,8 +368,6 @@ def causal(t):
             ("GPTNeoX", wide, {}), ("Phi", wide, {}),
             ("Mistral", wide, dict(num_key_value_heads=2)),
             ("Gemma2", wide, dict(num_key_value_heads=2, head_dim=16)),
-            ("Mixtral", wide, dict(num_key_value_heads=2,
-                                   num_local_experts=2)),
             ("Falcon", small, dict(new_decoder_architecture=False,
                                    multi_query=True))):
         yield name.lower(), lambda name=name, config=config, more=more: First(
