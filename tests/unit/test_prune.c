@@ -111,6 +111,29 @@ static void test_shared_key_heads_go_with_their_queries(void **state)
     sb_prune_free(p);
 }
 
+/* One matrix for queries, keys and values of each head in turn, as in GPT-NeoX:
+ * heads go, though elements of the values alone would be more channels. */
+static void test_heads_go_before_elements_of_values(void **state)
+{
+    static const char net[] =
+        "graph net(x: f32[1,3,4]) -> (y: f32[1,3,4]) {\n"
+        "w: f32[4,18] = random(1)\n wo: f32[6,4] = random(2)\n"
+        "s: i64[4] = [1,3,2,9]\n flat: i64[3] = [1,3,6]\n"
+        "a = MatMul(x, w) \"qkv\"\n b = Reshape(a, s)\n"
+        "c = Transpose(b) {perm=[0,2,1,3]}\n"
+        "q, k, v = Split(c) {axis=3, num_outputs=3}\n"
+        "kt = Transpose(k) {perm=[0,1,3,2]}\n m = MatMul(q, kt)\n"
+        "p = Softmax(m)\n o = MatMul(p, v)\n"
+        "ot = Transpose(o) {perm=[0,2,1,3]}\n of = Reshape(ot, flat)\n"
+        "y = MatMul(of, wo) \"o\"\n}";
+    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.5"), NULL);
+
+    (void)state;
+    assert_int_equal(prune_layer(p, "qkv")->removable, 18);
+    assert_int_equal(prune_layer(p, "qkv")->removed, 9);
+    sb_prune_free(p);
+}
+
 /* Four heads of queries, and one key for all of them, whose elements a weight
  * makes: heads go, and elements stay, though STATISTICS would let them go; also
  * where heads are summed over with another activation. */
@@ -493,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_what_a_sum_joins_goes_together),
         cmocka_unit_test(test_statistics_stay_unless_asked),
         cmocka_unit_test(test_shared_key_heads_go_with_their_queries),
+        cmocka_unit_test(test_heads_go_before_elements_of_values),
         cmocka_unit_test(test_an_axis_is_cut_one_way_only),
         cmocka_unit_test(test_integers_are_weights),
         cmocka_unit_test(test_integers_of_four_bits_are_cut),

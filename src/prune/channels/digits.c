@@ -4,8 +4,8 @@
  * flattened image) can lose indices of one digit only.  Which one follows where
  * all others are fixed; that is settled first, round by round, since it fixes
  * and ties other axes.  What is left is a choice: a digit that weights make
- * already, else one over which there are no statistics, else the one that
- * leaves most channels.
+ * already, else one over which there are no statistics, else the one by which
+ * most indices may go.
  *
  * Indices over which products of two activations are summed, as those within a
  * head, count as fixed for all of this, so that heads go where there are
@@ -92,11 +92,13 @@ static bool digits_settle(sb_solver *s, const sb_digits *d)
     return true;
 }
 
-/* How many channels are left free if part p is tied. */
-static uint32_t choose_count(sb_solver *s, const sb_digits *d, int p,
+/* How many indices may go if part p is tied, and, where that is the same, in
+ * how many channels. */
+static uint64_t choose_count(sb_solver *s, const sb_digits *d, int p,
                              uint32_t *up)
 {
-    uint32_t n = d->size[p], count = 0;
+    uint32_t n = d->size[p];
+    uint64_t count = 0, indices = 0;
     bool *fixed = (bool *)(up + n);
 
     for (uint32_t k = 0; k < n; k++) {
@@ -121,14 +123,20 @@ static uint32_t choose_count(sb_solver *s, const sb_digits *d, int p,
     }
     for (uint32_t i = 0; i < d->n; i++)
         sb_atom_of(s, d->x + i)->mark = 0;
+    for (uint32_t i = 0; i < d->n; i++) {
+        uint32_t k = digit_at(d, p, i);
+        while (up[k] != k)
+            k = up[k];
+        indices += !fixed[k];
+    }
     for (uint32_t k = 0; k < n; k++)
         count += up[k] == k && !fixed[k];
-    return count;
+    return indices << 21 | count;
 }
 
-static const uint64_t rank_made = 1ull << 33;
+static const uint64_t rank_made = 1ull << 62;
 
-/* What speaks for a part before the number of channels that it leaves: weights
+/* What speaks for a part before the number of indices that it leaves: weights
  * make it already; no statistics change. */
 static uint64_t part_rank(sb_solver *s, const sb_digits *d, int p)
 {
@@ -139,7 +147,7 @@ static uint64_t part_rank(sb_solver *s, const sb_digits *d, int p)
         made |= a->made;
         stats |= a->stats != NULL;
     }
-    return (made ? rank_made : 0) | (uint64_t)!stats << 32;
+    return (made ? rank_made : 0) | (uint64_t)!stats << 61;
 }
 
 /* The first whose parts weights make in part: what it takes is no matter of
