@@ -170,77 +170,6 @@ static void test_an_axis_is_cut_one_way_only(void **state)
     }
 }
 
-/* Integers behind DequantizeLinear are weights: scales 4, 1, 1, 0.5 make of
- * rows with sums 1, 2, 3, 4 channels worth 4, 2, 3, 2, of which the first with
- * 2 goes first.  The bias has one scale for all. */
-static void test_integers_are_weights(void **state)
-{
-    static const char net[] =
-        "graph net(x: f32[1,2]) -> (y: f32[1,1]) {\n"
-        "a: i8[2,4] = [1,2,0,-4, 0,0,3,0]\n as: f32[4] = [4,1,1,0.5]\n"
-        "ab: i32[4] = [10,20,30,40]\n bs: f32 = 0.5\n"
-        "b: i8[4,1] = [1,2,3,4]\n cs: f32 = 2\n"
-        "af = DequantizeLinear(a, as) {axis=1}\n"
-        "abf = DequantizeLinear(ab, bs)\n bf = DequantizeLinear(b, cs)\n"
-        "h = Gemm(x, af, abf) \"fc1\"\n y = MatMul(h, bf) \"fc2\"\n}";
-    sb_prune_options opt = SB_PRUNE_OPTIONS_INIT;
-    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.25"), NULL);
-
-    (void)state;
-    assert_cut(p, "a", 1, "1");
-    assert_cut(p, "as", 0, "1");
-    assert_cut(p, "ab", 0, "1");
-    assert_cut(p, "b", 0, "1");
-    /* (4*1 + 5)*2 + (3*2 + 15)*6 + (-2*1 + 20)*8 */
-    const sb_tensor *y = prune_run(p, test_f32("1x2", 1, 2));
-    assert_close("y", ((float *)y->data)[0], 288, 1e-5);
-    sb_prune_free(p);
-    sb_model *model = prune_parse(net);
-    opt.config_text = CONFIG("RATIO: 0.25");
-    opt.masks_only = 1;
-    assert_ok(sb_prune_create(model, &opt, &p));
-    assert_status(sb_prune_apply(p, NULL), SB_UNSUPPORTED);
-    assert_error_has("weight 'a' is quantized: its channels can be removed");
-    sb_prune_free(p);
-    p = NULL;
-    assert_ok(prune_try(net, CONFIG("STRATEGY: taylor, RATIO: 0.25"), &p));
-    assert_status(
-        sb_prune_forward(p, (const sb_tensor *[]){test_f32("1x2", 1, 2)}, 1),
-        SB_UNSUPPORTED);
-    assert_error_has("weight 'a' is of type int8: this criterion needs grad");
-    sb_prune_free(p);
-    char line[256] = "";
-    sb_ctx_set_log(test_ctx(), keep_line, line);
-    p = prune_net(net, CONFIG("RATIO: 0.25"), test_f32("1x2", 1, 2));
-    sb_ctx_set_log(test_ctx(), NULL, NULL);
-    assert_non_null(strstr(line,
-                           "not fitted to the samples, since they are "
-                           "not of type float: 1 of the weights, such as 'b'"));
-    sb_prune_free(p);
-    sb_model_free(model);
-}
-
-/* Two of them make a byte, and rows of an odd length begin within one.  Columns
- * of `a` have sums 1, 2, 3, 4, 15. */
-static void test_integers_of_four_bits_are_cut(void **state)
-{
-    static const char net[] =
-        "graph net(x: f32[1,2]) -> (y: f32[1,1]) {\n"
-        "a: i4[2,5] = [1,2,0,-4,7, 0,0,3,0,-8]\n s: f32 = 1\n"
-        "b: i4[5,1] = [1,2,3,4,5]\n af = DequantizeLinear(a, s)\n"
-        "bf = DequantizeLinear(b, s)\n h = MatMul(x, af) \"fc1\"\n"
-        "y = MatMul(h, bf) \"fc2\"\n}";
-    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.4"), NULL);
-
-    (void)state;
-    assert_cut(p, "a", 1, "0,1");
-    assert_cut(p, "b", 0, "0,1");
-    /* (0 + 3*2)*3 + (-4)*4 + (7 - 8*2)*5 */
-    const sb_tensor *y = prune_run(p, test_f32("1x2", 1, 2));
-    assert_close("y", ((float *)y->data)[0], -43, 1e-5);
-    sb_prune_free(p);
-}
-
 static void test_networks_that_cannot_be_pruned_say_why(void **state)
 {
     static const char plain[] = "graph net(x: f32[1,3]) -> (y: f32[1,3]) {\n"
@@ -251,9 +180,24 @@ static void test_networks_that_cannot_be_pruned_say_why(void **state)
     static const char integer[] =
         "graph net(x: u8[1,3]) -> (y) {\n w: u8[3,4] = 3\n"
         "y = MatMulInteger(x, w) \"fc\"\n}";
+    /* Who has the weights, not who has a body. */
+    static const char bodies[] =
+        "graph net(x: f32[1,3], c: bool) -> (y) {\n w: u8[3,4] = 3\n"
+        "q = Cast(x) {to=2}\n z = MatMulInteger(q, w) \"fc\"\n"
+        "y = If(c) {then_branch=graph t() -> (a) {\n a = Neg(z)\n},"
+        " else_branch=graph e() -> (a) {\n a = Abs(z)\n}} \"if\"\n}";
+    static const char within[] =
+        "graph net(x: f32[1,3], c: bool) -> (y) {\n"
+        "y = If(c) {then_branch=graph t() -> (a) {\n w: f32[3,4] = 3\n"
+        " a = MatMul(x, w)\n}, else_branch=graph e() -> (a) {\n"
+        " v: f32[3,4] = 2\n a = MatMul(x, v)\n}} \"if\"\n}";
     sb_prune *p = NULL;
 
     (void)state;
+    assert_status(prune_try(bodies, CONFIG("RATIO: 0.5"), &p), SB_UNSUPPORTED);
+    assert_error_has("; 'fc' (MatMulInteger) has constants, but no rule");
+    assert_status(prune_try(within, CONFIG("RATIO: 0.5"), &p), SB_UNSUPPORTED);
+    assert_error_has("in bodies of nodes, as of 'if' (If)");
     assert_status(prune_try(plain, CONFIG("RATIO: 0.5"), &p), SB_UNSUPPORTED);
     assert_error_has("no layer has constant weights");
     assert_status(prune_try(integer, CONFIG("RATIO: 0.5"), &p), SB_UNSUPPORTED);
@@ -518,8 +462,6 @@ int main(void)
         cmocka_unit_test(test_shared_key_heads_go_with_their_queries),
         cmocka_unit_test(test_heads_go_before_elements_of_values),
         cmocka_unit_test(test_an_axis_is_cut_one_way_only),
-        cmocka_unit_test(test_integers_are_weights),
-        cmocka_unit_test(test_integers_of_four_bits_are_cut),
         cmocka_unit_test(test_networks_that_cannot_be_pruned_say_why),
         cmocka_unit_test(test_patterns_that_keep_everything_say_so),
         cmocka_unit_test(test_how_many_go),

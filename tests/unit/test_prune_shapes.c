@@ -155,6 +155,10 @@ static void test_targets_of_other_values_hold_their_axis(void **state)
         RESIZED("a", "p = Slice(g, i0, i2)\n s = Concat(p, t) {axis=0}\n"),
         RESIZED("c", "p = Gather(g, i0)\n q = Gather(g, i1)\n r = Neg(q)\n"
                      "k = Abs(r)\n s = Concat(p, k, t) {axis=0}\n"),
+        /* Images of the size that is the number of channels. */
+        RESIZED("c", "p = Slice(g, i0, i2)\n s = Concat(p, p) {axis=0}\n"),
+        /* A node without inputs. */
+        RESIZED("c", "r = RandomUniform() {shape=[4]}\n s = Cast(r) {to=7}\n"),
     };
 
     (void)state;
@@ -166,6 +170,25 @@ static void test_targets_of_other_values_hold_their_axis(void **state)
     }
 }
 
+/* A constant without elements loses indices, too. */
+static void test_empty_constants_are_cut(void **state)
+{
+    static const char net[] =
+        "graph net(x: f32[1,1,3]) -> (y: f32[1,1,3]) {\n"
+        "w: f32[3,1,1] = [5,2,3]\n v: f32[1,3,1] = 1\n e: f32[1,3,0] = 0\n"
+        "a = Conv(x, w) \"fc\"\n b = Concat(a, e) {axis=2}\n"
+        "y = Conv(b, v) \"out\"\n}";
+    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.34"), NULL);
+
+    (void)state;
+    assert_cut(p, "w", 0, "1");
+    assert_cut(p, "e", 1, "1");
+    const sb_tensor *y = prune_run(p, test_f32("1x1x3", 1, 2, 3));
+    for (int i = 0; i < 3; i++)
+        assert_close("y", ((float *)y->data)[i], 8 * (i + 1), 1e-5);
+    sb_prune_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +197,7 @@ int main(void)
         cmocka_unit_test(test_sizes_that_are_shown_hold_their_axis),
         cmocka_unit_test(test_targets_that_are_joined_are_restated),
         cmocka_unit_test(test_targets_of_other_values_hold_their_axis),
+        cmocka_unit_test(test_empty_constants_are_cut),
     };
     return cmocka_run_group_tests_name("prune_shapes", tests, NULL, NULL);
 }

@@ -303,9 +303,11 @@ static sb_status cut_joined(sb_cut *c, uint32_t input, int64_t skip)
     memcpy(parts, concat->inputs, n_in * sizeof *parts);
     for (uint32_t i = 0; i < n_in; i++) {
         const sb_tensor *t = sb_const_of(g, parts[i]);
-        sb_dim n = cut_shape(c, parts[i])->dim[0];
+        const sb_shape *s = cut_shape(c, parts[i]);
+        sb_dim n = s->dim[0];
         int64_t v[SB_MAX_RANK];
-        if (!sb_dim_known(n) || skip + n > cut_shape(c, y)->rank)
+        if (s->rank != 1 || !sb_dim_known(n) ||
+            skip + n > cut_shape(c, y)->rank)
             break; /* what is behind it is fixed */
         if (t) {
             for (int64_t k = 0; k < n; k++)

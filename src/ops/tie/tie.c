@@ -64,6 +64,13 @@ int64_t sb_tie_ints(const sb_ties *t, uint32_t input, int64_t *v, int64_t max)
     return n;
 }
 
+bool sb_tie_quantizes(const sb_node *n)
+{
+    const sb_op_def *op = sb_op_of(n);
+
+    return op && op->tie == sb_tie_quantize;
+}
+
 /* The constant behind an operand: itself, or what is dequantized there. */
 static sb_value_id tie_weight(const sb_ties *t, int operand)
 {
@@ -74,10 +81,7 @@ static sb_value_id tie_weight(const sb_ties *t, int operand)
         const sb_node *n =
             from == SB_NONE ? NULL : sb_graph_node(t->graph, from);
 
-        v = n && (sb_node_role(n) == SB_ROLE_QUANTIZE ||
-                  sb_node_role(n) == SB_ROLE_DEQUANTIZE)
-                ? sb_node_in(n, 0)
-                : SB_NONE;
+        v = n && sb_tie_quantizes(n) ? sb_node_in(n, 0) : SB_NONE;
     }
     return v;
 }

@@ -186,6 +186,21 @@ static bool sizes_slice(const sb_graph *g, const sb_node *n, sizes *s)
     return true;
 }
 
+/* Are they, as that input of a Concat, each in the place of its axis? */
+static bool sizes_in_place(const sb_graph *g, const sb_node *concat,
+                           uint32_t input, const sizes *s)
+{
+    int64_t at = 0;
+
+    for (uint32_t i = 0; i < input; i++) {
+        const sb_shape *x = &sb_graph_value(g, concat->inputs[i])->type.shape;
+        if (x->rank != 1 || !sb_dim_known(x->dim[0]))
+            return false;
+        at += x->dim[0];
+    }
+    return at == s->first;
+}
+
 /* Do they only say how the value is resized that has them? */
 static bool sizes_return(const sb_graph *g, const sb_node *n, uint32_t input,
                          const sizes *s)
@@ -194,7 +209,8 @@ static bool sizes_return(const sb_graph *g, const sb_node *n, uint32_t input,
 
     if (sb_node_is(n, "Resize") && input == SIZES && n->inputs[0] == s->of)
         return true;
-    if (sb_target_concat(g, n->outputs[0]) != n)
+    if (sb_target_concat(g, n->outputs[0]) != n ||
+        !sizes_in_place(g, n, input, s))
         return false;
     const sb_value *joined = sb_graph_value(g, n->outputs[0]);
     bool all = !joined->is_output && joined->n_uses > 0;
@@ -202,8 +218,6 @@ static bool sizes_return(const sb_graph *g, const sb_node *n, uint32_t input,
         const sb_node *r = sb_graph_node(g, joined->uses[i].node);
         all = sb_node_is(r, "Resize") && joined->uses[i].input == SIZES &&
               r->inputs[0] == s->of;
-        for (int k = 0; k < s->n && all; k++)
-            all = sb_target_shows(g, n->outputs[0], s->of, s->first + k);
     }
     return all;
 }

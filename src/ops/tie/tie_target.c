@@ -69,7 +69,7 @@ bool sb_target_shows(const sb_graph *g, sb_value_id target, sb_value_id x,
         bool slice =
             sb_node_is(n, "Slice") && start && sb_tensor_count(start) == 1 &&
             sb_tensor_get_i64(start, 0) >= 0 && sb_node_in(n, 4) == SB_NONE;
-        target = n->inputs[0];
+        target = sb_node_in(n, 0);
         if (sb_target_concat(g, n->outputs[0]) == n) {
             if (!sb_target_place(g, n, &at, &target))
                 return false;

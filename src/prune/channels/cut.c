@@ -42,7 +42,7 @@ static sb_status cut_axis(sb_ctx *ctx, const sb_tensor *x, int axis,
     dims[axis] = left;
     *out = sb_tensor_make(x->dtype, x->rank, dims);
     SB_TRY(sb_tensor_alloc(ctx, out));
-    if (inner == 0) {
+    if (sb_dtype_size(x->dtype) == 0) {
         cut_packed(x, axis, gone, out);
         return SB_OK;
     }

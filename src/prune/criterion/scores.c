@@ -63,7 +63,8 @@ static sb_status axis_weight(const sb_graph *g, sb_value_id v, sb_tensor *out)
     *out = sb_tensor_share(&value->constant);
     for (size_t i = 0; i < value->n_uses; i++) {
         const sb_node *n = sb_graph_node(g, value->uses[i].node);
-        bool known = sb_node_role(n) == SB_ROLE_DEQUANTIZE && n->n_in <= 3;
+        bool known = sb_tie_quantizes(n) &&
+                     strcmp(n->op, "DequantizeLinear") == 0 && n->n_in <= 3;
         for (uint32_t k = 0; k < n->n_in && known; k++) {
             in[k] = sb_const_of(g, n->inputs[k]);
             known = in[k] || n->inputs[k] == SB_NONE;
