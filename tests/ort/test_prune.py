@@ -8,7 +8,8 @@ indices of those to zero in the simplified original, and ONNX Runtime runs
 both.  Networks: those of the fixtures, and small ones made here of the parts
 that tie channels in other ways (residual sums, concatenations, splits, groups,
 shuffles, heads, grouped heads, norms, transposed convolutions); one of them
-also in half precision, in integers and with its weights in a file of their own.
+also in half precision, in integers, rounded, and with its weights in a file of
+their own.
 
 usage: test_prune.py SPARSEBIT [MODEL.onnx ...]
 
@@ -206,15 +207,40 @@ def in_integers(model):
     graph.node.extend(kept.node)
 
 
+def in_steps(model):
+    """Float weights, rounded where they are read, with a scale and a zero point
+    for each output, as training for integers leaves them."""
+    graph, nodes = model.graph, []
+    tensors = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
+    for node in graph.node:
+        if node.op_type in ("Conv", "Gemm") and node.input[1] in tensors:
+            w = node.input[1]
+            value = tensors[w].reshape(len(tensors[w]), -1)
+            scale = (np.ptp(value, 1) / 200 + 1e-6).astype(np.float32)
+            zero = np.arange(len(value)) % 7 - 3
+            graph.initializer.extend([
+                numpy_helper.from_array(scale, w + "_s"),
+                numpy_helper.from_array(zero.astype(np.int8), w + "_z")])
+            for op, x, y in (("QuantizeLinear", w, w + "_q"),
+                             ("DequantizeLinear", w + "_q", w + "_f")):
+                nodes.append(helper.make_node(op, [x, w + "_s", w + "_z"], [y],
+                                              axis=0))
+            node.input[1] = w + "_f"
+        nodes.append(node)
+    kept = helper.make_graph(nodes, "net", [], [])
+    graph.node.clear()
+    graph.node.extend(kept.node)
+
+
 def write_forms(path, folder):
     """The same network as other programs may have left it."""
     paths = [os.path.join(folder, f"{n}.onnx")
-             for n in ("half", "integers", "apart")]
-    for change, to in zip((in_half, in_integers), paths):
+             for n in ("half", "integers", "steps", "apart")]
+    for change, to in zip((in_half, in_integers, in_steps), paths):
         model = onnx.load(path)
         change(model)
         onnx.save(onnx.shape_inference.infer_shapes(model), to)
-    onnx.save(onnx.load(path), paths[2], save_as_external_data=True,
+    onnx.save(onnx.load(path), paths[3], save_as_external_data=True,
               location="apart.data", size_threshold=0)
     return paths
 
@@ -251,9 +277,12 @@ def summed_axes(model):
     """Initializer -> axes that a layer sums over; weights of several nodes that
     read them in different ways have several."""
     rank = {t.name: len(t.dims) for t in model.graph.initializer}
-    # Integers are read behind what dequantizes them.
-    behind = {n.output[0]: n.input[0] for n in model.graph.node
-              if n.op_type == "DequantizeLinear" and n.input[0] in rank}
+    # Read behind what rounds or dequantizes them.
+    behind = {}
+    for n in model.graph.node:
+        x = behind.get(n.input[0], n.input[0]) if n.input else ""
+        if x in rank and n.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            behind[n.output[0]] = x
     axes = {}
     for node in model.graph.node:
         attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
