@@ -178,25 +178,17 @@ static int train_open_data(train_job *j)
     return CLI_OK;
 }
 
-/* KEY=VALUE words as lines of YAML. */
-static char *train_settings(const train_args *args)
+/* What options say, as lines of YAML. */
+static int train_settings(const train_args *args, char **out)
 {
-    const cli_list *set = &args->set;
     const char *only = args->lora ? "TRAIN: ['*.lora_?.weight']\n" : "";
-    char *text = args->freeze_bn
-                     ? cli_printf("%sFREEZE_BN: %u\n", only, args->freeze_bn)
-                     : cli_printf("%s", only);
+    char *first = args->freeze_bn
+                      ? cli_printf("%sFREEZE_BN: %u\n", only, args->freeze_bn)
+                      : cli_printf("%s", only);
+    int rc = cli_set_lines(&cmd_train, first, &args->set, out);
 
-    for (size_t i = 0; i < set->n; i++) {
-        const char *equals = strchr(set->v[i], '=');
-        int len = equals ? (int)(equals - set->v[i]) : 0;
-        char *more = cli_printf("%s%.*s: %s\n", text, len, set->v[i],
-                                equals ? equals + 1 : "");
-
-        free(text);
-        text = more;
-    }
-    return text;
+    free(first);
+    return rc;
 }
 
 /* Does the file compute what was trained? */
@@ -379,14 +371,12 @@ static int train_run(cli_env *env, const void *parsed)
     if (!args->lora && (args->lora_rank || args->lora_alpha))
         return cli_usage(&cmd_train,
                          "--lora-rank and --lora-alpha are for --lora");
-    for (size_t i = 0; i < args->set.n; i++)
-        if (!strchr(args->set.v[i], '='))
-            return cli_usage(&cmd_train, "--set: '%s' is not like LR=0.1",
-                             args->set.v[i]);
+    int rc = train_settings(args, &j.set);
+    if (rc != CLI_OK)
+        return rc;
     j.folder = args->folder ? cli_printf("%s", args->folder)
                             : cli_printf("%s.train", args->output);
-    j.set = train_settings(args);
-    int rc = train_work(&j);
+    rc = train_work(&j);
     sb_quant_model_free(j.qm);
     sb_model_free(j.out);
     sb_model_free(j.teacher);

@@ -7,6 +7,8 @@ echo --- errors
 code $sparsebit train m.onnx -o t.onnx
 code $sparsebit train m.onnx -d none.yaml -o t.onnx
 code $sparsebit train m.onnx -d none.yaml -o t.onnx --set LR
+code $sparsebit train m.onnx -d none.yaml -o t.onnx --set LR=1 --set EPOCHS=1 --set LR=2
+code $sparsebit train m.onnx -d none.yaml -o t.onnx --freeze-bn 1 --set FREEZE_BN=2
 code $sparsebit train none.onnx -d none.yaml -o t.onnx
 ls
 echo --- quantizers
