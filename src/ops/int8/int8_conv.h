@@ -36,6 +36,7 @@ typedef struct sb_int8_conv_inputs {
 } sb_int8_conv_inputs;
 
 typedef struct sb_int8_direct sb_int8_direct;
+typedef struct sb_int8_last sb_int8_last;
 
 typedef struct sb_int8_conv {
     sb_int8_conv_inputs in;
@@ -49,6 +50,7 @@ typedef struct sb_int8_conv {
     uint8_t *packed;        /* weights, if known; the executor's */
     int64_t wave;           /* panels packed at a time */
     sb_int8_direct *direct; /* without panels: int8_conv_direct.h; or NULL */
+    sb_int8_last *last;     /* channels last: int8_conv_last.h; or NULL */
     size_t scratch, at_zero, at_w, at_panel;
 } sb_int8_conv;
 
