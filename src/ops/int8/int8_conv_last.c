@@ -317,15 +317,35 @@ static inline void find_runs(const last_run *run, const last_pixel *p,
     }
 }
 
+/* Are all taps of this pixel, and of the one before it in its row, inside the
+ * image?  Then they are a pixel's stride further on. */
+static inline bool goes_on(const last_run *run, const last_pixel *p)
+{
+    const sb_int8_conv *c = run->c;
+    const sb_int8_last *l = run->l;
+    int64_t h = p->h * c->stride[1] - l->pad[0];
+    int64_t w = p->w * c->stride[2] - l->pad[1];
+
+    return p->w > 0 && h >= 0 && w >= c->stride[2] &&
+           h + (c->kernel[1] - 1) * c->dilation[1] < l->x[0] &&
+           w + (c->kernel[2] - 1) * c->dilation[2] < l->x[1];
+}
+
 /* The table of a block; the last pixel fills up four. */
 static void find_block(const last_run *run, int64_t first, int64_t n,
                        const uint8_t **at)
 {
     const sb_int8_conv *c = run->c;
+    const int64_t step = c->stride[2] * run->l->channels;
     last_pixel p = pixel_of(c, first);
 
-    for (int64_t i = 0; i < n; i++, next_pixel(c, &p))
-        find_runs(run, &p, BLOCK, at + i);
+    for (int64_t i = 0; i < n; i++, next_pixel(c, &p)) {
+        if (i == 0 || !goes_on(run, &p))
+            find_runs(run, &p, BLOCK, at + i);
+        else
+            for (int64_t r = 0; r < run->l->n_run; r++)
+                at[r * BLOCK + i] = at[r * BLOCK + i - 1] + step;
+    }
     for (int64_t i = n; i % 4 != 0; i++)
         for (int64_t r = 0; r < run->l->n_run; r++)
             at[r * BLOCK + i] = at[r * BLOCK + n - 1];
@@ -383,6 +403,7 @@ static void depth_pixels(void *arg, size_t begin, size_t end)
     const sb_int8_conv *c = run->c;
     const sb_int8_last *l = run->l;
     const uint8_t *tap[MOST_TAPS];
+    const int64_t step = c->stride[2] * l->channels;
     size_t size = run->args->end->dtype == SB_DTYPE_I32 ? sizeof(int32_t) : 1;
     last_pixel p = pixel_of(c, (int64_t)begin);
     sb_int8_depth d = {
@@ -397,7 +418,11 @@ static void depth_pixels(void *arg, size_t begin, size_t end)
     };
 
     for (size_t i = begin; i < end; i++, next_pixel(c, &p)) {
-        find_runs(run, &p, 1, tap);
+        if (i == begin || !goes_on(run, &p))
+            find_runs(run, &p, 1, tap);
+        else
+            for (int64_t t = 0; t < l->n_run; t++)
+                tap[t] += step;
         l->kind->depth(&d);
         d.y = (char *)d.y + (size_t)l->channels * size;
     }

@@ -191,49 +191,90 @@ static void avx2_pixels(const sb_int8_pixels *p, int64_t n_pixel)
 
 enum { MOST_ROWS = 12 };
 
-/* What sums are clamped to before they are rounded; half as long for the
- * channels of depthwise layers. */
-typedef struct clamp512 {
-    __m512 lo, hi;
-    __m512i zero;
-} clamp512;
+/* How sums become bytes.  Numbers above the greatest are brought down to it;
+ * those below the least, and NaN, become it when they are packed. */
+typedef struct pixel_end {
+    __m512 most;
+    __m512i zero; /* 16 bits each */
+    bool is_int8;
+} pixel_end;
 
-VNNI PIXELS_INLINE clamp512 clamp_of(const sb_int8_conv_end *e)
+VNNI PIXELS_INLINE pixel_end end_of(const sb_int8_conv_end *e)
 {
     bool is_int8 = e->dtype == SB_DTYPE_I8;
 
-    return (clamp512){
-        _mm512_set1_ps((float)((is_int8 ? -128 : 0) - e->zero)),
+    return (pixel_end){
         _mm512_set1_ps((float)((is_int8 ? 127 : 255) - e->zero)),
-        _mm512_set1_epi32(e->zero),
+        _mm512_set1_epi16((int16_t)e->zero),
+        is_int8,
     };
 }
 
+VNNI PIXELS_INLINE __m512i round_sums(const pixel_end *e, __m512i sum,
+                                      const float *multiplier)
+{
+    __m512 v =
+        _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(multiplier));
+
+    return _mm512_cvtps_epi32(_mm512_min_ps(e->most, v));
+}
+
+/* Rounded sums of up to 64 channels as bytes. */
+VNNI PIXELS_INLINE __m512i pack_sums(const pixel_end *e, int vectors,
+                                     const __m512i *sum,
+                                     const float *multiplier)
+{
+    /* Packing leaves four channels of each vector side by side. */
+    const __m512i order =
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i v[4];
+
+    for (int j = 0; j < 4; j++)
+        v[j] = j < vectors ? round_sums(e, sum[j], multiplier + j * LANE)
+                           : _mm512_setzero_si512();
+    __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(v[0], v[1]), e->zero);
+    __m512i high =
+        vectors < 3
+            ? low
+            : _mm512_adds_epi16(_mm512_packs_epi32(v[2], v[3]), e->zero);
+    __m512i bytes = e->is_int8 ? _mm512_packs_epi16(low, high)
+                               : _mm512_packus_epi16(low, high);
+    return _mm512_permutexvar_epi32(order, bytes);
+}
+
 VNNI PIXELS_INLINE void end_vectors(const sb_int8_pixels *p, int vectors,
-                                    const clamp512 *c, const __m512i *sum,
+                                    const pixel_end *e, const __m512i *sum,
                                     int64_t pixel)
 {
-    for (int j = 0; j < vectors; j++) {
-        int64_t left = p->cols - j * LANE, at = pixel * p->y_step + j * LANE;
-        __mmask16 mask = (__mmask16)(left >= LANE ? 0xffff : (1u << left) - 1u);
+    int64_t at = pixel * p->y_step;
+    uint8_t *y = (uint8_t *)p->y + at;
 
-        if (p->end->dtype == SB_DTYPE_I32) {
-            _mm512_mask_storeu_epi32((int32_t *)p->y + at, mask, sum[j]);
-            continue;
+    if (p->end->dtype == SB_DTYPE_I32) {
+        for (int j = 0; j < vectors; j++) {
+            int64_t left = p->cols - j * LANE;
+
+            _mm512_mask_storeu_epi32(
+                (int32_t *)p->y + at + j * LANE,
+                (__mmask16)(left >= LANE ? 0xffff : (1u << left) - 1u), sum[j]);
         }
-        /* NaN becomes the lower limit, the second operand. */
-        __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[j]),
-                                 _mm512_loadu_ps(p->multiplier + j * LANE));
-        v = _mm512_min_ps(_mm512_max_ps(v, c->lo), c->hi);
-        __m512i whole = _mm512_add_epi32(_mm512_cvtps_epi32(v), c->zero);
-        _mm_mask_storeu_epi8((uint8_t *)p->y + at, mask,
-                             _mm512_cvtepi32_epi8(whole));
+        return;
     }
+    __m512i bytes = pack_sums(e, vectors, sum, p->multiplier);
+    if (vectors == 4 && p->cols == 64)
+        _mm512_storeu_si512(y, bytes);
+    else if (vectors == 2 && p->cols == 32)
+        _mm256_storeu_si256((__m256i *)(void *)y,
+                            _mm512_castsi512_si256(bytes));
+    else if (vectors == 1 && p->cols == 16)
+        _mm_storeu_si128((__m128i *)(void *)y, _mm512_castsi512_si128(bytes));
+    else
+        _mm512_mask_storeu_epi8(y, (__mmask64)(UINT64_MAX >> (64 - p->cols)),
+                                bytes);
 }
 
 /* `rows` pixels from `first` on, `vectors` of 16 channels each. */
 VNNI PIXELS_INLINE void sum_pixels(int vectors, int rows,
-                                   const sb_int8_pixels *p, const clamp512 *c,
+                                   const sb_int8_pixels *p, const pixel_end *e,
                                    int64_t first)
 {
     const uint8_t *w = p->w;
@@ -262,24 +303,24 @@ VNNI PIXELS_INLINE void sum_pixels(int vectors, int rows,
         }
     }
     for (int r = 0; r < rows; r++)
-        end_vectors(p, vectors, c, sum[r], first + r);
+        end_vectors(p, vectors, e, sum[r], first + r);
 }
 
 /* Pixels in tiles of `most`, then of four, two and one. */
 #define VNNI_PIXELS(name, vectors, most)                      \
     VNNI static void name(const sb_int8_pixels *p, int64_t n) \
     {                                                         \
-        const clamp512 c = clamp_of(p->end);                  \
+        const pixel_end e = end_of(p->end);                   \
         int64_t i = 0;                                        \
                                                               \
         for (; i + (most) <= n; i += (most))                  \
-            sum_pixels(vectors, most, p, &c, i);              \
+            sum_pixels(vectors, most, p, &e, i);              \
         for (; i + 4 <= n; i += 4)                            \
-            sum_pixels(vectors, 4, p, &c, i);                 \
+            sum_pixels(vectors, 4, p, &e, i);                 \
         for (; i + 2 <= n; i += 2)                            \
-            sum_pixels(vectors, 2, p, &c, i);                 \
+            sum_pixels(vectors, 2, p, &e, i);                 \
         for (; i < n; i++)                                    \
-            sum_pixels(vectors, 1, p, &c, i);                 \
+            sum_pixels(vectors, 1, p, &e, i);                 \
     }
 
 VNNI_PIXELS(vnni_16, 1, 12)
@@ -318,25 +359,21 @@ VNNI PIXELS_INLINE void quads_of_taps(const sb_int8_depth *d, int64_t n_tap,
 
 /* 32 rounded sums as bytes, in the order of their channels: what interleaving
  * has taken apart, packing puts together. */
-VNNI PIXELS_INLINE __m256i bytes_of_sums(const clamp512 *c, const __m256i *sum,
+VNNI PIXELS_INLINE __m256i bytes_of_sums(const pixel_end *e, const __m256i *sum,
                                          const float *multiplier)
 {
-    const __m256 lo = _mm512_castps512_ps256(c->lo);
-    const __m256 hi = _mm512_castps512_ps256(c->hi);
-    const __m256i zero = _mm512_castsi512_si256(c->zero);
-    const __m256i bits = _mm256_set1_epi32(255);
-    __m256i whole[4];
+    const __m256 most = _mm512_castps512_ps256(e->most);
+    const __m256i zero = _mm512_castsi512_si256(e->zero);
+    __m256i v[4];
 
-    for (int i = 0; i < 4; i++) {
-        __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(sum[i]),
-                                 _mm256_loadu_ps(multiplier + 8 * i));
-
-        v = _mm256_min_ps(_mm256_max_ps(v, lo), hi);
-        whole[i] = _mm256_and_si256(
-            _mm256_add_epi32(_mm256_cvtps_epi32(v), zero), bits);
-    }
-    return _mm256_packus_epi16(_mm256_packus_epi32(whole[0], whole[1]),
-                               _mm256_packus_epi32(whole[2], whole[3]));
+    for (int i = 0; i < 4; i++)
+        v[i] = _mm256_cvtps_epi32(_mm256_min_ps(
+            most, _mm256_mul_ps(_mm256_cvtepi32_ps(sum[i]),
+                                _mm256_loadu_ps(multiplier + 8 * i))));
+    __m256i low = _mm256_adds_epi16(_mm256_packs_epi32(v[0], v[1]), zero);
+    __m256i high = _mm256_adds_epi16(_mm256_packs_epi32(v[2], v[3]), zero);
+    return e->is_int8 ? _mm256_packs_epi16(low, high)
+                      : _mm256_packus_epi16(low, high);
 }
 
 /* Sums of 32 channels as int32, in the order of channels. */
@@ -355,7 +392,7 @@ VNNI static void store_sums(const __m256i sum[4], int64_t n, int32_t *y)
 
 VNNI PIXELS_INLINE void sum_depth(const sb_int8_depth *d, int64_t n_tap)
 {
-    const clamp512 clamp = clamp_of(d->end);
+    const pixel_end end = end_of(d->end);
     const uint8_t *w = d->w;
 
     for (int64_t c = 0; c < d->n_channel; c += 32) {
@@ -379,7 +416,7 @@ VNNI PIXELS_INLINE void sum_depth(const sb_int8_depth *d, int64_t n_tap)
         else
             _mm256_mask_storeu_epi8(
                 (uint8_t *)d->y + c, mask,
-                bytes_of_sums(&clamp, sum, d->multiplier + c));
+                bytes_of_sums(&end, sum, d->multiplier + c));
     }
 }
 

@@ -50,6 +50,31 @@ static sb_status qpool_check(sb_kernel *k)
     return sb_qparam_check(k, Y_SCALE, Y_ZERO, k->in[X]->dtype);
 }
 
+/* Pixels come one after another, of whatever channels-last there is. */
+static bool qpool_last(const sb_kernel *k)
+{
+    const qpool_attrs *a = k->attrs;
+
+    return a->channels_last || k->in[X]->layout == SB_LAYOUT_CHANNELS_LAST;
+}
+
+static void qpool_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    const qpool_attrs *a = k->attrs;
+
+    if (a->channels_last || k->in[X]->layout != SB_LAYOUT_CHANNELS_LAST)
+        return;
+    in[X] = out[0] = SB_LAYOUT_CHANNELS_LAST;
+}
+
+/* The dimension that holds channels, and the first that does not. */
+static int channel_dim(const sb_kernel *k)
+{
+    const qpool_attrs *a = k->attrs;
+
+    return a->channels_last ? k->in[X]->rank - 1 : 1;
+}
+
 /* ---- the global pool ---------------------------------------------------- */
 
 static sb_status qglobal_infer(sb_infer *in)
@@ -95,15 +120,15 @@ static void qglobal_range(void *arg, size_t begin, size_t end)
 
 static sb_status qglobal_forward(sb_kernel *k)
 {
-    const qpool_attrs *a = k->attrs;
     const sb_tensor *x = k->in[X];
-    bool last = a->channels_last != 0;
+    bool last = qpool_last(k);
+    int64_t n_channel = x->dims[channel_dim(k)];
     qglobal_job job = {
         .x = x,
         .y = k->out[0]->data,
-        .n_channel = x->dims[last ? x->rank - 1 : 1],
-        .n_pixel = last ? sb_dims_product(x->dims, 1, x->rank - 1)
-                        : sb_dims_product(x->dims, 2, x->rank),
+        .n_channel = n_channel,
+        .n_pixel = sb_dims_product(x->dims, 1, x->rank) /
+                   (n_channel > 0 ? n_channel : 1),
         .in = sb_qparam_read(k, X_SCALE, X_ZERO),
         .out = sb_qparam_read(k, Y_SCALE, Y_ZERO),
     };
@@ -232,12 +257,12 @@ static sb_status qpool_forward(sb_kernel *k)
 {
     const qpool_attrs *a = k->attrs;
     const sb_tensor *x = k->in[X];
-    bool last = a->channels_last != 0;
+    bool last = qpool_last(k);
     int n = x->rank - 2, skip = 3 - n;
     qpool_job job = {
         .x = x,
         .y = k->out[0]->data,
-        .n_channel = x->dims[last ? x->rank - 1 : 1],
+        .n_channel = x->dims[channel_dim(k)],
         .in = sb_qparam_read(k, X_SCALE, X_ZERO),
         .out = sb_qparam_read(k, Y_SCALE, Y_ZERO),
         .include_pad = a->count_include_pad != 0,
@@ -251,7 +276,7 @@ static sb_status qpool_forward(sb_kernel *k)
         if (d >= skip) {
             size_t at = (size_t)(d - skip);
 
-            job.in_dim[d] = x->dims[at + (last ? 1 : 2)];
+            job.in_dim[d] = x->dims[at + (a->channels_last ? 1 : 2)];
             w.kernel = a->window.kernel_shape.v[at];
             /* infer() has seen these numbers and found them right */
             (void)sb_int8_axis_window(&a->window, (size_t)n, at, job.in_dim[d],
@@ -283,6 +308,7 @@ const sb_op_def sb_op_ms_qlinear_average_pool = {
     .attrs_size = sizeof(qpool_attrs),
     .attrs = qpool_attr_defs,
     .infer = qpool_infer,
+    .layout = qpool_layout,
     .prepare = qpool_prepare,
     .forward = qpool_forward,
 };
@@ -299,6 +325,7 @@ const sb_op_def sb_op_ms_qlinear_global_average_pool = {
     .attrs_size = sizeof(qpool_attrs),
     .attrs = qglobal_attr_defs,
     .infer = qglobal_infer,
+    .layout = qpool_layout,
     .prepare = qpool_check,
     .forward = qglobal_forward,
 };
