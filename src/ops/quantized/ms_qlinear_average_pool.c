@@ -8,6 +8,8 @@
  *                                  (x_scale / (y_scale * count))) + y_zero)
  *
  * Layout is [N, C, ...], or [N, ..., C] with channels_last. */
+#include <string.h>
+
 #include "base/threads.h"
 #include "ops/int8/int8_conv.h"
 
@@ -93,9 +95,33 @@ static sb_status qglobal_infer(sb_infer *in)
 typedef struct qglobal_job {
     const sb_tensor *x;
     uint8_t *y;
-    int64_t n_channel, n_pixel, channel_step, pixel_step;
+    int64_t n_channel, n_pixel, channel_step;
     sb_qparam in, out;
 } qglobal_job;
+
+enum { PIECE = 64 }; /* channels of one item */
+
+/* Sums of `n` channels from element `at` on, less zero points. */
+SB_HOT static void qglobal_sums(const qglobal_job *j, int64_t at, int64_t n,
+                                int64_t *sum)
+{
+    memset(sum, 0, PIECE * sizeof *sum);
+    for (int64_t p = 0; p < j->n_pixel && j->channel_step == 1; p++) {
+        const uint8_t *x = (const uint8_t *)j->x->data + at + p * j->n_channel;
+
+        if (j->x->dtype == SB_DTYPE_I8)
+            for (int64_t c = 0; c < n; c++)
+                sum[c] += (int8_t)x[c];
+        else
+            for (int64_t c = 0; c < n; c++)
+                sum[c] += x[c];
+    }
+    for (int64_t c = 0; c < n && j->channel_step != 1; c++)
+        for (int64_t p = 0; p < j->n_pixel; p++)
+            sum[c] += sb_byte_at(j->x, at + c * j->channel_step + p);
+    for (int64_t c = 0; c < n; c++)
+        sum[c] -= j->in.zero * j->n_pixel;
+}
 
 static void qglobal_range(void *arg, size_t begin, size_t end)
 {
@@ -104,17 +130,19 @@ static void qglobal_range(void *arg, size_t begin, size_t end)
     float scale = j->in.scale / (j->out.scale * (float)j->n_pixel);
     float lo = (float)(sb_quant_min(dtype) - j->out.zero);
     float hi = (float)(sb_quant_max(dtype) - j->out.zero);
+    int64_t n_piece = (j->n_channel + PIECE - 1) / PIECE;
 
     for (size_t i = begin; i < end; i++) {
-        int64_t image = (int64_t)i / j->n_channel,
-                c = (int64_t)i % j->n_channel;
-        int64_t at = image * j->n_channel * j->n_pixel + c * j->channel_step;
-        int64_t sum = 0;
+        int64_t image = (int64_t)i / n_piece, c = (int64_t)i % n_piece * PIECE;
+        int64_t n = j->n_channel - c < PIECE ? j->n_channel - c : PIECE;
+        uint8_t *y = j->y + image * j->n_channel + c;
+        int64_t sum[PIECE];
 
-        for (int64_t p = 0; p < j->n_pixel; p++)
-            sum += sb_byte_at(j->x, at + p * j->pixel_step) - j->in.zero;
-        j->y[i] =
-            (uint8_t)(sb_round_clamp((float)sum * scale, lo, hi) + j->out.zero);
+        qglobal_sums(j, image * j->n_channel * j->n_pixel + c * j->channel_step,
+                     n, sum);
+        for (int64_t m = 0; m < n; m++)
+            y[m] = (uint8_t)(sb_round_clamp((float)sum[m] * scale, lo, hi) +
+                             j->out.zero);
     }
 }
 
@@ -134,9 +162,9 @@ static sb_status qglobal_forward(sb_kernel *k)
     };
 
     job.channel_step = last ? 1 : job.n_pixel;
-    job.pixel_step = last ? job.n_channel : 1;
-    sb_parallel_for(k->ctx, (size_t)(x->dims[0] * job.n_channel), 16,
-                    qglobal_range, &job);
+    sb_parallel_for(
+        k->ctx, (size_t)(x->dims[0] * ((job.n_channel + PIECE - 1) / PIECE)), 4,
+        qglobal_range, &job);
     return SB_OK;
 }
 
