@@ -167,6 +167,12 @@ bool sb_int8_last_sizes(const sb_int8_conv *c, size_t *weights, size_t *scratch)
            sb_add_size(scratch_parts(l).pixels, copied, scratch);
 }
 
+/* Weight p of output channel m. */
+static int64_t weight_index(const sb_int8_conv *c, int64_t m, int64_t p)
+{
+    return c->w_across ? p * c->c_out + m : m * c->k + p;
+}
+
 /* Byte `b` of run `r` of output channel m, of group g: which weight it is, or
  * -1 if it says nothing. */
 static int64_t weight_at(const sb_int8_conv *c, int64_t g, int64_t m, int64_t r,
@@ -183,7 +189,7 @@ static int64_t weight_at(const sb_int8_conv *c, int64_t g, int64_t m, int64_t r,
     }
     if (b / c->c_in != m / c->c_out)
         return -1;
-    return ((g * l->c_out + m) * c->c_in + b % c->c_in) * taps + tap;
+    return weight_index(c, g * l->c_out + m, b % c->c_in * taps + tap);
 }
 
 static void pack_panels(const sb_int8_conv *c, const uint8_t *w, uint8_t flip,
@@ -218,7 +224,7 @@ void sb_int8_last_pack(const sb_int8_conv *c, const void *w, uint8_t *out)
     memset(out, 0, (size_t)(l->group * group_bytes(l) + 4 * line_length(l)));
     for (int64_t m = 0; m < c->group * c->c_out; m++)
         for (int64_t p = 0; p < c->k; p++) {
-            uint8_t v = from[m * c->k + p] ^ flip;
+            uint8_t v = from[weight_index(c, m, p)] ^ flip;
             int64_t to = m / l->c_out * l->width + m % l->c_out;
 
             sum[to] = (int32_t)((uint32_t)sum[to] + (uint32_t)(int8_t)v);
@@ -357,7 +363,7 @@ static void multiply_items(void *arg, size_t begin, size_t end)
     const sb_int8_last *l = run->l;
     const uint8_t *at[MOST_RUNS * BLOCK], *moved[MOST_RUNS * BLOCK];
     int64_t filled = -1, moved_to = -1, per_group = run->n_panel / l->group;
-    size_t size = run->args->end->dtype == SB_DTYPE_I32 ? sizeof(int32_t) : 1;
+    size_t size = sb_dtype_size(run->args->end->dtype);
 
     for (size_t item = begin; item < end; item++) {
         int64_t i = (int64_t)item;
@@ -385,6 +391,7 @@ static void multiply_items(void *arg, size_t begin, size_t end)
                  col * l->n_run * quads_of(l) * 4,
             .init = run->first + g * l->width + col,
             .multiplier = run->multiplier + g * l->width + col,
+            .add = run->args->end->add ? run->args->end->add + channel : NULL,
             .cols = l->c_out - col < COLS ? l->c_out - col : COLS,
             .end = run->args->end,
             .y = (char *)run->args->end->y +
@@ -404,7 +411,7 @@ static void depth_pixels(void *arg, size_t begin, size_t end)
     const sb_int8_last *l = run->l;
     const uint8_t *tap[MOST_TAPS];
     const int64_t step = c->stride[2] * l->channels;
-    size_t size = run->args->end->dtype == SB_DTYPE_I32 ? sizeof(int32_t) : 1;
+    size_t size = sb_dtype_size(run->args->end->dtype);
     last_pixel p = pixel_of(c, (int64_t)begin);
     sb_int8_depth d = {
         .tap = tap,

@@ -20,7 +20,8 @@ enum { LANE = SB_PIXEL_LANE, ROWS = 4 };
 
 /* `n` sums of one pixel, with a number for each, to y. */
 SB_HOT static void end_sums(const sb_int8_conv_end *e, const int32_t *sum,
-                            const float *multiplier, int64_t n, void *y)
+                            const float *multiplier, const float *add,
+                            int64_t n, void *y)
 {
     bool is_int8 = e->dtype == SB_DTYPE_I8;
     const float lo = (float)((is_int8 ? -128 : 0) - e->zero);
@@ -32,6 +33,13 @@ SB_HOT static void end_sums(const sb_int8_conv_end *e, const int32_t *sum,
         memcpy(y, sum, (size_t)n * sizeof *sum);
         return;
     }
+    if (e->dtype == SB_DTYPE_F32) {
+        for (int64_t j = 0; j < n; j++)
+            ((float *)y)[j] = (float)sum[j] * multiplier[j];
+        for (int64_t j = 0; add && j < n; j++)
+            ((float *)y)[j] += add[j];
+        return;
+    }
     SB_SIMD
     for (int64_t j = 0; j < n; j++)
         to[j] =
@@ -41,9 +49,7 @@ SB_HOT static void end_sums(const sb_int8_conv_end *e, const int32_t *sum,
 
 static void *result_at(const sb_int8_conv_end *e, void *y, int64_t at)
 {
-    size_t size = e->dtype == SB_DTYPE_I32 ? sizeof(int32_t) : 1;
-
-    return (char *)y + (size_t)at * size;
+    return (char *)y + (size_t)at * sb_dtype_size(e->dtype);
 }
 
 /* acc[r][j] = sums of up to four pixels and sixteen channels. */
@@ -88,7 +94,8 @@ static void small_tiles(const sb_int8_pixels *p, int64_t n_pixel,
 
             tile(p, i, at, 4 * width, acc);
             for (int64_t r = 0; r < ROWS && i + r < n_pixel; r++)
-                end_sums(p->end, acc[r], p->multiplier + at, n,
+                end_sums(p->end, acc[r], p->multiplier + at,
+                         p->add ? p->add + at : NULL, n,
                          result_at(p->end, p->y, (i + r) * p->y_step + at));
         }
 }
@@ -119,7 +126,8 @@ static void plain_depth(const sb_int8_depth *d)
         memcpy(sum, d->init + c, (size_t)n * sizeof *sum);
         for (int64_t t = 0; t < d->n_tap; t++)
             add_tap(d->tap[t] + c, (const int8_t *)d->w + t * line + c, n, sum);
-        end_sums(d->end, sum, d->multiplier + c, n, result_at(d->end, d->y, c));
+        end_sums(d->end, sum, d->multiplier + c, NULL, n,
+                 result_at(d->end, d->y, c));
     }
 }
 
@@ -242,6 +250,28 @@ VNNI PIXELS_INLINE __m512i pack_sums(const pixel_end *e, int vectors,
     return _mm512_permutexvar_epi32(order, bytes);
 }
 
+/* Sums that stay as long as they are: int32, or floats. */
+VNNI PIXELS_INLINE void end_words(const sb_int8_pixels *p, int vectors,
+                                  const __m512i *sum, int64_t at)
+{
+    for (int j = 0; j < vectors; j++) {
+        int64_t left = p->cols - j * LANE;
+        __mmask16 mask = (__mmask16)(left >= LANE ? 0xffff : (1u << left) - 1u);
+        int64_t to = at + j * LANE;
+
+        if (p->end->dtype == SB_DTYPE_I32) {
+            _mm512_mask_storeu_epi32((int32_t *)p->y + to, mask, sum[j]);
+            continue;
+        }
+        __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[j]),
+                                 _mm512_loadu_ps(p->multiplier + j * LANE));
+        if (p->add)
+            v = _mm512_add_ps(v,
+                              _mm512_maskz_loadu_ps(mask, p->add + j * LANE));
+        _mm512_mask_storeu_ps((float *)p->y + to, mask, v);
+    }
+}
+
 VNNI PIXELS_INLINE void end_vectors(const sb_int8_pixels *p, int vectors,
                                     const pixel_end *e, const __m512i *sum,
                                     int64_t pixel)
@@ -249,14 +279,8 @@ VNNI PIXELS_INLINE void end_vectors(const sb_int8_pixels *p, int vectors,
     int64_t at = pixel * p->y_step;
     uint8_t *y = (uint8_t *)p->y + at;
 
-    if (p->end->dtype == SB_DTYPE_I32) {
-        for (int j = 0; j < vectors; j++) {
-            int64_t left = p->cols - j * LANE;
-
-            _mm512_mask_storeu_epi32(
-                (int32_t *)p->y + at + j * LANE,
-                (__mmask16)(left >= LANE ? 0xffff : (1u << left) - 1u), sum[j]);
-        }
+    if (!sb_is_byte(p->end->dtype)) {
+        end_words(p, vectors, sum, at);
         return;
     }
     __m512i bytes = pack_sums(e, vectors, sum, p->multiplier);

@@ -29,7 +29,7 @@ typedef struct sb_int8_pixels {
     int64_t n_run, n_quad;
     const uint8_t *w;
     const int32_t *init;
-    const float *multiplier;
+    const float *multiplier, *add; /* add may be NULL */
     int64_t cols;
     const sb_int8_conv_end *end;
     void *y;
