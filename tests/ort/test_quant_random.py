@@ -221,6 +221,48 @@ def qlinear_conv(m, shapes=conv_shapes):
                   const=const, **attrs)
 
 
+def after_conv(m):
+    """What reads images as convolutions leave them, one after another: every
+    result is compared."""
+    dtype = m.pick(*BYTES)
+    kind, inits, nodes = NP_TO_ONNX[np.dtype(dtype)], [], []
+    n, c, c_out = m.size(1, 2), m.size(1, 20), m.size(1, 70)
+    h, w = m.size(3, 9), m.size(3, 9)
+
+    def const(value):
+        inits.append(onnx.numpy_helper.from_array(value, f"c{len(inits)}"))
+        return inits[-1].name
+
+    def params(lo=0.02, hi=0.1):
+        return [const(m.scale(lo=lo, hi=hi)), const(m.ints(dtype))]
+
+    def add(op, out, inputs, domain=MS, **attrs):
+        nodes.append(helper.make_node(op, inputs, [out], domain=domain, **attrs))
+
+    q = {name: params() for name in ("x", "a", "b", "sum", "mean", "mul")}
+    for name in ("a", "b"):
+        q[name] = params(1, 3)
+        add("QLinearConv", name,
+            ["x", *q["x"], const(m.ints(np.int8, c_out, c, 3, 3)),
+             const(m.scale(c_out)), const(np.zeros(c_out, np.int8)), *q[name]],
+            "", pads=[1, 1, 1, 1])
+    add("QLinearAdd", "sum", ["a", *q["a"], "b", *q["b"], *q["sum"]])
+    add("QLinearGlobalAveragePool", "mean", ["sum", *q["sum"], *q["mean"]])
+    add("QLinearMul", "mul", ["sum", *q["sum"], "mean", *q["mean"], *q["mul"]])
+    add("QLinearConcat", "cat", [*q["a"], "mul", *q["mul"], "a", *q["a"]], axis=1)
+    add("QLinearSigmoid", "sig", ["cat", *q["a"], *q["b"]])
+    add("QLinearLeakyRelu", "leaky", ["cat", *q["a"], *q["b"]], alpha=0.2)
+    add("QLinearAveragePool", "pool", ["cat", *q["a"], *q["b"]],
+        kernel_shape=[2, 3], strides=[1, 2], pads=[0, 1, 1, 1])
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", kind, [n, c, h, w])],
+        [helper.make_tensor_value_info(o, kind, None) for o in (
+            "a", "sum", "mean", "mul", "cat", "sig", "leaky", "pool")], inits)
+    yield helper.make_model(graph, ir_version=10, opset_imports=[
+        helper.make_opsetid("", 21), helper.make_opsetid(MS, 1)]), {
+            "x": m.ints(dtype, n, c, h, w)}
+
+
 def conv_integer(m, shapes=conv_shapes):
     xs, ws, attrs = shapes(m)
     zeros = m.pick(1, 0)
@@ -483,6 +525,7 @@ CASES = {
     "dynamic_quantize": (dynamic_quantize, 4), "qlinear_conv": (qlinear_conv, 24),
     "grouped_conv": (lambda m: qlinear_conv(m, group_shapes), 24),
     "grouped_sums": (lambda m: conv_integer(m, group_shapes), 8),
+    "after_conv": (after_conv, 8),
     "conv_integer": (conv_integer, 10), "matmul_integer": (matmul_integer, 10),
     "qlinear_matmul": (qlinear_matmul, 14),
     "matmul_integer_to_float": (matmul_integer_to_float, 6),
@@ -499,7 +542,7 @@ CASES = {
 }
 
 # Sums of products of bytes.
-SUMS = {"qlinear_conv", "grouped_conv", "grouped_sums", "conv_integer",
+SUMS = {"after_conv", "qlinear_conv", "grouped_conv", "grouped_sums", "conv_integer",
         "matmul_integer", "qlinear_matmul", "matmul_integer_to_float",
         "dynamic_quantize_matmul", "q_gemm"}
 
