@@ -3,6 +3,7 @@
 #include "sbtest.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ops/int8/int8_pixels.h"
 
@@ -94,7 +95,8 @@ static void check_pixels(const sb_int8_pixel_kind *kind, sb_dtype dtype,
 
         if (j >= cols) { /* nothing is written between pixels */
             assert_int_equal(
-                ((const uint8_t *)y)[(size_t)i * sb_dtype_size(dtype)], 0x55);
+                ((const uint8_t *)y)[(size_t)i * (sb_is_byte(dtype) ? 1 : 4)],
+                0x55);
             continue;
         }
         int64_t sum = init[j];

@@ -173,44 +173,39 @@ static int64_t weight_index(const sb_int8_conv *c, int64_t m, int64_t p)
     return c->w_across ? p * c->c_out + m : m * c->k + p;
 }
 
-/* Byte `b` of run `r` of output channel m, of group g: which weight it is, or
- * -1 if it says nothing. */
-static int64_t weight_at(const sb_int8_conv *c, int64_t g, int64_t m, int64_t r,
-                         int64_t b)
+/* Where weight p of the `sub`-th of joined groups stands in a sum: 4 * unit +
+ * place in it. */
+static int64_t place_of(const sb_int8_conv *c, int64_t sub, int64_t p)
 {
     const sb_int8_last *l = c->last;
-    int64_t taps = c->kernel[1] * c->kernel[2], tap = r;
+    int64_t taps = c->kernel[1] * c->kernel[2], run = p % taps;
+    int64_t byte = sub * c->c_in + p / taps;
 
-    if (b >= l->run)
-        return -1;
-    if (l->n_run < taps) {
-        tap = r * c->kernel[2] + b / l->c_in;
-        b %= l->c_in;
+    if (l->n_run < taps) { /* taps of a row are one run */
+        byte += run % c->kernel[2] * l->c_in;
+        run /= c->kernel[2];
     }
-    if (b / c->c_in != m / c->c_out)
-        return -1;
-    return weight_index(c, g * l->c_out + m, b % c->c_in * taps + tap);
+    return run * quads_of(l) * 4 + byte;
 }
 
-static void pack_panels(const sb_int8_conv *c, const uint8_t *w, uint8_t flip,
-                        int64_t g, uint8_t *out)
+/* The weights of group g of the file. */
+static void pack_group(const sb_int8_conv *c, const uint8_t *w, uint8_t flip,
+                       int64_t g, uint8_t *out)
 {
     const sb_int8_last *l = c->last;
+    int64_t sub = g % l->join, unit_bytes = l->n_run * quads_of(l) * 4;
 
-    for (int64_t at = 0; at < l->width; at += COLS) {
-        int64_t cols = l->width - at < COLS ? l->width - at : COLS;
+    out += g / l->join * group_bytes(l);
+    for (int64_t p = 0; p < c->k; p++) {
+        int64_t place = place_of(c, sub, p);
 
-        for (int64_t r = 0; r < l->n_run; r++)
-            for (int64_t q = 0; q < quads_of(l); q++)
-                for (int64_t j = 0; j < cols; j++)
-                    for (int64_t i = 0; i < 4; i++) {
-                        int64_t from =
-                            at + j < l->c_out
-                                ? weight_at(c, g, at + j, r, 4 * q + i)
-                                : -1;
+        for (int64_t i = 0; i < c->c_out; i++) {
+            int64_t m = sub * c->c_out + i, at = m / COLS * COLS;
+            int64_t cols = l->width - at < COLS ? l->width - at : COLS;
 
-                        *out++ = from < 0 ? 0 : w[from] ^ flip;
-                    }
+            out[at * unit_bytes + (place / 4 * cols + m - at) * 4 + place % 4] =
+                w[weight_index(c, g * c->c_out + i, p)] ^ flip;
+        }
     }
 }
 
@@ -222,18 +217,23 @@ void sb_int8_last_pack(const sb_int8_conv *c, const void *w, uint8_t *out)
     int32_t *sum = (int32_t *)(void *)end;
 
     memset(out, 0, (size_t)(l->group * group_bytes(l) + 4 * line_length(l)));
-    for (int64_t m = 0; m < c->group * c->c_out; m++)
+    for (int64_t m = 0; m < c->group * c->c_out; m++) {
+        uint32_t total = 0;
+
         for (int64_t p = 0; p < c->k; p++) {
             uint8_t v = from[weight_index(c, m, p)] ^ flip;
-            int64_t to = m / l->c_out * l->width + m % l->c_out;
 
-            sum[to] = (int32_t)((uint32_t)sum[to] + (uint32_t)(int8_t)v);
+            int32_t value = (int8_t)v;
+
+            total += (uint32_t)value;
             if (l->depthwise)
                 out[sb_int8_depth_weight(l->kind->quads, l->n_run, l->width, p,
                                          m)] = v;
         }
-    for (int64_t g = 0; g < l->group && !l->depthwise; g++)
-        pack_panels(c, from, flip, g, out + g * group_bytes(l));
+        sum[m / l->c_out * l->width + m % l->c_out] = (int32_t)total;
+    }
+    for (int64_t g = 0; g < c->group && !l->depthwise; g++)
+        pack_group(c, from, flip, g, out);
 }
 
 /* ---- running ------------------------------------------------------------ */

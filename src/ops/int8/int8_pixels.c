@@ -49,7 +49,7 @@ SB_HOT static void end_sums(const sb_int8_conv_end *e, const int32_t *sum,
 
 static void *result_at(const sb_int8_conv_end *e, void *y, int64_t at)
 {
-    return (char *)y + (size_t)at * sb_dtype_size(e->dtype);
+    return (char *)y + (size_t)at * (sb_is_byte(e->dtype) ? 1 : 4);
 }
 
 /* acc[r][j] = sums of up to four pixels and sixteen channels. */
@@ -250,26 +250,24 @@ VNNI PIXELS_INLINE __m512i pack_sums(const pixel_end *e, int vectors,
     return _mm512_permutexvar_epi32(order, bytes);
 }
 
-/* Sums that stay as long as they are: int32, or floats. */
-VNNI PIXELS_INLINE void end_words(const sb_int8_pixels *p, int vectors,
-                                  const __m512i *sum, int64_t at)
+/* Sixteen sums that stay as long as they are: int32, or floats. */
+VNNI PIXELS_INLINE void end_words(const sb_int8_pixels *p, int64_t col,
+                                  __m512i sum, int64_t at)
 {
-    for (int j = 0; j < vectors; j++) {
-        int64_t left = p->cols - j * LANE;
-        __mmask16 mask = (__mmask16)(left >= LANE ? 0xffff : (1u << left) - 1u);
-        int64_t to = at + j * LANE;
+    int64_t left = p->cols - col;
+    __mmask16 mask = (__mmask16)(left >= LANE ? 0xffff : (1u << left) - 1u);
+    __m512 v = _mm512_castsi512_ps(sum);
 
-        if (p->end->dtype == SB_DTYPE_I32) {
-            _mm512_mask_storeu_epi32((int32_t *)p->y + to, mask, sum[j]);
-            continue;
-        }
-        __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[j]),
-                                 _mm512_loadu_ps(p->multiplier + j * LANE));
+    if (p->end->dtype == SB_DTYPE_F32) {
+        v = _mm512_mul_ps(_mm512_cvtepi32_ps(sum),
+                          _mm512_loadu_ps(p->multiplier + col));
         if (p->add)
-            v = _mm512_add_ps(v,
-                              _mm512_maskz_loadu_ps(mask, p->add + j * LANE));
-        _mm512_mask_storeu_ps((float *)p->y + to, mask, v);
+            v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(mask, p->add + col));
     }
+    if (left >= LANE) /* masks make stores slow */
+        _mm512_storeu_ps((float *)p->y + at + col, v);
+    else
+        _mm512_mask_storeu_ps((float *)p->y + at + col, mask, v);
 }
 
 VNNI PIXELS_INLINE void end_vectors(const sb_int8_pixels *p, int vectors,
@@ -280,7 +278,8 @@ VNNI PIXELS_INLINE void end_vectors(const sb_int8_pixels *p, int vectors,
     uint8_t *y = (uint8_t *)p->y + at;
 
     if (!sb_is_byte(p->end->dtype)) {
-        end_words(p, vectors, sum, at);
+        for (int j = 0; j < vectors; j++)
+            end_words(p, j * LANE, sum[j], at);
         return;
     }
     __m512i bytes = pack_sums(e, vectors, sum, p->multiplier);
