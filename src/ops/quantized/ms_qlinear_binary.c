@@ -188,8 +188,8 @@ typedef void (*add_bytes_fn)(const void *a, float ra, const void *b, float rb,
     }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-ADD_BYTES(add_u8_512, uint8_t, "avx512f,avx512bw,prefer-vector-width=512")
-ADD_BYTES(add_i8_512, int8_t, "avx512f,avx512bw,prefer-vector-width=512")
+ADD_BYTES(add_u8_512, uint8_t, "avx512f,avx512bw")
+ADD_BYTES(add_i8_512, int8_t, "avx512f,avx512bw")
 ADD_BYTES(add_u8_256, uint8_t, "avx2,fma")
 ADD_BYTES(add_i8_256, int8_t, "avx2,fma")
 #endif
