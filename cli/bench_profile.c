@@ -131,7 +131,8 @@ void bench_profile_print(const sb_profile *p, const bench_peak *peak,
         if (peak_share(p->nodes[i], peak) > 100.5) {
             printf("  * more than the peak of floats: integers, or Winograd's "
                    "algorithm, which needs fewer\n"
-                   "    multiplications than are counted\n");
+                   "    multiplications than are counted; else the peak was "
+                   "measured while the machine was busy\n");
             break;
         }
 }

@@ -132,14 +132,6 @@ static void plain_depth(const sb_int8_depth *d)
 }
 
 #ifdef PIXELS_X86
-static inline int32_t load_quad(const uint8_t *x)
-{
-    int32_t quad;
-
-    memcpy(&quad, x, sizeof quad);
-    return quad;
-}
-
 /* ---- AVX2 --------------------------------------------------------------- */
 
 #define AVX2 __attribute__((target("avx2")))
@@ -170,7 +162,7 @@ AVX2 static void avx2_tile(const sb_int8_pixels *p, int64_t first, int64_t at,
                 odd[i] = _mm256_srai_epi16(v, 8);
             }
             for (int r = 0; r < ROWS; r++) {
-                __m256i v = _mm256_set1_epi32(load_quad(x[r] + 4 * q));
+                __m256i v = _mm256_set1_epi32(sb_int8_load_quad(x[r] + 4 * q));
                 __m256i v_even = _mm256_and_si256(v, low);
                 __m256i v_odd = _mm256_srli_epi16(v, 8);
 
@@ -318,7 +310,8 @@ VNNI PIXELS_INLINE void sum_pixels(int vectors, int rows,
             for (int j = 0; j < vectors; j++)
                 v[j] = _mm512_loadu_si512(w + 64 * j);
             for (int r = 0; r < rows; r++) {
-                __m512i quad = _mm512_set1_epi32(load_quad(x[r] + 4 * q));
+                __m512i quad =
+                    _mm512_set1_epi32(sb_int8_load_quad(x[r] + 4 * q));
 
                 for (int j = 0; j < vectors; j++)
                     sum[r][j] = _mm512_dpbusd_epi32(sum[r][j], quad, v[j]);

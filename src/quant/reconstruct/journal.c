@@ -103,7 +103,7 @@ static sb_status journal_run(sb_quant_model *qm, const sb_round_layer *layers,
 
 /* What the file of the run holds: which one it is, and how its products of
  * matrices are made.  Half of the layers one way and half the other would be
- * neither, and nobody would know. */
+ * neither. */
 typedef struct journal_mark {
     uint64_t run, how;
 } journal_mark;
