@@ -9,7 +9,9 @@
  * in float32, rounded half to even and saturated.  A fused product and sum of a
  * byte is exact in double precision, which every machine has.  Where b is one
  * element for a whole row, ONNX Runtime adds its part to c0 first; so do we. */
-#include <string.h>
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
 
 #include "base/simd.h"
 #include "base/threads.h"
@@ -42,7 +44,7 @@ static sb_status qbinary_prepare(sb_kernel *k)
 }
 
 /* Does operand `t` lie as the result does, or repeat each of its channels? */
-static bool follows(const sb_tensor *t, const sb_tensor *y)
+static bool qbinary_follows(const sb_tensor *t, const sb_tensor *y)
 {
     bool same = t->rank == y->rank, pixel = same;
 
@@ -59,7 +61,7 @@ static void qmul_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
 {
     const sb_tensor *a = k->in[A], *b = k->in[B], *y = k->out[0];
 
-    if (y->rank < 3 || !follows(a, y) || !follows(b, y) ||
+    if (y->rank < 3 || !qbinary_follows(a, y) || !qbinary_follows(b, y) ||
         (a->layout == SB_LAYOUT_PLAIN && b->layout == SB_LAYOUT_PLAIN))
         return;
     in[A] = in[B] = out[0] = SB_LAYOUT_CHANNELS_LAST;
@@ -188,10 +190,72 @@ typedef void (*add_bytes_fn)(const void *a, float ra, const void *b, float rb,
     }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-ADD_BYTES(add_u8_512, uint8_t, "avx512f,avx512bw")
-ADD_BYTES(add_i8_512, int8_t, "avx512f,avx512bw")
 ADD_BYTES(add_u8_256, uint8_t, "avx2,fma")
 ADD_BYTES(add_i8_256, int8_t, "avx2,fma")
+
+#define ADD_512 __attribute__((target("avx512f,avx512bw")))
+
+/* Sixteen bytes as floats. */
+ADD_512 static inline __m512 load_512(const uint8_t *x, bool is_int8)
+{
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)x);
+
+    return _mm512_cvtepi32_ps(is_int8 ? _mm512_cvtepi8_epi32(v)
+                                      : _mm512_cvtepu8_epi32(v));
+}
+
+/* 64 at a time.  What is below the least, and NaN, becomes it when sums are
+ * packed; packing leaves four of each vector side by side. */
+ADD_512 static inline void add_512(const void *a, float ra, const void *b,
+                                   float rb, float c, int64_t n, float hi,
+                                   bool is_int8, uint8_t *y)
+{
+    const __m512i order =
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512 va = _mm512_set1_ps(ra), vb = _mm512_set1_ps(rb);
+    const __m512 vc = _mm512_set1_ps(c), most = _mm512_set1_ps(hi);
+
+    for (int64_t i = 0; i + 64 <= n; i += 64) {
+        __m512i v[4];
+
+        for (int j = 0; j < 4; j++) {
+            const int64_t at = i + 16 * j;
+            __m512 part = _mm512_fmadd_ps(
+                load_512((const uint8_t *)b + at, is_int8), vb, vc);
+            __m512 sum = _mm512_fmadd_ps(
+                load_512((const uint8_t *)a + at, is_int8), va, part);
+
+            v[j] = _mm512_cvtps_epi32(_mm512_min_ps(most, sum));
+        }
+        __m512i low = _mm512_packs_epi32(v[0], v[1]);
+        __m512i high = _mm512_packs_epi32(v[2], v[3]);
+        __m512i bytes = is_int8 ? _mm512_packs_epi16(low, high)
+                                : _mm512_packus_epi16(low, high);
+        _mm512_storeu_si512(y + i, _mm512_permutexvar_epi32(order, bytes));
+    }
+}
+
+ADD_512 static void add_u8_512(const void *a, float ra, const void *b, float rb,
+                               float c, int64_t n, float lo, float hi,
+                               uint8_t *y)
+{
+    int64_t done = n / 64 * 64;
+
+    add_512(a, ra, b, rb, c, n, hi, false, y);
+    add_u8_256((const uint8_t *)a + done, ra, (const uint8_t *)b + done, rb, c,
+               n - done, lo, hi, y + done);
+}
+
+ADD_512 static void add_i8_512(const void *a, float ra, const void *b, float rb,
+                               float c, int64_t n, float lo, float hi,
+                               uint8_t *y)
+{
+    int64_t done = n / 64 * 64;
+
+    add_512(a, ra, b, rb, c, n, hi, true, y);
+    add_i8_256((const uint8_t *)a + done, ra, (const uint8_t *)b + done, rb, c,
+               n - done, lo, hi, y + done);
+}
 #endif
 
 /* NULL: there is none. */
