@@ -251,30 +251,51 @@ typedef struct last_run {
     bool by_pixels;
 } last_run;
 
-/* One row of the copy: padding, pixels, padding. */
-static void copy_rows(void *arg, size_t begin, size_t end)
+static int64_t clamp_between(int64_t v, int64_t lo, int64_t hi)
 {
-    const last_run *run = arg;
+    return v < lo ? lo : v > hi ? hi : v;
+}
+
+/* Pixels [begin, end) of one row of the copy: padding, pixels, padding. */
+static void copy_piece(const last_run *run, int64_t row, int64_t begin,
+                       int64_t end)
+{
     const sb_int8_conv *c = run->c;
     const sb_int8_last *l = run->l;
     const uint8_t flip = c->x_signed ? SB_INT_FLIP : 0;
     int64_t top = l->pad[0] == c->pad[1] ? 0 : c->pad[1];
     int64_t left = l->pad[1] == c->pad[2] ? 0 : c->pad[2];
-    int64_t cn = l->channels, before = left < l->x[1] ? left : l->x[1];
-    int64_t count = c->x[2] < l->x[1] - before ? c->x[2] : l->x[1] - before;
+    int64_t image = row / l->x[0], h = row % l->x[0] - top, cn = l->channels;
+    bool inside = h >= 0 && h < c->x[1];
+    int64_t first = inside ? clamp_between(left, begin, end) : end;
+    int64_t last = clamp_between(left + c->x[2], first, end);
+    uint8_t *to = run->copy + row * l->x[1] * cn;
 
-    for (size_t i = begin; i < end; i++) {
-        int64_t image = (int64_t)i / l->x[0], h = (int64_t)i % l->x[0] - top;
-        uint8_t *to = run->copy + (int64_t)i * l->x[1] * cn;
-        const uint8_t *from = (const uint8_t *)run->args->x +
-                              (image * c->x[1] + h) * c->x[2] * cn;
+    memset(to + begin * cn, run->args->x_zero, (size_t)((first - begin) * cn));
+    memset(to + last * cn, run->args->x_zero, (size_t)((end - last) * cn));
+    if (first == last)
+        return;
+    const uint8_t *from = (const uint8_t *)run->args->x +
+                          ((image * c->x[1] + h) * c->x[2] + first - left) * cn;
+    to += first * cn;
+    for (int64_t j = 0; j < (last - first) * cn; j++)
+        to[j] = from[j] ^ flip;
+}
 
-        memset(to, run->args->x_zero, (size_t)(l->x[1] * cn));
-        if (h < 0 || h >= c->x[1])
-            continue;
-        to += before * cn;
-        for (int64_t j = 0; j < count * cn; j++)
-            to[j] = from[j] ^ flip;
+/* Pixels [begin, end) of the copies of all images; products, and windows of
+ * one pixel, have a single row. */
+static void copy_pixels(void *arg, size_t begin, size_t end)
+{
+    const last_run *run = arg;
+    const int64_t width = run->l->x[1];
+    int64_t at = (int64_t)begin, left = (int64_t)(end - begin);
+
+    while (left > 0) {
+        int64_t w = at % width, n = left < width - w ? left : width - w;
+
+        copy_piece(run, at / width, w, w + n);
+        at += n;
+        left -= n;
     }
 }
 
@@ -311,14 +332,12 @@ static inline void find_runs(const last_run *run, const last_pixel *p,
     int64_t h = p->h * c->stride[1] - l->pad[0];
 
     for (int64_t i = 0; i < c->kernel[1]; i++, h += c->dilation[1]) {
-        const uint8_t *row =
-            run->x + (p->image * l->x[0] + h) * l->x[1] * l->channels;
-        int64_t w = w0;
+        bool inside = (uint64_t)h < (uint64_t)l->x[0];
+        int64_t row = (p->image * l->x[0] + h) * l->x[1], w = w0;
 
         for (int64_t j = 0; j < per_row; j++, w += c->dilation[2], at += step)
-            *at = (uint64_t)h < (uint64_t)l->x[0] &&
-                          (uint64_t)w < (uint64_t)l->x[1]
-                      ? row + w * l->channels
+            *at = inside && (uint64_t)w < (uint64_t)l->x[1]
+                      ? run->x + (row + w) * l->channels
                       : run->zeros;
     }
 }
@@ -374,15 +393,18 @@ static void multiply_items(void *arg, size_t begin, size_t end)
         int64_t channel = g * l->c_out + col;
 
         n = n < BLOCK ? n : BLOCK;
-        if (filled != block)
+        if (filled != block) {
             find_block(run, block * BLOCK, n, at);
-        if (g > 0 && (filled != block || moved_to != g))
+            filled = block;
+            moved_to = -1; /* of another block */
+        }
+        if (g > 0 && moved_to != g) {
             for (int64_t r = 0; r < l->n_run * BLOCK; r++)
                 moved[r] = r % BLOCK < (n + 3) / 4 * 4 && at[r] != run->zeros
                                ? at[r] + g * l->c_in
                                : run->zeros;
-        filled = block;
-        moved_to = g > 0 ? g : moved_to;
+            moved_to = g;
+        }
         const sb_int8_pixels p = {
             .at = g > 0 ? moved : at,
             .n_run = l->n_run,
@@ -485,10 +507,9 @@ void sb_int8_last_run(sb_ctx *ctx, const sb_int8_direct_args *args)
     set_lines(&run, first, multiplier);
     memset(scratch + parts.zeros, args->x_zero, (size_t)l->channels + SLACK);
     if (l->copied) {
-        int64_t row = l->x[1] * l->channels;
-
-        sb_parallel_for(ctx, (size_t)(c->n_batch * l->x[0]),
-                        (size_t)(ITEM_WORK / 8 / row + 1), copy_rows, &run);
+        sb_parallel_for(ctx, (size_t)(c->n_batch * l->x[0] * l->x[1]),
+                        (size_t)(ITEM_WORK / 8 / l->channels + 1), copy_pixels,
+                        &run);
         run.x = run.copy;
     }
     int64_t work = l->depthwise ? 16 * l->channels

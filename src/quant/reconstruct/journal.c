@@ -178,8 +178,9 @@ static sb_status journal_is_same(const sb_journal *j, const journal_mark *mark,
 
     *same = false;
     SB_TRY(journal_map(j, RUN, sizeof was, &buf));
-    if (buf)
-        memcpy(&was, sb_buf_data(buf), sizeof was);
+    if (!buf)
+        return SB_OK;
+    memcpy(&was, sb_buf_data(buf), sizeof was);
     sb_buf_unref(buf);
     if (was.run != mark->run || was.how >= SB_COUNT(HOW))
         return SB_OK;
