@@ -333,11 +333,12 @@ static inline void find_runs(const last_run *run, const last_pixel *p,
 
     for (int64_t i = 0; i < c->kernel[1]; i++, h += c->dilation[1]) {
         bool inside = (uint64_t)h < (uint64_t)l->x[0];
-        int64_t row = (p->image * l->x[0] + h) * l->x[1], w = w0;
+        int64_t line = p->image * l->x[0] + (inside ? h : 0), w = w0;
+        const uint8_t *row = run->x + line * l->x[1] * l->channels;
 
         for (int64_t j = 0; j < per_row; j++, w += c->dilation[2], at += step)
             *at = inside && (uint64_t)w < (uint64_t)l->x[1]
-                      ? run->x + (row + w) * l->channels
+                      ? row + w * l->channels
                       : run->zeros;
     }
 }
