@@ -147,6 +147,55 @@ static void test_other_files_are_not_used(void **state)
     end_journal();
 }
 
+/* Layers that were computed another way are not gone on with: the file of the
+ * run says which. */
+static void test_other_products_are_refused(void **state)
+{
+    float got[2 * ROWS];
+    char path[96];
+    stop s = {.left = -1};
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "64x3", 4);
+    sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+
+    (void)state;
+    assert_true(outputs("3", true, &s, got));
+    (void)snprintf(path, sizeof path, "%s/rounding-run", journal);
+    for (int how = 0; how < 3; how++) {
+        FILE *f = fopen(path, "r+b");
+        int was = 0;
+
+        assert_non_null(f);
+        assert_int_equal(fseek(f, 8, SEEK_SET), 0);
+        was = fgetc(f);
+        assert_in_range(was, 0, 2);
+        assert_int_equal(fseek(f, 8, SEEK_SET), 0);
+        assert_int_equal(fputc((was + how) % 3, f), (was + how) % 3);
+        assert_int_equal(fclose(f), 0);
+        sb_quant_model *qm = test_quant(
+            NET,
+            "W: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: gptq, BIT: 3}}"
+            "\nA: none\n",
+            NULL);
+        opt.journal = journal;
+        assert_int_equal(sb_quant_model_prepare_calibration(qm, &opt), SB_OK);
+        assert_int_equal(sb_quant_model_forward(qm, &x, 1, NULL, 0), SB_OK);
+        if (how == 0) {
+            assert_int_equal(sb_quant_model_calc_qparams(qm), SB_OK);
+        } else {
+            assert_int_equal(sb_quant_model_calc_qparams(qm), SB_UNSUPPORTED);
+            assert_error_has("go on as it was begun, or remove the folder");
+            assert_int_equal(files(), LAYERS); /* nothing is lost */
+        }
+        sb_quant_model_free(qm);
+        f = fopen(path, "r+b");
+        assert_non_null(f);
+        assert_int_equal(fseek(f, 8, SEEK_SET), 0);
+        assert_int_equal(fputc(was, f), was);
+        assert_int_equal(fclose(f), 0);
+    }
+    end_journal();
+}
+
 static int make(void **state)
 {
     (void)state;
@@ -167,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_other_files_are_not_used),
+        cmocka_unit_test(test_other_products_are_refused),
     };
 
     return cmocka_run_group_tests_name("journal", tests, make, clean);

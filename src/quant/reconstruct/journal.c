@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "dnn/bf16_product.h"
 #include "quant/calibrate/batch_store.h"
 #include "quant/calibrate/replay.h"
 #include "quant/model/overlay.h"
@@ -100,6 +101,21 @@ static sb_status journal_run(sb_quant_model *qm, const sb_round_layer *layers,
     return SB_OK;
 }
 
+/* What the file of the run holds: which one it is, and how its products of
+ * matrices are made.  Half of the layers one way and half the other would be
+ * neither. */
+typedef struct journal_mark {
+    uint64_t run, how;
+} journal_mark;
+
+static const char *const HOW[] = {"in float32", "in bfloat16", "exactly"};
+enum { IN_FLOAT32, IN_BFLOAT16, EXACTLY };
+
+static uint64_t journal_how(const sb_quant_model *qm)
+{
+    return qm->exact ? EXACTLY : sb_bf16_is_fast() ? IN_BFLOAT16 : IN_FLOAT32;
+}
+
 /* ---- files -------------------------------------------------------------- */
 
 static sb_status journal_write(const sb_journal *j, const char *name,
@@ -152,15 +168,31 @@ static sb_status journal_unlink(sb_ctx *ctx, const char *folder,
     return status;
 }
 
-static sb_status journal_is_same(const sb_journal *j, uint64_t run, bool *same)
+/* Is what the folder holds of this run?  Refused if it is, but made another
+ * way. */
+static sb_status journal_is_same(const sb_journal *j, const journal_mark *mark,
+                                 bool *same)
 {
+    journal_mark was = {0};
     sb_buf *buf = NULL;
 
     *same = false;
-    SB_TRY(journal_map(j, RUN, sizeof run, &buf));
-    if (buf)
-        *same = memcmp(sb_buf_data(buf), &run, sizeof run) == 0;
+    SB_TRY(journal_map(j, RUN, sizeof was, &buf));
+    if (!buf)
+        return SB_OK;
+    memcpy(&was, sb_buf_data(buf), sizeof was);
     sb_buf_unref(buf);
+    if (was.run != mark->run || was.how >= SB_COUNT(HOW))
+        return SB_OK;
+    if (was.how != mark->how)
+        return sb_fail(j->qm->ctx, SB_UNSUPPORTED,
+                       "%s: its layers were computed %s, the rest would be %s "
+                       "(%s): go on as it was begun, or remove the folder",
+                       j->folder, HOW[was.how], HOW[mark->how],
+                       was.how == EXACTLY || mark->how == EXACTLY
+                           ? "--exact"
+                           : "another processor");
+    *same = true;
     return SB_OK;
 }
 
@@ -168,7 +200,7 @@ sb_status sb_journal_open(sb_quant_model *qm, const sb_round_layer *layers,
                           size_t n, sb_journal *j)
 {
     const char *folder = qm->state.calibration.journal;
-    uint64_t run = 0;
+    journal_mark mark = {.how = journal_how(qm)};
     bool same = false;
 
     *j = (sb_journal){.qm = qm};
@@ -177,11 +209,11 @@ sb_status sb_journal_open(sb_quant_model *qm, const sb_round_layer *layers,
         sb_quant_config_schedule(qm->config).bias_correction)
         return SB_OK;
     j->folder = folder;
-    SB_TRY(journal_run(qm, layers, n, &run));
+    SB_TRY(journal_run(qm, layers, n, &mark.run));
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return sb_fail(qm->ctx, SB_IO, "%s: the folder cannot be made: %s",
                        folder, strerror(errno));
-    SB_TRY(journal_is_same(j, run, &same));
+    SB_TRY(journal_is_same(j, &mark, &same));
     if (same)
         return SB_OK;
     SB_TRY(journal_unlink(qm->ctx, folder, RUN));
@@ -191,8 +223,8 @@ sb_status sb_journal_open(sb_quant_model *qm, const sb_round_layer *layers,
         journal_name(i, name);
         SB_TRY(journal_unlink(qm->ctx, folder, name));
     }
-    return journal_write(j, RUN, (const void *[]){&run},
-                         (const size_t[]){sizeof run}, 1);
+    return journal_write(j, RUN, (const void *[]){&mark},
+                         (const size_t[]){sizeof mark}, 1);
 }
 
 /* ---- layers ------------------------------------------------------------- */

@@ -3,7 +3,9 @@
  *
  * It holds one file for each finished layer, which has its name only when it is
  * complete, and one that says of which run they are: other weights, samples or
- * settings make another one. */
+ * settings make another one.  A run whose products of matrices would be made
+ * another way than before (bfloat16, on processors that have it; --exact) does
+ * not go on. */
 #ifndef SB_QUANT_RECONSTRUCT_JOURNAL_H
 #define SB_QUANT_RECONSTRUCT_JOURNAL_H
 
@@ -15,7 +17,8 @@ typedef struct sb_journal {
     size_t found;       /* layers of an earlier run */
 } sb_journal;
 
-/* Makes the folder; files of another run in it are removed. */
+/* Makes the folder; files of another run in it are removed.  SB_UNSUPPORTED if
+ * they are of this run, but computed another way. */
 SB_MUST_USE sb_status sb_journal_open(sb_quant_model *qm,
                                       const sb_round_layer *layers, size_t n,
                                       sb_journal *j);
