@@ -29,11 +29,16 @@ typedef struct sb_load_options {
      *  tensor for them, or NULL for what the file says.  Nothing that reads
      *  them is folded or quantized then. */
     int keep_inputs;
+    /** Of a language model: reads only the weights of stage `part` of `parts`,
+     *  blocks that follow each other, as a pipeline of so many ranks trains
+     *  them (learn.h).  The others are there, but zero, and take no memory;
+     *  what reads them gets wrong results.  `parts` 0: all. */
+    size_t part, parts;
 } sb_load_options;
 
-#define SB_LOAD_OPTIONS_INIT       \
-    {                              \
-        sizeof(sb_load_options), 0 \
+#define SB_LOAD_OPTIONS_INIT             \
+    {                                    \
+        sizeof(sb_load_options), 0, 0, 0 \
     }
 
 /** The same with options.

@@ -109,7 +109,7 @@ static sb_status load_graph(sb_ctx *ctx, const char *path,
     struct stat st;
 
     if (sb_llm_is(path))
-        return sb_llm_load(ctx, path, out, bytes);
+        return sb_llm_load(ctx, path, opt->part, opt->parts, out, bytes);
     SB_TRY(sb_onnx_load_with(ctx, path, &onnx, out));
     if (stat(path, &st) == 0)
         *bytes = (uint64_t)st.st_size + (*out)->external_bytes;
@@ -126,6 +126,9 @@ sb_status sb_model_load_with(sb_ctx *ctx, const char *path,
 
     SB_TRY(sb_options_read(ctx, "sb_load_options", options, &defaults,
                            sizeof opt, &opt));
+    if (opt.parts > 0 && opt.part >= opt.parts)
+        return sb_fail(ctx, SB_BAD_ARG, "there is no part %zu of %zu", opt.part,
+                       opt.parts);
     SB_TRY(sb_progress(ctx, "load", 0, 2));
     SB_TRY(load_graph(ctx, path, &opt, &graph, &bytes));
     sb_status status = sb_progress(ctx, "load", 1, 2);

@@ -22,6 +22,7 @@ struct sb_learner {
     int64_t count;              /* that random numbers depend on */
     sb_tensor counter;          /* is it */
     sb_arena profile;
+    struct sb_pipe *pipe; /* it has a stage of the network; or NULL */
 };
 
 /* The inputs of the model, and the counter. */

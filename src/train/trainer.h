@@ -68,8 +68,10 @@ sb_learn_values sb_trainer_values(const sb_trainer *t);
 double sb_train_clock(void);
 
 /* train_mark.c: a number that models with other constants do not share but by
- * chance. */
-uint64_t sb_train_mark(const sb_model *model);
+ * chance.  With a learner (or NULL), which has a stage of a pipeline, all ranks
+ * take part, each with the constants that it reads. */
+SB_MUST_USE sb_status sb_train_mark(const sb_model *model,
+                                    const sb_learner *learner, uint64_t *out);
 
 /* checkpoint.c.  Failures to write are warnings. */
 void sb_checkpoint_save(sb_trainer *t);

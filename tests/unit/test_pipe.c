@@ -1,0 +1,466 @@
+/* Pipelines: ranks that have a stage of a language model each make the steps of
+ * one that has all of it, whose losses are those of PEFT (test_lora.c). */
+#define _DEFAULT_SOURCE
+#include "ranktest.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sparsebit/sparsebit.h>
+
+#include "base/ranks/comm.h"
+
+#define FIXTURES "tests/fixtures/llm/"
+
+enum { STEPS = 5, MOST_VALUES = 16384, ROWS = 4, LENGTH = 12 };
+
+typedef struct {
+    const char *model, *layers;
+    int ranks;
+    size_t pieces, accumulate;
+    int mask; /* so many labels of the first rows do not count */
+    double clip;
+    double loss[TEST_RANKS][STEPS];
+    size_t n[TEST_RANKS]; /* values of all adapters, collected */
+    float values[TEST_RANKS][MOST_VALUES];
+} pipe_case;
+
+/* ---- steps -------------------------------------------------------------- */
+
+static sb_status open_learner(sb_ctx *ctx, const pipe_case *c, sb_model **model,
+                              sb_learner **out)
+{
+    static const char *const train[] = {"*.lora_?.weight"};
+    sb_load_options load = SB_LOAD_OPTIONS_INIT;
+    sb_lora_options lora = SB_LORA_OPTIONS_INIT;
+    sb_learn_options opt = SB_LEARN_OPTIONS_INIT;
+    char path[256];
+
+    (void)snprintf(path, sizeof path, FIXTURES "%s", c->model);
+    load.part = (size_t)sb_ctx_rank(ctx);
+    load.parts = (size_t)sb_ctx_ranks(ctx);
+    SB_TRY(sb_model_load_with(ctx, path, &load, model));
+    lora.layers = c->layers;
+    lora.rank = 4;
+    lora.alpha = 8;
+    SB_TRY(sb_model_add_lora(*model, &lora));
+    opt.class_axis = -1;
+    opt.optimizer = SB_OPTIMIZER_ADAMW;
+    opt.learning_rate = 0.01;
+    opt.train = train;
+    opt.n_train = 1;
+    opt.clip_norm = c->clip;
+    opt.accumulate = c->accumulate ? c->accumulate : 1;
+    opt.pipeline = c->pieces;
+    return sb_learner_create(*model, &opt, out);
+}
+
+/* A as in the fixtures of PEFT. */
+static sb_status set_sines(sb_ctx *ctx, sb_learner *l)
+{
+    for (size_t i = 0; i < sb_learner_parameter_count(l); i++) {
+        const sb_parameter_info *p = sb_learner_parameter(l, i);
+        sb_tensor *t = NULL;
+
+        if (!p->trained || !strstr(p->name, "lora_A"))
+            continue;
+        SB_TRY(sb_tensor_copy(ctx, p->value, &t));
+        float *v = sb_tensor_data_mutable(t);
+        for (int64_t k = 0; k < sb_tensor_elements(t); k++)
+            v[k] = 0.1f * sinf((float)k);
+        sb_status status = sb_learner_set_parameter(l, p->name, t);
+        sb_tensor_free(t);
+        SB_TRY(status);
+    }
+    return SB_OK;
+}
+
+/* The two texts of the fixture, twice; labels are the next tokens. */
+static void fill_batch(const sb_tensor *from, int mask, int64_t *ids,
+                       int64_t *target)
+{
+    const int64_t *v = sb_tensor_data(from);
+
+    for (int64_t i = 0; i < ROWS * LENGTH; i++) {
+        int64_t row = i / LENGTH, at = i % LENGTH;
+
+        ids[i] = v[i % (2 * LENGTH)];
+        target[i] = at == LENGTH - 1 || (mask && (row == 0 || at < row * mask))
+                        ? -100
+                        : v[i % (2 * LENGTH) + 1];
+    }
+}
+
+static sb_status run_steps(sb_ctx *ctx, sb_learner *l, pipe_case *c, int rank)
+{
+    sb_tensor *fixture = NULL;
+    int64_t data[2][ROWS * LENGTH];
+    sb_tensor t[2];
+    const sb_tensor *in = &t[0];
+
+    SB_TRY(sb_tensor_load(ctx, FIXTURES "ids.npy", &fixture));
+    fill_batch(fixture, c->mask, data[0], data[1]);
+    sb_tensor_free(fixture);
+    for (int i = 0; i < 2; i++) {
+        t[i] = sb_tensor_make(SB_DTYPE_I64, 2, (const int64_t[]){ROWS, LENGTH});
+        t[i].data = data[i];
+    }
+    for (int i = 0; i < STEPS; i++)
+        SB_TRY(sb_learner_step(l, &in, 1, &t[1], &c->loss[rank][i]));
+    return sb_learner_collect(l);
+}
+
+static sb_status pipe_rank(sb_ctx *ctx, int rank, void *user)
+{
+    pipe_case *c = user;
+    sb_model *model = NULL;
+    sb_learner *l = NULL;
+    sb_status status = open_learner(ctx, c, &model, &l);
+
+    if (status == SB_OK)
+        status = set_sines(ctx, l);
+    if (status == SB_OK)
+        status = run_steps(ctx, l, c, rank);
+    c->n[rank] = 0;
+    for (size_t i = 0; status == SB_OK && i < sb_learner_parameter_count(l);
+         i++) {
+        const sb_parameter_info *p = sb_learner_parameter(l, i);
+        size_t count = (size_t)sb_tensor_count(p->value);
+
+        if (!p->trained)
+            continue;
+        if (c->n[rank] + count <= MOST_VALUES)
+            memcpy(c->values[rank] + c->n[rank], p->value->data,
+                   count * sizeof(float));
+        c->n[rank] += count;
+    }
+    if (status != SB_OK)
+        sb_comm_give_up(ctx);
+    sb_learner_free(l);
+    sb_model_free(model);
+    return status;
+}
+
+static pipe_case alone, many;
+
+/* All ranks have the losses and the adapters of one. */
+static void expect_same(const pipe_case *want)
+{
+    test_rank out[TEST_RANKS];
+
+    many = *want;
+    test_ranks_run(many.ranks, pipe_rank, &many, out);
+    for (int r = 0; r < many.ranks; r++) {
+        assert_string_equal(out[r].error, "");
+        for (int i = 0; i < STEPS; i++)
+            assert_close("loss", many.loss[r][i], alone.loss[0][i], 1e-4);
+        assert_true(many.n[r] == alone.n[0] && many.n[r] <= MOST_VALUES);
+        assert_all_close("adapters", many.values[r], alone.values[0],
+                         alone.n[0], 1e-3);
+        assert_memory_equal(many.values[r], many.values[0],
+                            alone.n[0] * sizeof(float));
+    }
+}
+
+static void run_alone(const pipe_case *c)
+{
+    test_rank out[1];
+
+    alone = *c;
+    alone.ranks = 1;
+    test_ranks_run(1, pipe_rank, &alone, out);
+    assert_string_equal(out[0].error, "");
+}
+
+static void test_losses_are_those_of_peft(void **state)
+{
+    static const double want[STEPS] = {5.7573152, 5.6168804, 5.4330893,
+                                       5.2398000, 5.0382419};
+
+    (void)state;
+    for (int ranks = 1; ranks <= 4; ranks++)
+        for (size_t pieces = 1; pieces <= ROWS; pieces *= 2) {
+            test_rank out[TEST_RANKS];
+
+            many = (pipe_case){.model = "llama",
+                               .layers = "q_proj|v_proj",
+                               .ranks = ranks,
+                               .pieces = pieces};
+            test_ranks_run(ranks, pipe_rank, &many, out);
+            for (int r = 0; r < ranks; r++) {
+                assert_string_equal(out[r].error, "");
+                for (int i = 0; i < STEPS; i++)
+                    assert_close("loss", many.loss[r][i], want[i], 1e-4);
+            }
+        }
+}
+
+/* Labels that do not count are not the same number in all pieces, and the
+ * first piece has none. */
+static void test_labels_that_do_not_count(void **state)
+{
+    const pipe_case c = {.model = "tiny.gguf",
+                         .layers = "q_proj|down_proj",
+                         .ranks = 2,
+                         .pieces = 4,
+                         .mask = 2,
+                         .clip = 0.05,
+                         .accumulate = 2};
+
+    (void)state;
+    run_alone(&c);
+    assert_true(alone.loss[0][STEPS - 1] < alone.loss[0][0]);
+    expect_same(&c);
+}
+
+static void test_all_architectures(void **state)
+{
+    static const struct {
+        const char *model, *layers;
+    } list[] = {
+        {"tiny.gguf", "q_proj|v_proj|gate_proj"},
+        {"qwen2", "q_proj|v_proj"},
+        {"qwen3", "*_proj"},
+        {"gemma3", "q_proj|down_proj"},
+        {"gpt2", "c_attn|c_proj"},
+        {"gptq", "q_proj|v_proj"},
+        {"gptq_order", "o_proj"},
+        {"awq", "up_proj"},
+        /* the first rank, or the last, has nothing to learn */
+        {"llama", "*layers.1.self_attn.q_proj"},
+        {"llama", "*layers.0.self_attn.q_proj"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(list); i++) {
+        pipe_case c = {.model = list[i].model,
+                       .layers = list[i].layers,
+                       .ranks = 2,
+                       .pieces = 2};
+
+        run_alone(&c);
+        expect_same(&c);
+        c.ranks = 3;
+        expect_same(&c);
+    }
+}
+
+/* ---- failures ----------------------------------------------------------- */
+
+static void expect_error(const pipe_case *c, const char *text)
+{
+    test_rank out[TEST_RANKS];
+
+    many = *c;
+    test_ranks_run(many.ranks, pipe_rank, &many, out);
+    for (int r = 0; r < many.ranks; r++) {
+        if (!strstr(out[r].error, text))
+            print_error("rank %d: %s\n", r, out[r].error);
+        assert_non_null(strstr(out[r].error, text));
+    }
+}
+
+static void test_refusals(void **state)
+{
+    pipe_case c = {
+        .model = "llama", .layers = "q_proj", .ranks = 8, .pieces = 2};
+
+    (void)state;
+    expect_error(&c, "stages at most, there are 8 ranks");
+    c.ranks = 2;
+    c.pieces = 3;
+    expect_error(&c, "a batch of 4 samples cannot be cut into 3 pieces");
+}
+
+/* One request for memory after another is refused, on each rank: all fail, none
+ * waits for ever, nothing leaks.  Not all of them, since there are thousands.
+ */
+static void test_memory_is_refused(void **state)
+{
+    const pipe_case c = {
+        .model = "tiny.gguf", .layers = "q_proj", .ranks = 2, .pieces = 2};
+
+    (void)state;
+    for (int rank = 0; rank < 2; rank++)
+        for (size_t at = 100 + (size_t)rank;; at += at / 6) {
+            test_heap heap = {.fail_at = at};
+            test_rank out[TEST_RANKS];
+
+            many = c;
+            test_ranks_run_short(2, rank, &heap, pipe_rank, &many, out);
+            assert_int_equal(heap.live, 0);
+            if (heap.failed == 0)
+                break;
+            for (int r = 0; r < 2; r++)
+                assert_true(out[r].status == SB_OK ||
+                            out[r].status == SB_NO_MEMORY);
+            assert_int_equal(out[0].status, out[1].status);
+        }
+}
+
+/* ---- a training run ----------------------------------------------------- */
+
+static char dir[] = "/tmp/sbtest-pipe-XXXXXX";
+
+typedef struct {
+    const char *folder;
+    size_t stop_after, pieces, steps;
+    int resume, who_stops;
+    double loss[TEST_RANKS][3];
+} train_case;
+
+typedef struct {
+    train_case *c;
+    int rank;
+    size_t steps;
+} watched;
+
+static int watch(void *user, const sb_train_state *s)
+{
+    watched *w = user;
+
+    w->steps += s->samples_per_second > 0;
+    if (s->samples_per_second == 0 && s->epoch < 3)
+        w->c->loss[w->rank][s->epoch] = s->loss;
+    return w->c->stop_after && w->steps == w->c->stop_after &&
+           w->rank == w->c->who_stops;
+}
+
+static sb_status train_texts(sb_ctx *ctx, sb_model *model, train_case *c,
+                             int rank)
+{
+    watched w = {c, rank, 0};
+    sb_train_options opt = SB_TRAIN_OPTIONS_INIT;
+    sb_model *out = NULL;
+    sb_data *data = NULL;
+    char text[1024], here[512], path[600];
+
+    if (!getcwd(here, sizeof here))
+        return SB_IO;
+    (void)snprintf(text, sizeof text,
+                   "SOURCE: instruct\nPATH: qa.json\nTOKENIZER: %s/" FIXTURES
+                   "tiny.gguf\nWINDOW: 24\nBATCH: 4\nSHUFFLE: true\n",
+                   here);
+    (void)snprintf(path, sizeof path, "%s/data.yaml", dir);
+    opt.options_text = "EPOCHS: 3\nLR: 0.01\nOPTIMIZER: adamw\n"
+                       "TRAIN: ['*.lora_?.weight']\nCHECKPOINT: 2\n";
+    opt.folder = c->folder;
+    opt.resume = c->resume;
+    opt.pipeline = c->pieces;
+    opt.watch = watch;
+    opt.watch_user = &w;
+    SB_TRY(sb_data_parse(ctx, text, path, NULL, &data));
+    sb_status status = sb_train(model, data, NULL, &opt, &out);
+    if (rank == 0)
+        c->steps = w.steps;
+    sb_model_free(out);
+    sb_data_free(data);
+    return status;
+}
+
+static sb_status train_rank(sb_ctx *ctx, int rank, void *user)
+{
+    sb_load_options load = SB_LOAD_OPTIONS_INIT;
+    sb_model *model = NULL;
+
+    load.part = (size_t)rank;
+    load.parts = (size_t)sb_ctx_ranks(ctx);
+    SB_TRY(sb_model_load_with(ctx, FIXTURES "tiny.gguf", &load, &model));
+    sb_status status = sb_model_add_lora(model, NULL);
+    if (status == SB_OK)
+        status = train_texts(ctx, model, user, rank);
+    sb_model_free(model);
+    return status;
+}
+
+static int write_texts(void **state)
+{
+    char path[64];
+
+    (void)state;
+    if (!mkdtemp(dir))
+        return 1;
+    (void)snprintf(path, sizeof path, "%s/qa.json", dir);
+    FILE *f = fopen(path, "w");
+    for (int i = 0; f && i < 16; i++)
+        (void)fprintf(f, "{\"instruction\": \"a%d\", \"output\": \"b%d c\"}\n",
+                      i % 5, i % 7);
+    return f ? fclose(f) : 1;
+}
+
+static int remove_texts(void **state)
+{
+    char command[128];
+
+    (void)state;
+    (void)snprintf(command, sizeof command, "rm -r '%s'", dir);
+    return system(command); /* a folder that mkdtemp() made */
+}
+
+/* Ended by one of three ranks, it goes on with two, and then with one; no step
+ * is lost, and none is made twice. */
+static void test_a_run_goes_on_with_other_ranks(void **state)
+{
+    train_case whole = {.pieces = 1, .who_stops = -1}, part;
+    test_rank out[TEST_RANKS];
+
+    (void)state;
+    test_ranks_run(1, train_rank, &whole, out);
+    assert_string_equal(out[0].error, "");
+    assert_int_equal(whole.steps, 12);
+    assert_true(whole.loss[0][2] < whole.loss[0][0]);
+    for (int who = 0; who < 3; who++) {
+        char path[64];
+
+        (void)snprintf(path, sizeof path, "%s/run%d", dir, who);
+        part = (train_case){
+            .folder = path, .pieces = 4, .stop_after = 5, .who_stops = who};
+        test_ranks_run(3, train_rank, &part, out);
+        for (int r = 0; r < 3; r++) {
+            assert_int_equal(out[r].status, SB_INTERRUPTED);
+            assert_non_null(strstr(out[r].error, "holds all until then"));
+        }
+        part.resume = 1;
+        part.stop_after = 2;
+        part.who_stops = 0;
+        test_ranks_run(2, train_rank, &part, out);
+        assert_int_equal(out[1].status, SB_INTERRUPTED);
+        part.stop_after = 0;
+        test_ranks_run(1, train_rank, &part, out);
+        assert_string_equal(out[0].error, "");
+        assert_int_equal(part.steps, 5);
+        assert_close("loss", part.loss[0][1], whole.loss[0][1], 1e-4);
+        assert_close("loss", part.loss[0][2], whole.loss[0][2], 1e-4);
+    }
+}
+
+static void test_a_run_is_refused(void **state)
+{
+    train_case odd = {.pieces = 3, .who_stops = -1};
+    test_rank out[TEST_RANKS];
+
+    (void)state;
+    test_ranks_run(2, train_rank, &odd, out);
+    for (int r = 0; r < 2; r++)
+        assert_non_null(strstr(out[r].error,
+                               "batches of 4 samples cannot be cut into 3 "
+                               "pieces"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_losses_are_those_of_peft),
+        cmocka_unit_test(test_labels_that_do_not_count),
+        cmocka_unit_test(test_all_architectures),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_memory_is_refused),
+        cmocka_unit_test(test_a_run_goes_on_with_other_ranks),
+        cmocka_unit_test(test_a_run_is_refused),
+    };
+    return cmocka_run_group_tests_name("pipe", tests, write_texts,
+                                       remove_texts);
+}
