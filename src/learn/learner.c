@@ -313,7 +313,7 @@ static sb_status learner_run_pieces(sb_learner *l,
         sb_pipe_gradient(l, inputs, n, wide.data ? &wide : target, &own);
     sb_tensor_drop(&wide);
     SB_TRY(status);
-    /* From here on nobody can be interrupted: all make the update, or none. */
+    /* The last look at signals: all ranks make the update, or none. */
     SB_TRY(sb_ctx_poll(l->ctx));
     SB_TRY(sb_comm_sum_f64(l->ctx, &own, 1));
     if (loss)

@@ -86,7 +86,8 @@ sb_value_id sb_arch_constant(sb_arch *a, const char *name, const sb_tensor *t);
 /* Is a packed weight of this name to be unpacked?  Else its parts are made by
  * sb_arch_hollow(). */
 bool sb_arch_wants(sb_arch *a, const char *name);
-/* Elements of a tensor that nobody reads: zeros without memory. */
+/* Elements of a tensor that no node of the stage reads: zeros without memory.
+ */
 SB_MUST_USE sb_status sb_arch_hollow(sb_arch *a, sb_tensor *t);
 /* arch_packed.c: a linear layer whose weight GPTQ or AWQ packed. */
 sb_value_id sb_arch_packed_linear(sb_arch *a, sb_module m, sb_value_id x,

@@ -425,7 +425,7 @@ static comm_route route_of(const struct sb_comm_state *s, int rank)
 }
 
 /* Does everybody take what is given, and nothing else?  All see all routes, so
- * nobody waits for what does not come. */
+ * no rank waits for what does not come. */
 static sb_status route_check(sb_ctx *ctx, size_t *most)
 {
     const struct sb_comm_state *s = ctx->comm;
