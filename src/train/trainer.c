@@ -359,10 +359,11 @@ static sb_status check_pipeline(const sb_trainer *t, bool text)
 
     if (t->opt.pipeline == 0)
         return SB_OK;
-    if (!text)
+    if (!text || t->qm || t->opt.prune || t->opt.prune_text)
         return sb_fail(t->ctx, SB_UNSUPPORTED,
-                       "a pipeline is for language models: the samples are no "
-                       "texts");
+                       "a pipeline is for language models: the samples are %s",
+                       !text ? "no texts"
+                             : "learned without quantizers and pruning");
     if (batch % t->opt.pipeline != 0)
         return sb_fail(t->ctx, SB_BAD_ARG,
                        "batches of %zu samples cannot be cut into %zu pieces "
@@ -371,14 +372,8 @@ static sb_status check_pipeline(const sb_trainer *t, bool text)
     return SB_OK;
 }
 
-static sb_status trainer_open(sb_trainer *t)
+static sb_status check_samples(const sb_trainer *t, bool text)
 {
-    sb_learn_options learn = SB_LEARN_OPTIONS_INIT;
-
-    SB_TRY(sb_train_keys_read(t->ctx, t->opt.options, t->opt.options_text,
-                              t->qm != NULL, &t->doc, &t->other_doc, &t->keys));
-    SB_TRY(count_steps(t));
-    bool text = sb_data_text_from(t->train) > 0;
     if (text && (t->opt.teacher || t->keys.mixup > 0))
         return sb_fail(t->ctx, SB_UNSUPPORTED,
                        "texts are learned without a teacher and without MIXUP");
@@ -391,7 +386,18 @@ static sb_status trainer_open(sb_trainer *t)
         return sb_fail(t->ctx, SB_BAD_DATA,
                        "the samples have no labels: give LABELS in the data "
                        "file, or a teacher");
-    SB_TRY(check_pipeline(t, text));
+    return check_pipeline(t, text);
+}
+
+static sb_status trainer_open(sb_trainer *t)
+{
+    sb_learn_options learn = SB_LEARN_OPTIONS_INIT;
+
+    SB_TRY(sb_train_keys_read(t->ctx, t->opt.options, t->opt.options_text,
+                              t->qm != NULL, &t->doc, &t->other_doc, &t->keys));
+    SB_TRY(count_steps(t));
+    bool text = sb_data_text_from(t->train) > 0;
+    SB_TRY(check_samples(t, text));
     sb_train_keys_learner(&t->keys, &learn);
     learn.seed = t->opt.seed;
     learn.pipeline = t->opt.pipeline;
