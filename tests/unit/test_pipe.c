@@ -181,7 +181,7 @@ static void test_losses_are_those_of_peft(void **state)
                                        5.2398000, 5.0382419};
 
     (void)state;
-    for (int ranks = 1; ranks <= 4; ranks++)
+    for (int ranks = 2; ranks <= 4; ranks++)
         for (size_t pieces = 1; pieces <= ROWS; pieces *= 2) {
             test_rank out[TEST_RANKS];
 
@@ -236,14 +236,12 @@ static void test_all_architectures(void **state)
 
     (void)state;
     for (size_t i = 0; i < SB_COUNT(list); i++) {
-        pipe_case c = {.model = list[i].model,
-                       .layers = list[i].layers,
-                       .ranks = 2,
-                       .pieces = 2};
+        const pipe_case c = {.model = list[i].model,
+                             .layers = list[i].layers,
+                             .ranks = 2 + (i % 2 == 0),
+                             .pieces = 2};
 
         run_alone(&c);
-        expect_same(&c);
-        c.ranks = 3;
         expect_same(&c);
     }
 }
@@ -285,7 +283,7 @@ static void test_memory_is_refused(void **state)
 
     (void)state;
     for (int rank = 0; rank < 2; rank++)
-        for (size_t at = 100 + (size_t)rank;; at += at / 6) {
+        for (size_t at = 100 + (size_t)rank;; at += at / 3) {
             test_heap heap = {.fail_at = at};
             test_rank out[TEST_RANKS];
 
