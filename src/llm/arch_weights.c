@@ -234,8 +234,11 @@ static sb_status hollow_create(sb_ctx *ctx, size_t bytes, sb_buf **out)
 
 sb_status sb_arch_hollow(sb_arch *a, sb_tensor *t)
 {
-    size_t bytes = sb_tensor_bytes(t);
+    size_t bytes = sb_tensor_size_ok(t) ? sb_tensor_bytes(t) : 0;
 
+    if (bytes == 0)
+        return sb_fail(a->ctx, SB_NO_MEMORY, "%s: a weight is too large",
+                       a->weights->path);
     if (!a->hollow || sb_buf_size(a->hollow) < bytes) {
         sb_buf_unref(a->hollow);
         a->hollow = NULL;
