@@ -217,7 +217,8 @@ typedef enum sb_learn_values {
 } sb_learn_values;
 
 /** Runs the network in inference form with the present parameters, in place:
- *  nothing is copied.  As sb_session_run(). */
+ *  nothing is copied.  As sb_session_run().
+ *  @return SB_UNSUPPORTED with a pipeline */
 SB_API SB_MUST_USE sb_status sb_learner_eval(
     sb_learner *learner, sb_learn_values values, const sb_tensor *const *inputs,
     size_t n_inputs, const sb_tensor **outputs, size_t n_outputs);

@@ -29,10 +29,12 @@ typedef struct sb_load_options {
      *  tensor for them, or NULL for what the file says.  Nothing that reads
      *  them is folded or quantized then. */
     int keep_inputs;
-    /** Of a language model: reads only the weights of stage `part` of `parts`,
-     *  blocks that follow each other, as a pipeline of so many ranks trains
-     *  them (learn.h).  The others are there, but zero, and take no memory;
-     *  what reads them gets wrong results.  `parts` 0: all. */
+    /** Of a language model: unpacks only the packed weights of stage `part` of
+     *  `parts`, blocks that follow each other, as a pipeline of so many ranks
+     *  trains them (learn.h); those of other stages take no memory.  Weights
+     *  that are not packed stay in the mapped file anyway.  Such a model can
+     *  only be trained in that pipeline, and its adapters saved.  `parts` 0 or
+     *  1: all. */
     size_t part, parts;
 } sb_load_options;
 

@@ -192,6 +192,7 @@ sb_status sb_model_write(const sb_graph *graph, int64_t min_opset,
     const sb_onnx_save_options opt = {.min_opset = min_opset};
     sb_graph *older = NULL;
 
+    SB_TRY(sb_graph_check_whole(graph));
     SB_TRY(sb_progress(graph->ctx, "save", 0, 1));
     int64_t opset = sb_onnx_save_opset(graph, &opt);
     if (sb_graph_wants_older(graph, opset)) {

@@ -70,6 +70,7 @@ static sb_status exec_create(sb_exec *exec)
 sb_status sb_exec_create(sb_ctx *ctx, const sb_graph *graph,
                          const sb_exec_options *opt, sb_exec **out)
 {
+    SB_TRY(sb_graph_check_whole(graph));
     sb_exec *exec = sb_alloc(ctx, 1, sizeof *exec);
 
     if (!exec)

@@ -180,6 +180,7 @@ void sb_learner_free(sb_learner *l)
     learner_drop(l);
     sb_pipe_close(l);
     sb_bound_graph_free(&l->eval);
+    sb_tensor_drop(&l->wide);
     sb_free(l->ctx, l->eval_states);
     sb_store_free(&l->store);
     sb_graph_free(l->source);
@@ -224,6 +225,7 @@ sb_status sb_learner_set_inputs(sb_learner *l, const sb_tensor *const *inputs,
     if (n != l->source->n_inputs)
         return sb_fail(l->ctx, SB_BAD_ARG, "got %zu inputs, want %zu", n,
                        l->source->n_inputs);
+    sb_tensor_drop(&l->wide);
     for (size_t i = 0; i < n; i++)
         l->learn.inputs[i] = inputs[i];
     l->count = learner_counter(l);
@@ -256,15 +258,20 @@ static sb_status learner_check_target(const sb_learner *l,
                    sb_dtype_name(l->places.target_dtype));
 }
 
-static sb_status learner_widen(const sb_learner *l, const sb_tensor *from,
-                               sb_tensor *out)
+/* Labels of int32 become int64, kept until the next inputs: a step that fails
+ * at its end looks at them again. */
+static sb_status learner_widen(sb_learner *l, const sb_tensor **target)
 {
+    const sb_tensor *from = *target;
     sb_tensor t = sb_tensor_make(SB_DTYPE_I64, from->rank, from->dims);
 
+    if (from->dtype != SB_DTYPE_I32)
+        return SB_OK;
     SB_TRY(sb_tensor_alloc_raw(l->ctx, &t));
     sb_convert(from->dtype, from->data, SB_DTYPE_I64, t.data,
                (size_t)sb_tensor_count(from));
-    *out = t;
+    l->wide = t;
+    *target = &l->wide;
     return SB_OK;
 }
 
@@ -299,7 +306,6 @@ static sb_status learner_run_pieces(sb_learner *l,
                                     const sb_tensor *target, double *loss)
 {
     double own = 0;
-    sb_tensor wide = {0};
 
     if (!target ||
         (target->dtype != SB_DTYPE_I64 && target->dtype != SB_DTYPE_I32))
@@ -307,12 +313,8 @@ static sb_status learner_run_pieces(sb_learner *l,
                        "a pipeline learns labels: the target has type %s, want "
                        "int64",
                        target ? sb_dtype_name(target->dtype) : "none");
-    if (target->dtype == SB_DTYPE_I32)
-        SB_TRY(learner_widen(l, target, &wide));
-    sb_status status =
-        sb_pipe_gradient(l, inputs, n, wide.data ? &wide : target, &own);
-    sb_tensor_drop(&wide);
-    SB_TRY(status);
+    SB_TRY(learner_widen(l, &target));
+    SB_TRY(sb_pipe_gradient(l, inputs, n, target, &own));
     /* The last look at signals: all ranks make the update, or none. */
     SB_TRY(sb_ctx_poll(l->ctx));
     SB_TRY(sb_comm_sum_f64(l->ctx, &own, 1));
@@ -326,36 +328,29 @@ static sb_status learner_run(sb_learner *l, const sb_tensor *target,
                              double *loss)
 {
     sb_bound_graph *b = &l->learn;
-    sb_tensor wide = {0};
 
     SB_TRY(learner_check_target(l, target));
     SB_TRY(learner_use_features(l));
-    if (target->dtype == SB_DTYPE_I32) {
-        SB_TRY(learner_widen(l, target, &wide));
-        target = &wide;
-    }
+    SB_TRY(learner_widen(l, &target));
     b->inputs[l->places.target] = target;
-    sb_status status = sb_bound_graph_run(b);
-    if (status == SB_OK) {
-        double v = (double)*(const float *)b->outputs[SB_LEARN_OUT_LOSS]->data;
-        l->output = b->outputs[SB_LEARN_OUT_OUTPUT];
-        status = isfinite(v) ? sb_learner_join(l, &v)
-                             : sb_learner_blame(l, "the loss", v);
-        if (status == SB_OK && loss)
-            *loss = v;
-    }
-    sb_tensor_drop(&wide);
-    return status;
+    SB_TRY(sb_bound_graph_run(b));
+    double v = (double)*(const float *)b->outputs[SB_LEARN_OUT_LOSS]->data;
+    l->output = b->outputs[SB_LEARN_OUT_OUTPUT];
+    if (!isfinite(v))
+        return sb_learner_blame(l, "the loss", v);
+    SB_TRY(sb_learner_join(l, &v));
+    if (loss)
+        *loss = v;
+    return SB_OK;
 }
 
 sb_status sb_learner_gradient(sb_learner *l, const sb_tensor *const *inputs,
                               size_t n_inputs, const sb_tensor *target,
                               double *loss)
 {
-    if (l->pipe)
-        return learner_run_pieces(l, inputs, n_inputs, target, loss);
     SB_TRY(sb_learner_set_inputs(l, inputs, n_inputs));
-    return learner_run(l, target, loss);
+    return l->pipe ? learner_run_pieces(l, inputs, n_inputs, target, loss)
+                   : learner_run(l, target, loss);
 }
 
 /* ---- the update --------------------------------------------------------- */

@@ -11,6 +11,11 @@ static sb_status pipe_check(const sb_learner *l)
 {
     const sb_learn_options *o = &l->opt;
 
+    if (!sb_comm_sends(l->ctx))
+        return sb_fail(l->ctx, SB_UNSUPPORTED,
+                       "a pipeline needs send_receive of the sb_comm that "
+                       "connects the ranks, which it has not: set it, or train "
+                       "without a pipeline");
     if (o->loss != SB_LEARN_LOSS_CROSS_ENTROPY || o->n_features)
         return sb_fail(l->ctx, SB_UNSUPPORTED,
                        "a pipeline learns labels only: no teacher, no loss of "
@@ -82,10 +87,22 @@ static size_t pipe_lanes(const sb_pipe *p)
     return p->pieces < most ? p->pieces : most;
 }
 
+/* A model that was read in part is trained by the rank whose part it is. */
+static sb_status pipe_check_part(const sb_learner *l)
+{
+    const sb_graph *g = l->source;
+    size_t ranks = l->opt.pipeline ? (size_t)sb_ctx_ranks(l->ctx) : 1;
+
+    if (g->parts == ranks && g->part == (size_t)sb_ctx_rank(l->ctx))
+        return SB_OK;
+    return sb_graph_check_whole(g);
+}
+
 sb_status sb_pipe_open(sb_learner *l)
 {
     sb_ctx *ctx = l->ctx;
 
+    SB_TRY(pipe_check_part(l));
     if (l->opt.pipeline == 0 || sb_ctx_ranks(ctx) == 1)
         return SB_OK;
     SB_TRY(pipe_check(l));

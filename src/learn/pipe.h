@@ -60,9 +60,9 @@ SB_MUST_USE sb_status sb_pipe_open(sb_learner *l);
 void sb_pipe_close(sb_learner *l);
 /* The executors are closed, since the graph will change. */
 void sb_pipe_drop(sb_learner *l);
-/* As sb_learner_gradient(): all ranks give the whole batch, and the gradients
- * are those of the parameters of this rank.  The loss is known to the last rank
- * only. */
+/* As sb_learner_gradient(), after sb_learner_set_inputs(): all ranks give the
+ * whole batch, and the gradients are those of the parameters of this rank.  The
+ * loss is known to the last rank only. */
 SB_MUST_USE sb_status sb_pipe_gradient(sb_learner *l,
                                        const sb_tensor *const *inputs, size_t n,
                                        const sb_tensor *target, double *loss);

@@ -1,9 +1,8 @@
 /* Cutting a network into stages. */
 #include "learn/pipe_stages.h"
 
-#include <string.h>
-
 #include "base/alloc.h"
+#include "ops/op_registry.h"
 
 /* ---- work ---------------------------------------------------------------- */
 
@@ -56,19 +55,22 @@ static int64_t weight_size(const sb_shape *shape)
  * it had any, when its weights were read. */
 static int64_t node_work(const stage_walk *w, const sb_node *node)
 {
-    bool packed = strcmp(node->op, "MatMulNBits") == 0;
+    const sb_op_def *op = sb_op_find(node->domain, node->op);
+    bool packed = op && op->flags & SB_OP_INTEGER && op->weight_input;
 
-    if (!packed && !sb_node_is(node, "Gemm") && !sb_node_is(node, "MatMul"))
+    if (!packed && (!op || op->quant != SB_ROLE_WEIGHTED))
         return -1;
-    sb_value_id weight = node->n_in > 1 ? node->inputs[1] : SB_NONE;
+    uint32_t at = packed ? op->weight_input : 1;
+    sb_value_id weight = node->n_in > at ? node->inputs[at] : SB_NONE;
     if (weight == SB_NONE || !w->fixed[weight])
         return -1;
     const sb_value *v = sb_graph_value(w->g, weight);
-    if (strstr(v->name, ".lora_"))
+    if (sb_name_is_adapter(v->name))
         return 0;
     int64_t n = sb_node_int(node, "N", 0), k = sb_node_int(node, "K", 0);
-    return packed ? (n > 0 && k > 0 && n < INT64_MAX / k ? n * k : 0)
-                  : weight_size(&v->type.shape);
+    if (packed && n > 0 && k > 0) /* several in a byte */
+        return n < INT64_MAX / k ? n * k : 0;
+    return weight_size(&v->type.shape);
 }
 
 /* What the results of a node are, from what its inputs are. */
@@ -265,5 +267,6 @@ sb_status sb_pipe_stage_cut(sb_graph *g, const sb_pipe_stage *stage)
         SB_TRY(sb_graph_add_output(g, sb_graph_find_value(g, stage->out)));
     }
     (void)sb_graph_remove_dead(g);
+    g->parts = 0; /* all that is left was read */
     return SB_OK;
 }

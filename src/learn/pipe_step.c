@@ -313,7 +313,6 @@ sb_status sb_pipe_gradient(sb_learner *l, const sb_tensor *const *inputs,
 {
     sb_pipe *p = l->pipe;
 
-    SB_TRY(sb_learner_set_inputs(l, inputs, n));
     SB_TRY(pipe_check_batch(p, inputs, n, target));
     pipe_weigh(p, target);
     memset(p->sum, 0, sb_tensor_bytes(&l->store.gradients));

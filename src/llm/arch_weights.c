@@ -196,9 +196,13 @@ static sb_status arch_memory(sb_arch *a, sb_tensor *t)
 
 bool sb_arch_wants(sb_arch *a, const char *name)
 {
-    const char *rows = a->only ? sb_arch_name(a, "%s.rows", name) : NULL;
+    if (!a->only)
+        return true;
+    if (!name) /* no memory for it, which the constant will find out */
+        return false;
+    const char *rows = sb_arch_name(a, "%s.rows", name);
 
-    return !a->only || sb_map_get(a->only, name) != SB_MAP_NONE ||
+    return sb_map_get(a->only, name) != SB_MAP_NONE ||
            (rows && sb_map_get(a->only, rows) != SB_MAP_NONE);
 }
 

@@ -177,6 +177,10 @@ static sb_status build_part(sb_ctx *ctx, const sb_checkpoint *c,
         status = find_part(g, part, parts, &names);
     if (status == SB_OK)
         status = sb_arch_build(ctx, c, config, &names, out);
+    if (status == SB_OK) {
+        (*out)->part = part;
+        (*out)->parts = parts;
+    }
     sb_map_free(&names);
     sb_graph_free(g);
     return status;

@@ -457,6 +457,11 @@ static sb_status save_interrupted(sb_trainer *t)
     if (whole)
         sb_checkpoint_save(t);
     sb_ctx_interrupt(t->ctx);
+    if (!whole && !t->saved)
+        return sb_fail(t->ctx, SB_INTERRUPTED,
+                       "interrupted in step %zu of epoch %zu; nothing was "
+                       "saved, since not all ranks could go on",
+                       t->at.step + 1, t->at.epoch + 1);
     if (!whole)
         return sb_fail(t->ctx, SB_INTERRUPTED,
                        "interrupted in step %zu of epoch %zu; %s holds what "

@@ -46,6 +46,7 @@ typedef struct sb_trainer {
     sb_train_progress at;
     sb_model *best;
     bool best_lost;   /* its checkpoint could not be written */
+    bool saved;       /* the folder holds a checkpoint of this run */
     bool made_folder; /* of checkpoints; else it was there */
     sb_prune *prune;  /* masks while training; or NULL */
     sb_model *source; /* the network that is trained, if it is not the one that

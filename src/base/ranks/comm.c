@@ -471,6 +471,11 @@ static sb_status route_move(sb_ctx *ctx, const char *mine, char *other,
     return SB_OK;
 }
 
+bool sb_comm_sends(const sb_ctx *ctx)
+{
+    return !ctx->comm || ctx->comm->comm.send_receive;
+}
+
 sb_status sb_comm_send_receive(sb_ctx *ctx, const void *mine, size_t bytes,
                                int to, int from, void **other,
                                size_t *other_bytes)
@@ -487,7 +492,7 @@ sb_status sb_comm_send_receive(sb_ctx *ctx, const void *mine, size_t bytes,
         return to < 0 && from < 0
                    ? SB_OK
                    : sb_fail(ctx, SB_BAD_ARG, "there is no other rank");
-    if (!s->comm.send_receive)
+    if (!sb_comm_sends(ctx))
         return sb_fail(ctx, SB_UNSUPPORTED,
                        "what connects the ranks has no send_receive");
     SB_TRY(comm_round(ctx, COMM_SEND_RECEIVE, &route, sizeof route, 0));

@@ -20,6 +20,9 @@ void sb_comm_show(sb_ctx *ctx, struct sb_comm_state *hidden);
  * what they have. */
 bool sb_comm_reopen(sb_ctx *ctx);
 
+/* Can bytes go from rank to rank (sb_comm_send_receive())? */
+bool sb_comm_sends(const sb_ctx *ctx);
+
 /* Forgets the ranks and frees the memory; when the context is freed. */
 void sb_comm_forget(sb_ctx *ctx);
 
