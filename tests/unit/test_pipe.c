@@ -300,9 +300,19 @@ static void test_numbers_that_are_not_finite(void **state)
     expect_error(&c, "step 1: the norm of the gradients is infinite");
     c.layers = "*layers.1.self_attn.q_proj";
     expect_error(&c, "step 1: the norm of the gradients is infinite");
+    c.ranks = 1; /* and without a pipeline */
+    expect_error(&c, "step 1: the norm of the gradients is infinite");
+    c.ranks = 2;
     c.layers = "*layers.0.self_attn.o_proj";
     c.b = 1e30f;
     expect_error(&c, "it comes from the stage of rank 0");
+}
+
+static bool in_part(sb_status status)
+{
+    return status == SB_UNSUPPORTED &&
+           strstr(sb_ctx_error(test_ctx()),
+                  "was read in part, for rank 0 of a pipeline of 2 ranks");
 }
 
 /* Nothing but its pipeline. */
@@ -324,19 +334,18 @@ static void test_a_part_of_a_model(void **state)
     assert_ok(sb_model_add_lora(model, NULL));
     assert_ok(sb_model_clone(test_ctx(), model, &copy));
     learn.pipeline = 2; /* of one rank */
-    const sb_status list[] = {
-        sb_session_create(copy, NULL, &session),
-        sb_model_save_memory(copy, &bytes, &n),
-        sb_model_save(copy, "no.onnx"),
-        sb_model_save_language(copy, "no.gguf", NULL),
-        sb_quant_model_create(copy, NULL, &qm),
-        sb_model_merge_lora(copy),
-        sb_learner_create(copy, NULL, &l),
-        sb_learner_create(copy, &learn, &l),
+    const bool refused[] = {
+        in_part(sb_session_create(copy, NULL, &session)),
+        in_part(sb_model_save_memory(copy, &bytes, &n)),
+        in_part(sb_model_save(copy, "no.onnx")),
+        in_part(sb_model_save_language(copy, "no.gguf", NULL)),
+        in_part(sb_quant_model_create(copy, NULL, &qm)),
+        in_part(sb_model_merge_lora(copy)),
+        in_part(sb_learner_create(copy, NULL, &l)),
+        in_part(sb_learner_create(copy, &learn, &l)),
     };
-    for (size_t i = 0; i < SB_COUNT(list); i++)
-        assert_status(list[i], SB_UNSUPPORTED);
-    assert_error_has("was read in part, for rank 0 of a pipeline of 2 ranks");
+    for (size_t i = 0; i < SB_COUNT(refused); i++)
+        assert_true(refused[i]);
     sb_model_free(copy);
     sb_model_free(model);
 }
