@@ -9,7 +9,7 @@
 typedef struct {
     const char *model, *data, *valid, *options, *output, *folder, *teacher;
     const char *config, *target, *report, *prune, *lora;
-    unsigned freeze_bn, lora_rank, lora_alpha;
+    unsigned freeze_bn, lora_rank, lora_alpha, pipeline;
     cli_list set;
     unsigned samples, valid_samples, batch;
     bool resume, dry_run, force;
@@ -35,6 +35,7 @@ static const cli_opt opts[] = {
     {CLI_STRING, 0,   "lora",          ARG(lora),          "LAYERS", "of a language model: train adapters beside layers with these names, such as 'q_proj|v_proj', and nothing else; the output is a folder for PEFT (docs/llm.md)", false},
     {CLI_UINT,   0,   "lora-rank",     ARG(lora_rank),     "N",     "columns of an adapter (default: 8)", false},
     {CLI_UINT,   0,   "lora-alpha",    ARG(lora_alpha),    "N",     "adapters count times this number divided by their rank (default: 16)", false},
+    {CLI_UINT,   0,   "pipeline",      ARG(pipeline),      "PIECES", "with --lora and mpirun: each rank holds some blocks of the network instead of all, and every batch goes through them in so many pieces (docs/training.md)", false},
     {CLI_STRING, 0,   "folder",        ARG(folder),        "DIR",   "where checkpoints and the log go (default: the output with .train behind it)", false},
     {CLI_FLAG,   0,   "resume",        ARG(resume),        NULL,    "go on from the checkpoint in the folder", false},
     {CLI_UINT,   0,   "freeze-bn",     ARG(freeze_bn),     "N",     "batch norms keep their statistics after N epochs, as FREEZE_BN of the options", false},
@@ -306,13 +307,25 @@ static sb_status train_save(const train_job *j)
                            : sb_model_save(j->out, j->args->output);
 }
 
+/* In a pipeline each rank has its part of the weights. */
+static sb_status train_load(train_job *j)
+{
+    sb_load_options opt = SB_LOAD_OPTIONS_INIT;
+
+    if (j->args->pipeline && !j->args->dry_run) {
+        opt.part = (size_t)sb_ctx_rank(j->env->ctx);
+        opt.parts = (size_t)sb_ctx_ranks(j->env->ctx);
+    }
+    return sb_model_load_with(j->env->ctx, j->args->model, &opt, &j->model);
+}
+
 static int train_work(train_job *j)
 {
     const train_args *a = j->args;
     sb_train_options opt = SB_TRAIN_OPTIONS_INIT;
     int rc;
 
-    if (sb_model_load(j->env->ctx, a->model, &j->model) != SB_OK)
+    if (train_load(j) != SB_OK)
         return cli_fail(j->env, a->model);
     if (a->lora && (rc = train_adapt(j)) != CLI_OK)
         return rc;
@@ -332,6 +345,7 @@ static int train_work(train_job *j)
     opt.teacher = j->teacher;
     opt.seed = j->env->common.seed;
     opt.prune = a->prune;
+    opt.pipeline = a->pipeline;
     opt.watch = train_watch;
     opt.watch_user = j;
     sb_status status = train_model(j, &opt);
@@ -371,6 +385,8 @@ static int train_run(cli_env *env, const void *parsed)
     if (!args->lora && (args->lora_rank || args->lora_alpha))
         return cli_usage(&cmd_train,
                          "--lora-rank and --lora-alpha are for --lora");
+    if (!args->lora && args->pipeline)
+        return cli_usage(&cmd_train, "--pipeline is for --lora");
     int rc = train_settings(args, &j.set);
     if (rc != CLI_OK)
         return rc;

@@ -36,6 +36,7 @@ code $sparsebit convert $tiny third --lora merged --format float
 code $sparsebit train $tiny --lora nothing -d qa.yaml -o none
 code $sparsebit train $tiny --lora q_proj -c q.yaml -d qa.yaml -o none
 code $sparsebit train $tiny --lora-rank 2 -d qa.yaml -o none
+code $sparsebit train $tiny --pipeline 2 -d qa.yaml -o none
 printf '[{"instruction": "ab"}]' >bad.json
 sed 's/qa.json/bad.json/' qa.yaml >bad.yaml
 code $sparsebit train $tiny --lora q_proj -d bad.yaml -o none
