@@ -68,9 +68,22 @@ bool sb_errors_rose(const double *before, const double *after, size_t n);
 /* Are ranges to be chosen: without a configuration of the user, where observers
  * clip? */
 bool sb_ranges_wanted(const sb_quant_model *qm);
-/* At first they hold all that was seen; then, those in question
- * (state.h), what the observers say; *layers is how many values. */
+/* At first they hold all that was seen; then, all that would be narrower, or
+ * those chosen (state.h), what the observers say; *layers is how many values.
+ */
 SB_MUST_USE sb_status sb_clip_ranges(sb_quant_model *qm, size_t *layers);
+
+/* How much less of its values rounding loses if the range of a point is
+ * clipped, relative to the values; below 0: more. */
+typedef struct sb_range_promise {
+    uint32_t point;
+    double gain;
+} sb_range_promise;
+
+/* All ranges that would be narrower, those that promise most first; `list` has
+ * room for all points. */
+SB_MUST_USE sb_status sb_ranges_rank(sb_quant_model *qm, sb_range_promise *list,
+                                     size_t *n);
 
 /* ---- channels (equalize.c) ---------------------------------------------- */
 

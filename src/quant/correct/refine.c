@@ -237,28 +237,47 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
     return status;
 }
 
-/* Ranges of all values; if that does not help, of the first and of the second
- * half of them, if these are not a few. */
-static sb_status refine_ranges(refiner *r)
+/* The best of those that promise something, first all of these. */
+static sb_status refine_best_ranges(refiner *r, const sb_range_promise *list,
+                                    size_t n)
 {
-    const size_t many = 8;
     sb_quant_state *s = &r->qm->state;
+    size_t best = 0;
     bool kept = false;
 
-    if (!clipping.wanted(r->qm))
-        return SB_OK;
-    s->clip_first = 0;
-    s->clip_end = SIZE_MAX;
-    SB_TRY(refine_run(r, &clipping, &kept));
-    size_t n = s->n_steps > 0 ? s->steps[s->n_steps - 1].layers : 0;
-    for (size_t half = 0; half < 2 && !kept && n >= many; half++) {
-        bool one = false;
-
-        s->clip_first = half * (n / 2);
-        s->clip_end = half == 0 ? n / 2 : n;
-        SB_TRY(refine_run(r, &clipping, &one));
+    while (best < n && list[best].gain > 0)
+        best++;
+    if (best == n) /* all were tried */
+        best /= 2;
+    for (int tries = 0; tries < 2 && best > 0 && !kept; tries++, best /= 2) {
+        for (size_t i = 0; i < n; i++)
+            s->points[list[i].point].clip = i < best;
+        SB_TRY(refine_run(r, &clipping, &kept));
     }
     return SB_OK;
+}
+
+/* Ranges of all values; if that does not help, of those that promise most. */
+static sb_status refine_ranges(refiner *r)
+{
+    sb_quant_model *qm = r->qm;
+    bool kept = false;
+    size_t n = 0;
+
+    if (!clipping.wanted(qm))
+        return SB_OK;
+    qm->state.clip_all = true;
+    SB_TRY(refine_run(r, &clipping, &kept));
+    qm->state.clip_all = false;
+    if (kept)
+        return SB_OK;
+    sb_range_promise *list =
+        sb_alloc(qm->ctx, qm->place.n_points + 1, sizeof *list);
+    sb_status status = list ? sb_ranges_rank(qm, list, &n) : SB_NO_MEMORY;
+    if (status == SB_OK && n > 1)
+        status = refine_best_ranges(r, list, n);
+    sb_free(qm->ctx, list);
+    return status;
 }
 
 static sb_status refine_list(refiner *r, const refine_method *list, size_t n)
