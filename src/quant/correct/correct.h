@@ -116,5 +116,10 @@ SB_MUST_USE sb_status sb_bias_layers_complete(sb_graph *g);
 /* Lays biases over those of the network with which the means of each layer's
  * results are those of the float network; *layers is how many. */
 SB_MUST_USE sb_status sb_correct_biases(sb_quant_model *qm, size_t *layers);
+/* Of these only the first *layers in the order of the network; the others have
+ * the biases of the snapshot again. */
+SB_MUST_USE sb_status sb_correct_biases_first(sb_quant_model *qm,
+                                              const sb_snapshot *before,
+                                              size_t *layers);
 
 #endif

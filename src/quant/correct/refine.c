@@ -25,7 +25,9 @@ typedef struct refine_method {
     sb_status (*run)(sb_quant_model *qm, size_t *layers);
     sb_status (*settle)(sb_quant_model *qm); /* when it helped; or NULL */
     bool clearly;                            /* it must help to be kept */
-    double left; /* and leave no more than this of the error; 0: any less */
+    /* Or NULL: takes it back from all but the first *layers, if it did not. */
+    sb_status (*shorten)(sb_quant_model *qm, const sb_snapshot *before,
+                         size_t *layers);
 } refine_method;
 
 typedef struct refiner {
@@ -63,29 +65,41 @@ static bool refine_wants_norms(const sb_quant_model *qm)
 }
 
 static const refine_method channel_methods[] = {
-    {"batch norm statistics", refine_wants_norms, sb_tune_norms, NULL, true, 0},
-    {"equalization", refine_wants_channels, sb_equalize, sb_equalize_settle,
-     true, 0},
+    {.name = "batch norm statistics",
+     .wanted = refine_wants_norms,
+     .run = sb_tune_norms,
+     .clearly = true},
+    {.name = "equalization",
+     .wanted = refine_wants_channels,
+     .run = sb_equalize,
+     .settle = sb_equalize_settle,
+     .clearly = true},
 };
 
 static const refine_method weight_methods[] = {
-    {"rounding of weights", sb_rounds_weights, sb_round_weights, NULL, false,
-     0},
-    {"learning of blocks", sb_learns_blocks, sb_learn_blocks, NULL, false, 0},
-    {"bias correction", refine_wants_biases, sb_correct_biases, NULL, false, 0},
+    {.name = "rounding of weights",
+     .wanted = sb_rounds_weights,
+     .run = sb_round_weights},
+    {.name = "learning of blocks",
+     .wanted = sb_learns_blocks,
+     .run = sb_learn_blocks},
+    {.name = "bias correction",
+     .wanted = refine_wants_biases,
+     .run = sb_correct_biases,
+     .shorten = sb_correct_biases_first},
 };
 
 /* In place of these two.  It has more to choose from the samples than they
  * have, and may choose what suits no others. */
-static const refine_method fitting = {"weights fitted layer by layer",
-                                      sb_rounds_weights,
-                                      sb_round_weights,
-                                      NULL,
-                                      true,
-                                      0};
+static const refine_method fitting = {.name = "weights fitted layer by layer",
+                                      .wanted = sb_rounds_weights,
+                                      .run = sb_round_weights,
+                                      .clearly = true};
 
-static const refine_method clipping = {
-    "clipping of ranges", sb_ranges_wanted, sb_clip_ranges, NULL, true, 0.85};
+static const refine_method clipping = {.name = "clipping of ranges",
+                                       .wanted = sb_ranges_wanted,
+                                       .run = sb_clip_ranges,
+                                       .clearly = true};
 
 bool sb_refine_wanted(const sb_quant_model *qm)
 {
@@ -168,12 +182,12 @@ static sb_status refine_look(refiner *r)
     return SB_OK;
 }
 
+/* Judges what a method has done. */
 static sb_status refine_measure(const refiner *r, const refine_method *method,
                                 sb_quant_step *step)
 {
     size_t seen = 0;
 
-    SB_TRY(method->run(r->qm, &step->layers));
     if (step->layers == 0)
         return SB_OK;
     step->kept = true;
@@ -186,10 +200,24 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
     double same = sb_errors_mean(r->now, seen);
     if (seen < r->reference.n_samples && same > 0)
         step->after *= step->before / same; /* the others rose as much */
-    step->kept =
-        (r->qm->asked && method->run != sb_learn_blocks) ||
-        (sb_errors_fell(r->now, r->tried, seen, method->clearly) &&
-         (!(method->left > 0) || step->after < method->left * step->before));
+    step->kept = (r->qm->asked && method->run != sb_learn_blocks) ||
+                 sb_errors_fell(r->now, r->tried, seen, method->clearly);
+    return SB_OK;
+}
+
+/* What makes up in each layer for the errors of those before may be right for
+ * the first layers, and no longer behind them: half of it, then a quarter. */
+static sb_status refine_shorten(const refiner *r, const refine_method *method,
+                                const sb_snapshot *before, sb_quant_step *step)
+{
+    for (int tries = 0; tries < 2 && method->shorten && !step->kept; tries++) {
+        if (step->layers < 2)
+            return SB_OK;
+        SB_TRY(refine_note(r->qm, step));
+        step->layers /= 2;
+        SB_TRY(method->shorten(r->qm, before, &step->layers));
+        SB_TRY(refine_measure(r, method, step));
+    }
     return SB_OK;
 }
 
@@ -218,7 +246,11 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
 
     step.before = r->error;
     if (status == SB_OK)
+        status = method->run(r->qm, &step.layers);
+    if (status == SB_OK)
         status = refine_measure(r, method, &step);
+    if (status == SB_OK)
+        status = refine_shorten(r, method, &before, &step);
     if (status == SB_OK)
         status = refine_settle(r, method, &step);
     bool keep = status == SB_OK && step.kept;
