@@ -25,23 +25,17 @@ typedef struct corrector {
     sb_replay plain, quantized;
 } corrector;
 
-/* In the order of the network. */
 static sb_status correct_find(corrector *c)
 {
     const sb_graph *g = c->qm->graph;
-    sb_node_id *order = NULL;
-    size_t n = 0;
 
     c->layers = sb_alloc(c->qm->ctx, g->n_nodes + 1, sizeof *c->layers);
     if (!c->layers)
         return SB_NO_MEMORY;
-    SB_TRY(sb_graph_order(g, &order, &n));
-    for (size_t i = 0; i < n; i++)
-        if (sb_bias_layer_find(g, order[i], &c->layers[c->n]) &&
-            (sb_quantizer_on(c->qm, order[i], 0) ||
-             sb_quantizer_on(c->qm, order[i], 1)))
+    for (sb_node_id id = 0; id < g->n_nodes; id++)
+        if (sb_bias_layer_find(g, id, &c->layers[c->n]) &&
+            (sb_quantizer_on(c->qm, id, 0) || sb_quantizer_on(c->qm, id, 1)))
             c->n++;
-    sb_free(c->qm->ctx, order);
     return SB_OK;
 }
 
@@ -244,23 +238,6 @@ sb_status sb_correct_biases(sb_quant_model *qm, size_t *layers)
     sb_free(qm->ctx, c.states);
     sb_free(qm->ctx, c.bound);
     sb_free(qm->ctx, c.wanted);
-    sb_free(qm->ctx, c.layers);
-    return status;
-}
-
-sb_status sb_correct_biases_first(sb_quant_model *qm, const sb_snapshot *before,
-                                  size_t *layers)
-{
-    corrector c = {.qm = qm};
-    sb_status status = correct_find(&c);
-
-    for (size_t i = *layers; i < c.n && status == SB_OK; i++) {
-        sb_value_id bias = c.layers[i].bias;
-
-        sb_overlay_drop(qm, bias);
-        if (before->overlay[bias].buf)
-            sb_overlay_set(qm, bias, &before->overlay[bias]);
-    }
     sb_free(qm->ctx, c.layers);
     return status;
 }

@@ -55,11 +55,12 @@ SB_MUST_USE sb_status sb_reference_errors(const sb_reference *r,
                                           const double *before, double *errors,
                                           size_t *seen);
 double sb_errors_mean(const double *errors, size_t n);
-/* Are they less: the mean, and sample by sample on average?  `clearly`: by more
- * than the uncertainty of that average, which three samples or more tell, so
- * that others will gain, too.  What is not finite is more than what is. */
+/* Are they less: the mean, and sample by sample on average?  With `sure` above
+ * 0 by more than so many times the uncertainty (standard error) of that
+ * average, which three samples or more tell, so that others will gain, too.
+ * What is not finite is more than what is. */
 bool sb_errors_fell(const double *before, const double *after, size_t n,
-                    bool clearly);
+                    double sure);
 /* Are they more by so much that further samples will not turn it round? */
 bool sb_errors_rose(const double *before, const double *after, size_t n);
 
@@ -116,10 +117,5 @@ SB_MUST_USE sb_status sb_bias_layers_complete(sb_graph *g);
 /* Lays biases over those of the network with which the means of each layer's
  * results are those of the float network; *layers is how many. */
 SB_MUST_USE sb_status sb_correct_biases(sb_quant_model *qm, size_t *layers);
-/* Of these only the first *layers in the order of the network; the others have
- * the biases of the snapshot again. */
-SB_MUST_USE sb_status sb_correct_biases_first(sb_quant_model *qm,
-                                              const sb_snapshot *before,
-                                              size_t *layers);
 
 #endif

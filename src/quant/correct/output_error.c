@@ -190,19 +190,18 @@ static error_change errors_change(const double *before, const double *after,
 }
 
 bool sb_errors_fell(const double *before, const double *after, size_t n,
-                    bool clearly)
+                    double sure)
 {
-    /* Twice the standard error: by chance less than once in twenty times.  Few
-     * samples may be like each other by chance, too, and then it is as good as
-     * none; so there is a least that counts. */
-    const double far = 2, least = 0.02;
+    /* A few samples may be like each other by chance, and their uncertainty
+     * next to nothing. */
+    const double least = 0.02;
     const error_change c = errors_change(before, after, n);
 
     if (c.broken > 0 || (c.broken == 0 && !(c.more < 0)))
         return false;
     if (c.count < 3) /* too few to tell how sure it is */
-        return !clearly;
-    return c.mean < (clearly ? -fmax(far * c.sure, least) : 0);
+        return !(sure > 0);
+    return c.mean < (sure > 0 ? -fmax(sure * c.sure, least) : 0);
 }
 
 bool sb_errors_rose(const double *before, const double *after, size_t n)

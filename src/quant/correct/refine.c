@@ -24,10 +24,8 @@ typedef struct refine_method {
     /* Changes overlays and scales; *layers is of how many. */
     sb_status (*run)(sb_quant_model *qm, size_t *layers);
     sb_status (*settle)(sb_quant_model *qm); /* when it helped; or NULL */
-    bool clearly;                            /* it must help to be kept */
-    /* Or NULL: takes it back from all but the first *layers, if it did not. */
-    sb_status (*shorten)(sb_quant_model *qm, const sb_snapshot *before,
-                         size_t *layers);
+    /* It must clearly help: by so many times the uncertainty. */
+    double sure;
 } refine_method;
 
 typedef struct refiner {
@@ -68,12 +66,12 @@ static const refine_method channel_methods[] = {
     {.name = "batch norm statistics",
      .wanted = refine_wants_norms,
      .run = sb_tune_norms,
-     .clearly = true},
+     .sure = 1},
     {.name = "equalization",
      .wanted = refine_wants_channels,
      .run = sb_equalize,
      .settle = sb_equalize_settle,
-     .clearly = true},
+     .sure = 1},
 };
 
 static const refine_method weight_methods[] = {
@@ -85,8 +83,7 @@ static const refine_method weight_methods[] = {
      .run = sb_learn_blocks},
     {.name = "bias correction",
      .wanted = refine_wants_biases,
-     .run = sb_correct_biases,
-     .shorten = sb_correct_biases_first},
+     .run = sb_correct_biases},
 };
 
 /* In place of these two.  It has more to choose from the samples than they
@@ -94,12 +91,13 @@ static const refine_method weight_methods[] = {
 static const refine_method fitting = {.name = "weights fitted layer by layer",
                                       .wanted = sb_rounds_weights,
                                       .run = sb_round_weights,
-                                      .clearly = true};
+                                      .sure = 1};
 
+/* Tried several times, so that one of them may seem to help by chance. */
 static const refine_method clipping = {.name = "clipping of ranges",
                                        .wanted = sb_ranges_wanted,
                                        .run = sb_clip_ranges,
-                                       .clearly = true};
+                                       .sure = 2};
 
 bool sb_refine_wanted(const sb_quant_model *qm)
 {
@@ -201,23 +199,7 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
     if (seen < r->reference.n_samples && same > 0)
         step->after *= step->before / same; /* the others rose as much */
     step->kept = (r->qm->asked && method->run != sb_learn_blocks) ||
-                 sb_errors_fell(r->now, r->tried, seen, method->clearly);
-    return SB_OK;
-}
-
-/* What makes up in each layer for the errors of those before may be right for
- * the first layers, and no longer behind them: half of it, then a quarter. */
-static sb_status refine_shorten(const refiner *r, const refine_method *method,
-                                const sb_snapshot *before, sb_quant_step *step)
-{
-    for (int tries = 0; tries < 2 && method->shorten && !step->kept; tries++) {
-        if (step->layers < 2)
-            return SB_OK;
-        SB_TRY(refine_note(r->qm, step));
-        step->layers /= 2;
-        SB_TRY(method->shorten(r->qm, before, &step->layers));
-        SB_TRY(refine_measure(r, method, step));
-    }
+                 sb_errors_fell(r->now, r->tried, seen, method->sure);
     return SB_OK;
 }
 
@@ -234,7 +216,7 @@ static sb_status refine_settle(const refiner *r, const refine_method *method,
         return SB_OK;
     SB_TRY(sb_reference_errors(&r->reference, NULL, r->tried, &seen));
     step->after = sb_errors_mean(r->tried, seen);
-    step->kept = r->qm->asked || sb_errors_fell(r->now, r->tried, seen, false);
+    step->kept = r->qm->asked || sb_errors_fell(r->now, r->tried, seen, 0);
     return SB_OK;
 }
 
@@ -249,8 +231,6 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
         status = method->run(r->qm, &step.layers);
     if (status == SB_OK)
         status = refine_measure(r, method, &step);
-    if (status == SB_OK)
-        status = refine_shorten(r, method, &before, &step);
     if (status == SB_OK)
         status = refine_settle(r, method, &step);
     bool keep = status == SB_OK && step.kept;
