@@ -256,8 +256,10 @@ typedef struct sb_target_def {
     bool norm_as_conv;
     /* A depthwise convolution whose input comes from a float operator and
      * whose result goes to one (HardSwish, say) is faster in float: it
-     * multiplies so little that integers save less than Q and DQ cost. */
-    bool float_depthwise;
+     * multiplies so little that integers save less than Q and DQ cost.  So is,
+     * or nearly so, the first convolution with an activation of its own that
+     * is not folded into it, which runs over the largest values. */
+    bool fast_float;
     /* It has QLinearConv and the like, so that files may be written with
      * them. */
     bool qoperator;

@@ -22,6 +22,7 @@ SB_MUST_USE sb_status sb_refine(sb_quant_model *qm);
 typedef struct sb_snapshot {
     sb_tensor *constants, *overlay; /* by value */
     sb_qparams *qparams;            /* by quantizer */
+    bool *left_out;                 /* by quantizer */
     sb_point_state *points;
     bool equalized;
     bool whole; /* it can be gone back to */
@@ -64,14 +65,21 @@ bool sb_errors_fell(const double *before, const double *after, size_t n,
 /* Are they more by so much that further samples will not turn it round? */
 bool sb_errors_rose(const double *before, const double *after, size_t n);
 
+/* ---- the first layers (float_start.c) ----------------------------------- */
+
+/* Without a configuration of the user, where the target loses no time. */
+bool sb_float_start_wanted(const sb_quant_model *qm);
+/* Switches the quantizers of the first layers off; *layers is how many layers.
+ */
+SB_MUST_USE sb_status sb_float_start(sb_quant_model *qm, size_t *layers);
+
 /* ---- ranges (ranges.c) -------------------------------------------------- */
 
 /* Are ranges to be chosen: without a configuration of the user, where observers
  * clip? */
 bool sb_ranges_wanted(const sb_quant_model *qm);
-/* At first they hold all that was seen; then, all that would be narrower, or
- * those chosen (state.h), what the observers say; *layers is how many values.
- */
+/* At first they hold all that was seen; then, those that are chosen (state.h),
+ * what the observers say; *layers is how many values. */
 SB_MUST_USE sb_status sb_clip_ranges(sb_quant_model *qm, size_t *layers);
 
 /* How much less of its values rounding loses if the range of a point is
@@ -81,10 +89,13 @@ typedef struct sb_range_promise {
     double gain;
 } sb_range_promise;
 
-/* All ranges that would be narrower, those that promise most first; `list` has
- * room for all points. */
+/* All ranges that would be narrower, in the order of points, for which `list`
+ * has room. */
+SB_MUST_USE sb_status sb_ranges_list(const sb_quant_model *qm,
+                                     sb_range_promise *list, size_t *n);
+/* What they promise; those that promise most come first then. */
 SB_MUST_USE sb_status sb_ranges_rank(sb_quant_model *qm, sb_range_promise *list,
-                                     size_t *n);
+                                     size_t n);
 
 /* ---- channels (equalize.c) ---------------------------------------------- */
 

@@ -92,8 +92,8 @@ static sb_status ranges_pair(sb_quant_model *qm, uint32_t point,
     sb_point_state *p = &qm->state.points[point];
     const sb_quantizer *q = sb_point_quantizer(&qm->place, point);
 
-    SB_TRY(ranges_in_question(qm, point, &pair->asked));
-    for (int k = 1; k >= 0 && pair->asked; k--) {
+    pair->asked = true;
+    for (int k = 1; k >= 0; k--) { /* the whole one stays */
         p->whole = k == 0;
         SB_TRY(sb_calibrate_calc(qm, point));
         pair->scale[k] = sb_quantizer_qparams(qm, q)->scale[0];
@@ -162,51 +162,52 @@ static int ranges_compare(const void *a, const void *b)
     return x->point < y->point ? -1 : 1;
 }
 
-/* Relative noise of single values adds up to that of the outputs, roughly. */
-static void ranges_sort(const ranges_scan *scan, sb_range_promise *list,
-                        size_t *n)
+sb_status sb_ranges_rank(sb_quant_model *qm, sb_range_promise *list, size_t n)
 {
-    for (uint32_t i = 0; i < scan->qm->place.n_points; i++) {
-        const range_pair *pair = &scan->pairs[i];
-
-        if (pair->asked)
-            list[(*n)++] = (sb_range_promise){
-                i, pair->signal > 0
-                       ? (pair->noise[0] - pair->noise[1]) / pair->signal
-                       : 0};
-    }
-    qsort(list, *n, sizeof *list, ranges_compare);
-}
-
-sb_status sb_ranges_rank(sb_quant_model *qm, sb_range_promise *list, size_t *n)
-{
-    size_t points = qm->place.n_points;
     ranges_scan scan = {
-        .qm = qm, .pairs = sb_alloc(qm->ctx, points + 1, sizeof *scan.pairs)};
+        .qm = qm,
+        .pairs = sb_alloc(qm->ctx, qm->place.n_points + 1, sizeof *scan.pairs)};
     sb_status status = scan.pairs ? SB_OK : SB_NO_MEMORY;
 
-    *n = 0;
-    for (uint32_t i = 0; i < points && status == SB_OK; i++)
-        status = ranges_pair(qm, i, &scan.pairs[i]);
+    for (size_t i = 0; i < n && status == SB_OK; i++)
+        status = ranges_pair(qm, list[i].point, &scan.pairs[list[i].point]);
     if (status == SB_OK)
         status = ranges_run(&scan);
+    /* Relative noise of single values adds up to that of the outputs, roughly.
+     */
+    for (size_t i = 0; i < n && status == SB_OK; i++) {
+        const range_pair *pair = &scan.pairs[list[i].point];
+
+        if (pair->signal > 0)
+            list[i].gain = (pair->noise[0] - pair->noise[1]) / pair->signal;
+    }
     if (status == SB_OK)
-        ranges_sort(&scan, list, n);
+        qsort(list, n, sizeof *list, ranges_compare);
     sb_free(qm->ctx, scan.pairs);
     return status;
 }
 
 /* ---- clipping ----------------------------------------------------------- */
 
+sb_status sb_ranges_list(const sb_quant_model *qm, sb_range_promise *list,
+                         size_t *n)
+{
+    *n = 0;
+    for (uint32_t i = 0; i < qm->place.n_points; i++) {
+        bool asked = false;
+
+        SB_TRY(ranges_in_question(qm, i, &asked));
+        if (asked)
+            list[(*n)++] = (sb_range_promise){.point = i};
+    }
+    return SB_OK;
+}
+
 sb_status sb_clip_ranges(sb_quant_model *qm, size_t *layers)
 {
     *layers = 0;
     for (uint32_t i = 0; i < qm->place.n_points; i++) {
-        bool asked = false;
-
-        if (qm->state.clip_all)
-            SB_TRY(ranges_in_question(qm, i, &asked));
-        if (!asked && !qm->state.points[i].clip)
+        if (!qm->state.points[i].clip)
             continue;
         qm->state.points[i].whole = false;
         SB_TRY(sb_calibrate_calc(qm, i));

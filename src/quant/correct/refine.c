@@ -26,6 +26,7 @@ typedef struct refine_method {
     sb_status (*settle)(sb_quant_model *qm); /* when it helped; or NULL */
     /* It must clearly help: by so many times the uncertainty. */
     double sure;
+    double left; /* and leave no more than this of the error; 0: any less */
 } refine_method;
 
 typedef struct refiner {
@@ -61,6 +62,13 @@ static bool refine_wants_norms(const sb_quant_model *qm)
 {
     return sb_quant_config_schedule(qm->config).bn_tuning && qm->known.n == 0;
 }
+
+/* It chooses nothing by the samples, so others gain as they do; but layers in
+ * float take room, so half of the error must be theirs. */
+static const refine_method float_start = {.name = "first layers in float",
+                                          .wanted = sb_float_start_wanted,
+                                          .run = sb_float_start,
+                                          .left = 0.5};
 
 static const refine_method channel_methods[] = {
     {.name = "batch norm statistics",
@@ -198,8 +206,10 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
     double same = sb_errors_mean(r->now, seen);
     if (seen < r->reference.n_samples && same > 0)
         step->after *= step->before / same; /* the others rose as much */
-    step->kept = (r->qm->asked && method->run != sb_learn_blocks) ||
-                 sb_errors_fell(r->now, r->tried, seen, method->sure);
+    step->kept =
+        (r->qm->asked && method->run != sb_learn_blocks) ||
+        (sb_errors_fell(r->now, r->tried, seen, method->sure) &&
+         (!(method->left > 0) || step->after < method->left * step->before));
     return SB_OK;
 }
 
@@ -249,45 +259,61 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
     return status;
 }
 
-/* The best of those that promise something, first all of these. */
-static sb_status refine_best_ranges(refiner *r, const sb_range_promise *list,
-                                    size_t n)
+/* Clips the ranges of list[first, end), and no others, if that helps. */
+static sb_status refine_clip(refiner *r, const sb_range_promise *list,
+                             size_t first, size_t end, bool *kept)
 {
     sb_quant_state *s = &r->qm->state;
+
+    for (uint32_t i = 0; i < r->qm->place.n_points; i++)
+        s->points[i].clip = false;
+    for (size_t i = first; i < end; i++)
+        s->points[list[i].point].clip = true;
+    return refine_run(r, &clipping, kept);
+}
+
+/* All that promise something, then the better half of them. */
+static sb_status refine_clip_best(refiner *r, sb_range_promise *list, size_t n)
+{
     size_t best = 0;
     bool kept = false;
 
+    SB_TRY(sb_ranges_rank(r->qm, list, n));
     while (best < n && list[best].gain > 0)
         best++;
-    if (best == n) /* all were tried */
+    if (best == n) /* these were tried */
         best /= 2;
-    for (int tries = 0; tries < 2 && best > 0 && !kept; tries++, best /= 2) {
-        for (size_t i = 0; i < n; i++)
-            s->points[list[i].point].clip = i < best;
-        SB_TRY(refine_run(r, &clipping, &kept));
-    }
+    for (int tries = 0; tries < 2 && best > 0 && !kept; tries++, best /= 2)
+        SB_TRY(refine_clip(r, list, 0, best, &kept));
     return SB_OK;
 }
 
-/* Ranges of all values; if that does not help, of those that promise most. */
+/* Ranges of all values; if that does not help, of the first and of the second
+ * half of them; if that does not either, of those that promise most. */
+static sb_status refine_clip_some(refiner *r, sb_range_promise *list)
+{
+    const size_t many = 8;
+    size_t n = 0;
+    bool all = false, kept[2] = {false};
+
+    SB_TRY(sb_ranges_list(r->qm, list, &n));
+    SB_TRY(refine_clip(r, list, 0, n, &all));
+    if (all || n < many)
+        return SB_OK;
+    SB_TRY(refine_clip(r, list, 0, n / 2, &kept[0]));
+    SB_TRY(refine_clip(r, list, n / 2, n, &kept[1]));
+    return kept[0] || kept[1] ? SB_OK : refine_clip_best(r, list, n);
+}
+
 static sb_status refine_ranges(refiner *r)
 {
     sb_quant_model *qm = r->qm;
-    bool kept = false;
-    size_t n = 0;
 
     if (!clipping.wanted(qm))
         return SB_OK;
-    qm->state.clip_all = true;
-    SB_TRY(refine_run(r, &clipping, &kept));
-    qm->state.clip_all = false;
-    if (kept)
-        return SB_OK;
     sb_range_promise *list =
         sb_alloc(qm->ctx, qm->place.n_points + 1, sizeof *list);
-    sb_status status = list ? sb_ranges_rank(qm, list, &n) : SB_NO_MEMORY;
-    if (status == SB_OK && n > 1)
-        status = refine_best_ranges(r, list, n);
+    sb_status status = list ? refine_clip_some(r, list) : SB_NO_MEMORY;
     sb_free(qm->ctx, list);
     return status;
 }
@@ -344,8 +370,10 @@ static sb_status refine_all(refiner *r)
     if (!r->now || !r->tried)
         return SB_NO_MEMORY;
     SB_TRY(refine_look(r));
-    if (r->measures)
+    if (r->measures) {
+        SB_TRY(refine_list(r, &float_start, 1));
         SB_TRY(refine_ranges(r));
+    }
     SB_TRY(refine_list(r, channel_methods, SB_COUNT(channel_methods)));
     SB_TRY(refine_weights(r));
     if (qm->target->bias == SB_BIAS_INT32)

@@ -14,7 +14,7 @@ typedef struct sb_quantizer_state {
     /* Bounds of the integers as in the placement, or narrower ones, for
      * --reduce-range. */
     int32_t qmin, qmax;
-    bool left_out;          /* off for want of data, until there is some */
+    bool left_out; /* off: for want of data, or as it is better in float */
     sb_quantizer_info info; /* what the caller of the library sees of it */
 } sb_quantizer_state;
 
@@ -37,11 +37,10 @@ typedef struct sb_quant_state {
     size_t weight_size;      /* bytes */
     bool calibrating;
     sb_calibration_options calibration;
-    bool shared;   /* by the ranks of the context */
-    bool loaded;   /* some of what was seen is from files */
-    bool apart;    /* batches that judge learned blocks are kept from methods */
-    bool clip_all; /* sb_clip_ranges(): all that would be narrower */
-    bool anew;     /* a network was observed that was equalized */
+    bool shared; /* by the ranks of the context */
+    bool loaded; /* some of what was seen is from files */
+    bool apart;  /* batches that judge learned blocks are kept from methods */
+    bool anew;   /* a network was observed that was equalized */
     sb_blocks *blocks; /* while calibrating block by block, else NULL */
     size_t kept;       /* bytes in memory of all that is kept for another run */
     sb_batch_store *batches; /* kept for sb_refine(), else NULL */

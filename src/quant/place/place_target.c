@@ -204,16 +204,6 @@ static void give_up(targeter *t)
     }
 }
 
-/* One channel of the input for each group of outputs. */
-static bool is_depthwise(const targeter *t, sb_node_id id)
-{
-    const sb_node *node = sb_graph_node(t->g, id);
-    const sb_value *w = sb_graph_value(t->g, node->inputs[t->row[id]->weight]);
-
-    return sb_node_flag(node, SB_OP_CONV) && w->constant.rank > 2 &&
-           w->constant.dims[1] == 1 && sb_node_int(node, "group", 1) > 1;
-}
-
 /* Anchors that the target computes faster in float.  What a quantized file has
  * as integers stays so. */
 static void leave_depthwise(targeter *t)
@@ -221,7 +211,8 @@ static void leave_depthwise(targeter *t)
     for (size_t i = 0; i < t->n_order; i++) {
         sb_node_id id = t->order[i];
 
-        if (!t->anchor[id] || !t->integer[id] || !is_depthwise(t, id))
+        if (!t->anchor[id] || !t->integer[id] ||
+            !sb_is_depthwise(t->g, sb_graph_node(t->g, id), t->row[id]->weight))
             continue;
         sb_value_id x = sb_graph_node(t->g, id)->inputs[0];
         if (sb_graph_value(t->g, x)->producer == SB_NONE || t->made[x] ||
@@ -536,7 +527,7 @@ static sb_status place_target_run(targeter *t)
         t->anchor[t->order[i]] = is_anchor(t, t->order[i]);
     place_target_spread(t);
     give_up(t);
-    if (t->target->float_depthwise && t->qm->known.n == 0)
+    if (t->target->fast_float && t->qm->known.n == 0)
         leave_depthwise(t);
     mark_results(t);
     return place_all(t);
