@@ -50,11 +50,11 @@ SB_MUST_USE sb_status sb_reference_open(sb_quant_model *qm, sb_reference *r);
 void sb_reference_close(sb_reference *r);
 /* How far the outputs of the quantized network are from the reference, for each
  * of n_samples: the mean over outputs of noise / signal.  Fewer samples run
- * once it is clear that errors are more than `before` (NULL: not known); *seen
- * is how many. */
+ * once it is clear that errors are more than `left` times `before` (NULL: not
+ * known); *seen is how many. */
 SB_MUST_USE sb_status sb_reference_errors(const sb_reference *r,
-                                          const double *before, double *errors,
-                                          size_t *seen);
+                                          const double *before, double left,
+                                          double *errors, size_t *seen);
 double sb_errors_mean(const double *errors, size_t n);
 /* Are they less: the mean, and sample by sample on average?  With `sure` above
  * 0 by more than so many times the uncertainty (standard error) of that

@@ -187,7 +187,7 @@ static sb_status refine_look(refiner *r)
     r->error = (double)NAN;
     if (!r->measures)
         return SB_OK;
-    SB_TRY(sb_reference_errors(&r->reference, NULL, r->now, &seen));
+    SB_TRY(sb_reference_errors(&r->reference, NULL, 1, r->now, &seen));
     r->error = sb_errors_mean(r->now, seen);
     return SB_OK;
 }
@@ -205,7 +205,8 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
     if (!r->measures)
         return SB_OK;
     SB_TRY(sb_reference_errors(&r->reference, r->qm->asked ? NULL : r->now,
-                               r->tried, &seen));
+                               method->left > 0 ? method->left : 1, r->tried,
+                               &seen));
     step->after = sb_errors_mean(r->tried, seen);
     double same = sb_errors_mean(r->now, seen);
     if (seen < r->reference.n_samples && same > 0)
@@ -228,7 +229,7 @@ static sb_status refine_settle(const refiner *r, const refine_method *method,
     SB_TRY(method->settle(r->qm));
     if (!r->measures)
         return SB_OK;
-    SB_TRY(sb_reference_errors(&r->reference, NULL, r->tried, &seen));
+    SB_TRY(sb_reference_errors(&r->reference, NULL, 1, r->tried, &seen));
     step->after = sb_errors_mean(r->tried, seen);
     step->kept = r->qm->asked || sb_errors_fell(r->now, r->tried, seen, 0);
     return SB_OK;
