@@ -213,86 +213,6 @@ static float constant_at(const sb_quant_model *qm, const char *name, int64_t i)
     return ((const float *)sb_graph_value(qm->graph, v)->constant.data)[i];
 }
 
-/* ---- high biases ---------------------------------------------------------- */
-
-/* Channels 0 and 1 are 9 and 8 and some more, channel 2 reaches 0. */
-#define HIGH(pads)                                                            \
-    "graph main(x: f32[N,2,4,4]) -> (y) {\n"                                  \
-    "w: f32[3,2,1,1] = [0.5, 0.25, -0.4, 0.3, 1, 0.5]\n"                      \
-    "b: f32[3] = [9, 8, 0.1]\n"                                               \
-    "v: f32[2,3,1,1] = [0.5, -0.25, 1, 0.75, 1, -0.5]\nu: f32[2] = [1, -2]\n" \
-    "c = Conv(x, w, b) \"first\"\nr = Relu(c)\n"                              \
-    "y = Conv(r, v, u) {pads=" pads "} \"second\"\n}"
-
-/* Of channel `c` of the graph above: the lesser of the least number and of
- * mean - 3 deviations. */
-static double high_offset(const sb_tensor *x, int c)
-{
-    static const double w[3][2] = {{0.5, 0.25}, {-0.4, 0.3}, {1, 0.5}};
-    static const double b[3] = {9, 8, 0.1};
-    double least = HUGE_VAL, sum = 0, squares = 0, n = 0;
-
-    for (int64_t i = 0; i < sb_tensor_count(x); i++) {
-        if (i / 16 % 2 != 0)
-            continue;
-        double z = w[c][0] * sb_tensor_get_f64(x, i) +
-                   w[c][1] * sb_tensor_get_f64(x, i + 16) + b[c];
-        z = fmax(z, 0);
-        least = fmin(least, z);
-        sum += z;
-        squares += z * z;
-        n++;
-    }
-    double mean = sum / n, deviation = sqrt(squares / n - mean * mean);
-    return fmax(fmin(least, mean - 3 * deviation), 0);
-}
-
-/* What is below all numbers of a channel goes into the biases behind it. */
-static void test_high_biases(void **state)
-{
-    static const double v[2][3] = {{0.5, -0.25, 1}, {0.75, 1, -0.5}};
-    static const double u[2] = {1, -2};
-    const sb_tensor *x = test_random(SB_DTYPE_F32, "8x2x4x4", 5);
-    const sb_tensor *data[] = {x, NULL};
-    static double plain[2][256], got[2][256];
-    double noise[2] = {0};
-    int layers[2];
-
-    (void)state;
-    outputs(HIGH("[0,0,0,0]"), OFF, x, plain[0], got[0], 256, &layers[0]);
-    outputs(HIGH("[0,0,0,0]"), ON, x, plain[1], got[1], 256, &layers[1]);
-    assert_int_equal(layers[1], 1);
-    for (int i = 0; i < 256; i++) {
-        assert_close("as without offsets", plain[1][i], plain[0][i], 1e-4);
-        for (int on = 0; on < 2; on++)
-            noise[on] += pow(got[on][i] - plain[0][i], 2);
-    }
-    if (!(noise[1] < 0.8 * noise[0]))
-        fail_msg("noise %g, was %g", noise[1], noise[0]);
-    sb_quant_model *qm = test_quant(HIGH("[0,0,0,0]"), ON, NULL);
-    test_calibrate(qm, NULL, data);
-    for (int row = 0; row < 2; row++) {
-        double want = u[row];
-
-        for (int c = 0; c < 3; c++)
-            want += v[row][c] * high_offset(x, c);
-        assert_close("bias", (double)constant_at(qm, "u", row), want, 1e-4);
-    }
-    sb_quant_model_free(qm);
-}
-
-/* Zeros around an image would have to be offsets then. */
-static void test_high_biases_and_padding(void **state)
-{
-    const sb_tensor *data[] = {test_random(SB_DTYPE_F32, "8x2x4x4", 5), NULL};
-    sb_quant_model *qm = test_quant(HIGH("[1,1,1,1]"), ON, NULL);
-
-    (void)state;
-    test_calibrate(qm, NULL, data);
-    assert_close("bias", (double)constant_at(qm, "u", 0), 1, 1e-6);
-    sb_quant_model_free(qm);
-}
-
 /* ---- what samples do not show ------------------------------------------- */
 
 /* A channel that no sample shows may be multiplied, but not by much. */
@@ -534,8 +454,6 @@ int main(void)
         cmocka_unit_test(test_behind_a_node_without_its_first_result),
         cmocka_unit_test(test_what_cannot_be_scaled),
         cmocka_unit_test(test_domains_stay),
-        cmocka_unit_test(test_high_biases),
-        cmocka_unit_test(test_high_biases_and_padding),
         cmocka_unit_test(test_silent_channels),
         cmocka_unit_test(test_clip_has_a_margin),
         cmocka_unit_test(test_clip_of_a_silent_channel),

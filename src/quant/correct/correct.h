@@ -100,8 +100,9 @@ SB_MUST_USE sb_status sb_ranges_rank(sb_quant_model *qm, sb_range_promise *list,
 /* ---- channels (equalize.c) ---------------------------------------------- */
 
 /* Exchanges constants of the float graph for such with which channels of values
- * that are quantized are of similar size, and the network is the same; *layers
- * is for how many values. */
+ * that are quantized are of similar size, and the network is the same (with
+ * offsets, while channels are not below them: equalize.h); *layers is for how
+ * many values. */
 SB_MUST_USE sb_status sb_equalize(sb_quant_model *qm, size_t *layers);
 /* When that has helped: what it changed is observed on the batches that judged
  * it, too. */

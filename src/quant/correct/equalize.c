@@ -33,9 +33,17 @@ typedef struct equalizer {
     bool *changed;     /* by value: to be observed anew */
     double gained;     /* shares of noise that factors promise to take away */
     bool much;         /* one of them is large */
+    bool absorbed;     /* a link has offsets */
 } equalizer;
 
 /* ---- links -------------------------------------------------------------- */
+
+/* Offsets are right for what was seen: only what is judged may have them, and
+ * not again if they were taken back. */
+static bool equalize_absorbs(const sb_quant_model *qm, const sb_link *l)
+{
+    return !qm->asked && !qm->state.absorbed && sb_link_absorbs(qm->graph, l);
+}
 
 static sb_status equalize_find(equalizer *e)
 {
@@ -52,7 +60,7 @@ static sb_status equalize_find(equalizer *e)
     for (sb_node_id id = 0; id < g->n_nodes; id++)
         if (sb_link_find(e->qm, id, &e->links[e->n])) {
             e->link_of[e->links[e->n].value] = (uint32_t)e->n;
-            e->links[e->n].absorbs = sb_link_absorbs(e->qm, &e->links[e->n]);
+            e->links[e->n].absorbs = equalize_absorbs(e->qm, &e->links[e->n]);
             e->n++;
         }
     return SB_OK;
@@ -329,8 +337,10 @@ static sb_status equalize_apply(equalizer *e, const sb_link *l,
 {
     sb_tensor t;
 
-    if (s->left < 1)
+    if (s->left < 1) {
+        e->absorbed = true;
         SB_TRY(equalize_absorb(e, l, s->offset));
+    }
     SB_TRY(equalize_divide(e, l->weight, l->weight_axis, scales));
     SB_TRY(equalize_divide(e, l->bias, 0, scales));
     for (size_t i = 0; i < l->n_readers; i++) {
@@ -493,6 +503,7 @@ sb_status sb_equalize(sb_quant_model *qm, size_t *layers)
         *layers = 0;
     if (status == SB_OK && *layers > 0) {
         qm->equalized = true;
+        qm->state.absorbed = e.absorbed;
         status = equalize_observe(&e);
     }
     equalize_free(&e);

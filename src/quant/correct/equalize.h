@@ -37,7 +37,7 @@ typedef struct sb_link {
     size_t n_chain;
     sb_link_reader readers[SB_LINK_READERS];
     size_t n_readers;
-    bool absorbs; /* equalize_absorb.c has something to do with it */
+    bool absorbs; /* high biases are looked for (equalize_absorb.c) */
 } sb_link;
 
 /* What was seen of the channels of a link's value. */
@@ -66,8 +66,9 @@ SB_MUST_USE sb_status sb_link_scales(const sb_quant_model *qm, const sb_link *l,
 /* ---- high biases (equalize_absorb.c) ------------------------------------ */
 
 /* Is the value Relu(maker + bias), read by layers with biases of their own that
- * pad nothing? */
-bool sb_link_absorbs(const sb_quant_model *qm, const sb_link *l);
+ * pad nothing?  Offsets change nothing in float only while no channel falls
+ * below its own. */
+bool sb_link_absorbs(const sb_graph *g, const sb_link *l);
 /* From the statistics, of which lo is the least number seen: offsets, and the
  * statistics without them.  Returns how much of the range is left; 1: no offset
  * is worth it. */

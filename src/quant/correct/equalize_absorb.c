@@ -3,10 +3,11 @@
  *
  *     w2 Relu(w1 x + b1) + b2 = w2 Relu(w1 x + b1 - c) + (b2 + w2 c)
  *
- * as long as no channel of w1 x + b1 is less than its c >= 0.  What lies below
- * all numbers of a channel takes part of the range that its rounding could
- * use.  The paper has c from batch norms, three deviations below the mean; here
- * these are of what was seen, and c is not above the least that was seen. */
+ * as long as no channel of w1 x + b1 is less than its c >= 0; below it the two
+ * differ.  What lies below all numbers of a channel takes part of the range
+ * that its rounding could use.  The paper has c from batch norms, three
+ * deviations below the mean; here these are of what was seen, and c is not
+ * above the least that was seen. */
 #include <math.h>
 
 #include "ops/op_registry.h"
@@ -39,23 +40,33 @@ static bool absorb_is_relu(const sb_graph *g, const sb_link *l)
            relu->inputs[0] == made.result;
 }
 
-bool sb_link_absorbs(const sb_quant_model *qm, const sb_link *l)
+/* Can its bias take offsets, so that all that it computes stays as it is?  What
+ * a product has before a bias is added behind it would not. */
+static bool absorb_is_reader(const sb_graph *g, sb_node_id id)
 {
+    const sb_node *node = sb_graph_node(g, id);
     sb_bias_layer reader;
 
+    return sb_bias_layer_find(g, id, &reader) &&
+           reader.result == node->outputs[0] &&
+           sb_node_float(node, "alpha", 1) == 1 && !absorb_pads(node);
+}
+
+bool sb_link_absorbs(const sb_graph *g, const sb_link *l)
+{
     for (size_t i = 0; i < l->n_readers; i++)
-        if (!sb_bias_layer_find(qm->graph, l->readers[i].node, &reader) ||
-            absorb_pads(sb_graph_node(qm->graph, reader.node)))
+        if (!absorb_is_reader(g, l->readers[i].node))
             return false;
-    return absorb_is_relu(qm->graph, l);
+    return absorb_is_relu(g, l);
 }
 
 static float absorb_offset(const sb_link_stats *s, int64_t c)
 {
+    const double few = 64; /* numbers, which tell nothing of others */
     double deviation = sqrt(fmax(s->square[c] - s->mean[c] * s->mean[c], 0));
-    double low = fmin((double)s->lo[c], s->mean[c] - 3 * deviation);
+    double low = s->mean[c] - 3 * deviation;
 
-    return isfinite(low) && low > 0 ? (float)low : 0;
+    return s->count >= few && low > 0 ? fminf(s->lo[c], (float)low) : 0;
 }
 
 double sb_link_offsets(const sb_link *l, sb_link_stats *s)
@@ -87,10 +98,15 @@ void sb_link_add_offsets(const sb_graph *g, const sb_link *l,
     const sb_tensor *w = &sb_graph_value(g, r->weight)->constant;
     int64_t n = sb_tensor_count(w);
 
-    for (int64_t e = 0; e < n; e++) {
-        int64_t row = r->transposed ? e % r->rows : e / (n / r->rows);
+    int64_t each = n / r->rows, step = r->transposed ? r->rows : 1;
 
-        bias[row] +=
-            (float)sb_tensor_get_f64(w, e) * offset[sb_link_channel(l, r, e)];
+    for (int64_t row = 0; row < r->rows; row++) {
+        double sum = (double)bias[row];
+        int64_t e = r->transposed ? row : row * each;
+
+        for (int64_t i = 0; i < each; i++, e += step)
+            sum += sb_tensor_get_f64(w, e) *
+                   (double)offset[sb_link_channel(l, r, e)];
+        bias[row] = (float)sum;
     }
 }

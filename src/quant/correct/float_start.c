@@ -98,7 +98,7 @@ bool sb_float_start_wanted(const sb_quant_model *qm)
 
 sb_status sb_float_start(sb_quant_model *qm, size_t *layers)
 {
-    const size_t few = 4; /* a quarter of all layers at most */
+    const size_t few = 4; /* less than a fifth of all layers */
     starter s = {.qm = qm, .fits = true};
     sb_node_id *order = NULL;
     size_t n = 0;

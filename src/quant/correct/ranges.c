@@ -8,6 +8,7 @@
  *
  * If not all ranges may be clipped, those may that promise most: rounding
  * loses less of their values then, of which some samples tell. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "quant/calibrate/calibrate.h"
@@ -177,9 +178,9 @@ sb_status sb_ranges_rank(sb_quant_model *qm, sb_range_promise *list, size_t n)
      */
     for (size_t i = 0; i < n && status == SB_OK; i++) {
         const range_pair *pair = &scan.pairs[list[i].point];
+        double gain = (pair->noise[0] - pair->noise[1]) / pair->signal;
 
-        if (pair->signal > 0)
-            list[i].gain = (pair->noise[0] - pair->noise[1]) / pair->signal;
+        list[i].gain = isfinite(gain) ? gain : 0; /* values may not be */
     }
     if (status == SB_OK)
         qsort(list, n, sizeof *list, ranges_compare);

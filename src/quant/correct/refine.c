@@ -58,6 +58,12 @@ static bool refine_wants_channels(const sb_quant_model *qm)
            !qm->state.calibration.asym_activations;
 }
 
+/* Once more without offsets, if it was with them that it was taken back. */
+static bool refine_wants_factors(const sb_quant_model *qm)
+{
+    return qm->state.absorbed && !qm->equalized && refine_wants_channels(qm);
+}
+
 static bool refine_wants_norms(const sb_quant_model *qm)
 {
     return sb_quant_config_schedule(qm->config).bn_tuning && qm->known.n == 0;
@@ -77,6 +83,11 @@ static const refine_method channel_methods[] = {
      .sure = 1},
     {.name = "equalization",
      .wanted = refine_wants_channels,
+     .run = sb_equalize,
+     .settle = sb_equalize_settle,
+     .sure = 1},
+    {.name = "equalization without offsets",
+     .wanted = refine_wants_factors,
      .run = sb_equalize,
      .settle = sb_equalize_settle,
      .sure = 1},
@@ -367,6 +378,7 @@ static sb_status refine_all(refiner *r)
     sb_quant_model *qm = r->qm;
 
     r->measures = refine_measures(qm);
+    qm->state.absorbed = false;
     refine_set_apart(qm, r->measures);
     if (r->measures)
         SB_TRY(sb_reference_open(qm, &r->reference));

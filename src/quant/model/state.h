@@ -37,10 +37,11 @@ typedef struct sb_quant_state {
     size_t weight_size;      /* bytes */
     bool calibrating;
     sb_calibration_options calibration;
-    bool shared; /* by the ranks of the context */
-    bool loaded; /* some of what was seen is from files */
-    bool apart;  /* batches that judge learned blocks are kept from methods */
-    bool anew;   /* a network was observed that was equalized */
+    bool shared;   /* by the ranks of the context */
+    bool loaded;   /* some of what was seen is from files */
+    bool apart;    /* batches that judge learned blocks are kept from methods */
+    bool anew;     /* a network was observed that was equalized */
+    bool absorbed; /* equalization with offsets was tried last */
     sb_blocks *blocks; /* while calibrating block by block, else NULL */
     size_t kept;       /* bytes in memory of all that is kept for another run */
     sb_batch_store *batches; /* kept for sb_refine(), else NULL */
