@@ -215,6 +215,10 @@ static void test_where(void **state)
         if ((constant_at(qm, "u", 0) != 1) != cases[k].absorbs)
             fail_msg("%s: bias %g, was 1", cases[k].what,
                      (double)constant_at(qm, "u", 0));
+        /* nor were others tried, and taken back */
+        if (qm->state.absorbed != cases[k].absorbs ||
+            sb_quant_model_step(qm, 1))
+            fail_msg("%s: offsets were tried", cases[k].what);
         assert_int_equal(outputs(qm, x, false, got), n);
         for (int64_t i = 0; i < n; i++)
             assert_close(cases[k].what, got[i], want[i], 2e-5);
