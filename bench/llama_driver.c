@@ -2,7 +2,8 @@
  * what it quantizes itself.
  *
  *     llama_driver ppl MODEL.gguf TOKENS WINDOW COUNT
- *     llama_driver speed MODEL.gguf PROMPT DECODE THREADS
+ *     llama_driver speed MODEL.gguf PROMPT DECODE THREADS    best of three
+ *     llama_driver once MODEL.gguf PROMPT DECODE THREADS     the first of them
  *     llama_driver quantize MODEL.gguf OUT.gguf FILE_TYPE THREADS
  *
  * TOKENS is a file of token numbers, so that both programs predict the same
@@ -87,14 +88,15 @@ static int perplexity(struct llama_model *model, const char *file, int window,
     return f ? 0 : 1;
 }
 
-static int speed(struct llama_model *model, int prompt, int decode, int threads)
+static int speed(struct llama_model *model, int rounds, int prompt, int decode,
+                 int threads)
 {
     struct llama_context *ctx = make_context(model, prompt + decode, threads);
     int n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
     struct llama_batch batch = llama_batch_init(prompt, 0, 1);
     double best_prompt = 1e9, best = 1e9;
 
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < rounds; round++) {
         llama_memory_clear(llama_get_memory(ctx), true);
         batch.n_tokens = prompt;
         for (int i = 0; i < prompt; i++) {
@@ -136,7 +138,7 @@ static int quantize(const char *from, const char *to, int type, int threads)
 int main(int argc, char **argv)
 {
     if (argc != 6)
-        return fprintf(stderr, "usage: %s ppl|speed|quantize MODEL ...\n",
+        return fprintf(stderr, "usage: %s ppl|speed|once|quantize MODEL ...\n",
                        argv[0]),
                2;
     llama_log_set(quiet, NULL);
@@ -149,5 +151,6 @@ int main(int argc, char **argv)
         return fprintf(stderr, "%s: cannot be loaded\n", argv[2]), 1;
     return strcmp(argv[1], "ppl") == 0
                ? perplexity(model, argv[3], atoi(argv[4]), atoi(argv[5]))
-               : speed(model, atoi(argv[3]), atoi(argv[4]), atoi(argv[5]));
+               : speed(model, strcmp(argv[1], "once") == 0 ? 1 : 3,
+                       atoi(argv[3]), atoi(argv[4]), atoi(argv[5]));
 }

@@ -129,8 +129,9 @@ void bench_profile_print(const sb_profile *p, const bench_peak *peak,
     print_nodes(p, peak, total, top);
     for (size_t i = 0; i < p->n_nodes; i++)
         if (peak_share(p->nodes[i], peak) > 100.5) {
-            printf("  * more than the peak: Winograd's algorithm needs fewer "
-                   "multiplications than are\n    counted; else the peak was "
+            printf("  * more than the peak of floats: integers, or Winograd's "
+                   "algorithm, which needs fewer\n"
+                   "    multiplications than are counted; else the peak was "
                    "measured while the machine was busy\n");
             break;
         }

@@ -308,6 +308,11 @@ typedef struct cli_data_spec {
     bool strict;
 } cli_data_spec;
 
+/* Words KEY=VALUE of --set as lines "KEY: VALUE" behind those that other
+ * options gave; free() them.  CLI_USAGE for another word, or a key that is
+ * there. */
+int cli_set_lines(const cli_cmd *cmd, const char *first, const cli_list *set,
+                  char **out);
 /* Opens it for a model; says which data file it assumes where there is none.
  * `fixed` is the only batch size that will do, 0 if any does. */
 int cli_data_open(cli_env *env, const cli_cmd *cmd, const sb_model *model,

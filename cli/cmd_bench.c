@@ -405,8 +405,8 @@ const cli_cmd cmd_bench = {
     .description =
         "Runs a model on random inputs for a few seconds in Sparsebit's own "
         "executor and prints latency, throughput and memory. These are not "
-        "the times of ONNX Runtime or another target, whose kernels for "
-        "quantized files are faster: measure those there (lint says what a "
+        "the times of ONNX Runtime or another target, whose kernels are "
+        "others: measure those there (lint says what a "
         "runtime computes with integers). Planning is not part of the "
         "latency. With "
         "--profile also where time is spent: for each operator type and each "

@@ -9,7 +9,7 @@
 typedef struct {
     const char *model, *data, *valid, *options, *output, *folder, *teacher;
     const char *config, *target, *report, *prune, *lora;
-    unsigned freeze_bn, lora_rank, lora_alpha;
+    unsigned freeze_bn, lora_rank, lora_alpha, pipeline;
     cli_list set;
     unsigned samples, valid_samples, batch;
     bool resume, dry_run, force;
@@ -35,6 +35,7 @@ static const cli_opt opts[] = {
     {CLI_STRING, 0,   "lora",          ARG(lora),          "LAYERS", "of a language model: train adapters beside layers with these names, such as 'q_proj|v_proj', and nothing else; the output is a folder for PEFT (docs/llm.md)", false},
     {CLI_UINT,   0,   "lora-rank",     ARG(lora_rank),     "N",     "columns of an adapter (default: 8)", false},
     {CLI_UINT,   0,   "lora-alpha",    ARG(lora_alpha),    "N",     "adapters count times this number divided by their rank (default: 16)", false},
+    {CLI_UINT,   0,   "pipeline",      ARG(pipeline),      "PIECES", "with --lora and mpirun: each rank holds some blocks of the network instead of all, and every batch goes through them in so many pieces (docs/training.md)", false},
     {CLI_STRING, 0,   "folder",        ARG(folder),        "DIR",   "where checkpoints and the log go (default: the output with .train behind it)", false},
     {CLI_FLAG,   0,   "resume",        ARG(resume),        NULL,    "go on from the checkpoint in the folder", false},
     {CLI_UINT,   0,   "freeze-bn",     ARG(freeze_bn),     "N",     "batch norms keep their statistics after N epochs, as FREEZE_BN of the options", false},
@@ -178,25 +179,17 @@ static int train_open_data(train_job *j)
     return CLI_OK;
 }
 
-/* KEY=VALUE words as lines of YAML. */
-static char *train_settings(const train_args *args)
+/* What options say, as lines of YAML. */
+static int train_settings(const train_args *args, char **out)
 {
-    const cli_list *set = &args->set;
     const char *only = args->lora ? "TRAIN: ['*.lora_?.weight']\n" : "";
-    char *text = args->freeze_bn
-                     ? cli_printf("%sFREEZE_BN: %u\n", only, args->freeze_bn)
-                     : cli_printf("%s", only);
+    char *first = args->freeze_bn
+                      ? cli_printf("%sFREEZE_BN: %u\n", only, args->freeze_bn)
+                      : cli_printf("%s", only);
+    int rc = cli_set_lines(&cmd_train, first, &args->set, out);
 
-    for (size_t i = 0; i < set->n; i++) {
-        const char *equals = strchr(set->v[i], '=');
-        int len = equals ? (int)(equals - set->v[i]) : 0;
-        char *more = cli_printf("%s%.*s: %s\n", text, len, set->v[i],
-                                equals ? equals + 1 : "");
-
-        free(text);
-        text = more;
-    }
-    return text;
+    free(first);
+    return rc;
 }
 
 /* Does the file compute what was trained? */
@@ -314,13 +307,25 @@ static sb_status train_save(const train_job *j)
                            : sb_model_save(j->out, j->args->output);
 }
 
+/* In a pipeline each rank has its part of the weights. */
+static sb_status train_load(train_job *j)
+{
+    sb_load_options opt = SB_LOAD_OPTIONS_INIT;
+
+    if (j->args->pipeline && !j->args->dry_run) {
+        opt.part = (size_t)sb_ctx_rank(j->env->ctx);
+        opt.parts = (size_t)sb_ctx_ranks(j->env->ctx);
+    }
+    return sb_model_load_with(j->env->ctx, j->args->model, &opt, &j->model);
+}
+
 static int train_work(train_job *j)
 {
     const train_args *a = j->args;
     sb_train_options opt = SB_TRAIN_OPTIONS_INIT;
     int rc;
 
-    if (sb_model_load(j->env->ctx, a->model, &j->model) != SB_OK)
+    if (train_load(j) != SB_OK)
         return cli_fail(j->env, a->model);
     if (a->lora && (rc = train_adapt(j)) != CLI_OK)
         return rc;
@@ -340,6 +345,7 @@ static int train_work(train_job *j)
     opt.teacher = j->teacher;
     opt.seed = j->env->common.seed;
     opt.prune = a->prune;
+    opt.pipeline = a->pipeline;
     opt.watch = train_watch;
     opt.watch_user = j;
     sb_status status = train_model(j, &opt);
@@ -379,14 +385,14 @@ static int train_run(cli_env *env, const void *parsed)
     if (!args->lora && (args->lora_rank || args->lora_alpha))
         return cli_usage(&cmd_train,
                          "--lora-rank and --lora-alpha are for --lora");
-    for (size_t i = 0; i < args->set.n; i++)
-        if (!strchr(args->set.v[i], '='))
-            return cli_usage(&cmd_train, "--set: '%s' is not like LR=0.1",
-                             args->set.v[i]);
+    if (!args->lora && args->pipeline)
+        return cli_usage(&cmd_train, "--pipeline is for --lora");
+    int rc = train_settings(args, &j.set);
+    if (rc != CLI_OK)
+        return rc;
     j.folder = args->folder ? cli_printf("%s", args->folder)
                             : cli_printf("%s.train", args->output);
-    j.set = train_settings(args);
-    int rc = train_work(&j);
+    rc = train_work(&j);
     sb_quant_model_free(j.qm);
     sb_model_free(j.out);
     sb_model_free(j.teacher);

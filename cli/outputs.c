@@ -53,21 +53,37 @@ bool cli_folder_is_empty(const char *path)
 
 /* ---- opening ------------------------------------------------------------- */
 
-/* "KEY: VALUE" lines; free() them.  NULL and CLI_USAGE for another word. */
-static int data_keys(const cli_cmd *cmd, const cli_list *set, char **out)
+/* Does one of the lines "KEY: VALUE" begin with these `n` characters? */
+static bool has_key(const char *lines, const char *key, size_t n)
 {
-    char *text = cli_printf("%s", "");
+    for (const char *p = lines; p && *p; p = strchr(p, '\n'), p += p != NULL)
+        if (strncmp(p, key, n) == 0 && p[n] == ':')
+            return true;
+    return false;
+}
+
+int cli_set_lines(const cli_cmd *cmd, const char *first, const cli_list *set,
+                  char **out)
+{
+    char *text = cli_printf("%s", first);
 
     for (size_t k = 0; set && k < set->n; k++) {
-        const char *eq = strchr(set->v[k], '=');
+        const char *word = set->v[k], *eq = strchr(word, '=');
+        size_t n = eq ? (size_t)(eq - word) : 0;
+        int rc = CLI_OK;
 
-        if (!eq || eq == set->v[k] || strchr(set->v[k], '\n')) {
+        if (n == 0 || strchr(word, '\n'))
+            rc = cli_usage(cmd, "--set: found '%s', want KEY=VALUE", word);
+        else if (has_key(first, word, n))
+            rc = cli_usage(cmd, "--set: another option gives '%.*s' already",
+                           (int)n, word);
+        else if (has_key(text, word, n))
+            rc = cli_usage(cmd, "--set: '%.*s' is given twice", (int)n, word);
+        if (rc != CLI_OK) {
             free(text);
-            return cli_usage(cmd, "--set: found '%s', want KEY=VALUE",
-                             set->v[k]);
+            return rc;
         }
-        char *more = cli_printf("%s%.*s: %s\n", text, (int)(eq - set->v[k]),
-                                set->v[k], eq + 1);
+        char *more = cli_printf("%s%.*s: %s\n", text, (int)n, word, eq + 1);
         free(text);
         text = more;
     }
@@ -141,7 +157,7 @@ int cli_data_open(cli_env *env, const cli_cmd *cmd, const sb_model *model,
 {
     sb_data_options opt = SB_DATA_OPTIONS_INIT;
     char *keys = NULL;
-    int rc = data_keys(cmd, &spec->set, &keys);
+    int rc = cli_set_lines(cmd, "", &spec->set, &keys);
 
     if (rc != CLI_OK)
         return rc;

@@ -40,11 +40,17 @@ typedef struct sb_comm {
     int (*broadcast)(void *user, void *data, size_t bytes, int root);
     /** (optional) Ends it; for the program, the library does not call it. */
     void (*close)(void *user);
+    /** (optional) From rank to rank, both ways at the same time: sends `bytes`
+     *  to rank `to`, and receives `other_bytes` from rank `from`; -1: does not.
+     *  All ranks call it, also those that do neither.  Only training in a
+     *  pipeline needs it. */
+    int (*send_receive)(void *user, const void *mine, size_t bytes, int to,
+                        void *other, size_t other_bytes, int from);
 } sb_comm;
 
-#define SB_COMM_INIT                                        \
-    {                                                       \
-        sizeof(sb_comm), NULL, 0, 1, NULL, NULL, NULL, NULL \
+#define SB_COMM_INIT                                              \
+    {                                                             \
+        sizeof(sb_comm), NULL, 0, 1, NULL, NULL, NULL, NULL, NULL \
     }
 
 /** What a shared object that the command loads has under the name
@@ -75,6 +81,17 @@ SB_API SB_MUST_USE sb_status sb_comm_gather(sb_ctx *ctx, const void *mine,
 /** Gives all ranks the bytes of rank `root`; the number is the same on all. */
 SB_API SB_MUST_USE sb_status sb_comm_broadcast(sb_ctx *ctx, void *data,
                                                size_t bytes, int root);
+/** From rank to rank: gives `bytes` to rank `to` and takes what rank `from`
+ *  gives to this one; -1: none.  Called by all ranks together, also by those
+ *  that do neither.
+ *  @param other       receives what was taken, freed with sb_memory_free();
+ *                     NULL if it is nothing
+ *  @param other_bytes receives how many
+ *  @return SB_UNSUPPORTED if the sb_comm has no send_receive */
+SB_API SB_MUST_USE sb_status sb_comm_send_receive(sb_ctx *ctx, const void *mine,
+                                                  size_t bytes, int to,
+                                                  int from, void **other,
+                                                  size_t *other_bytes);
 /** Waits until all ranks are here. */
 SB_API SB_MUST_USE sb_status sb_comm_barrier(sb_ctx *ctx);
 

@@ -99,6 +99,13 @@ typedef struct sb_learn_options {
     /** What the mean over them of mean squared differences is multiplied by
      *  before it is added to the loss. */
     double feature_weight;
+    /** With several ranks (comm.h): each has a stage of the network, blocks
+     *  that follow each other, and every batch goes through them in so many
+     *  pieces, one behind another.  All ranks give the whole batch, and get the
+     *  loss; what a rank has learned the others know after
+     *  sb_learner_collect().  For labels only.  0: each rank has all of the
+     *  network. */
+    size_t pipeline;
 } sb_learn_options;
 
 #define SB_LEARN_OPTIONS_INIT                                                  \
@@ -106,7 +113,7 @@ typedef struct sb_learn_options {
         sizeof(sb_learn_options), SB_LEARN_LOSS_CROSS_ENTROPY, NULL, 0, 0.0,   \
             -100, 1.0, SB_OPTIMIZER_SGD, 0.01, 0.9, 0, 0.9, 0.999, 1e-8, 0.0,  \
             0.0, 0.0, SB_LEARN_NORM_BATCH, 1, NULL, 0, NULL, 0, NULL, 0, 1, 0, \
-            0, 0, 0, 1.0, NULL, 0, 1.0                                         \
+            0, 0, 0, 1.0, NULL, 0, 1.0, 0                                      \
     }
 
 /* ---- life --------------------------------------------------------------- */
@@ -179,7 +186,8 @@ SB_API SB_MUST_USE sb_status sb_learner_forward(sb_learner *learner,
 SB_API SB_MUST_USE sb_status sb_learner_backward(
     sb_learner *learner, const sb_tensor *const *gradients, size_t n);
 /** The value that the loss of the last step was computed from (logits);
- *  borrowed until the next call on the learner; NULL if there is none. */
+ *  borrowed until the next call on the learner; NULL if there is none, and with
+ *  a pipeline. */
 SB_API const sb_tensor *sb_learner_output(const sb_learner *learner);
 
 /** The learning rate from the next step on. */
@@ -209,7 +217,8 @@ typedef enum sb_learn_values {
 } sb_learn_values;
 
 /** Runs the network in inference form with the present parameters, in place:
- *  nothing is copied.  As sb_session_run(). */
+ *  nothing is copied.  As sb_session_run().
+ *  @return SB_UNSUPPORTED with a pipeline */
 SB_API SB_MUST_USE sb_status sb_learner_eval(
     sb_learner *learner, sb_learn_values values, const sb_tensor *const *inputs,
     size_t n_inputs, const sb_tensor **outputs, size_t n_outputs);
@@ -291,6 +300,13 @@ SB_API SB_MUST_USE sb_status sb_learner_load(sb_learner *learner,
 /** With several ranks (comm.h): all take over what rank 0 has of all this, the
  *  note included.  Called by all of them; alone nothing happens. */
 SB_API SB_MUST_USE sb_status sb_learner_share(sb_learner *learner);
+/** With a pipeline: all ranks take over what each has learned of its stage, so
+ *  that the model and the archive of any of them are complete.  Called by all
+ *  of them; else nothing happens. */
+SB_API SB_MUST_USE sb_status sb_learner_collect(sb_learner *learner);
+/** Does the learner compute with the constant of that name?  With a pipeline
+ *  only those of its stage. */
+SB_API int sb_learner_reads(const sb_learner *learner, const char *name);
 
 #ifdef __cplusplus
 }

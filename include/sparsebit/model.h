@@ -29,11 +29,18 @@ typedef struct sb_load_options {
      *  tensor for them, or NULL for what the file says.  Nothing that reads
      *  them is folded or quantized then. */
     int keep_inputs;
+    /** Of a language model: unpacks only the packed weights of stage `part` of
+     *  `parts`, blocks that follow each other, as a pipeline of so many ranks
+     *  trains them (learn.h); those of other stages take no memory.  Weights
+     *  that are not packed stay in the mapped file anyway.  Such a model can
+     *  only be trained in that pipeline, and its adapters saved.  `parts` 0 or
+     *  1: all. */
+    size_t part, parts;
 } sb_load_options;
 
-#define SB_LOAD_OPTIONS_INIT       \
-    {                              \
-        sizeof(sb_load_options), 0 \
+#define SB_LOAD_OPTIONS_INIT             \
+    {                                    \
+        sizeof(sb_load_options), 0, 0, 0 \
     }
 
 /** The same with options.

@@ -48,12 +48,15 @@ typedef struct sb_train_options {
     void *watch_user;
     const char *prune;      /**< an sconfig.yaml: prune the network; or NULL */
     const char *prune_text; /**< the text of one, instead of a file; or NULL */
+    /** With several ranks, of texts: `pipeline` of sb_learn_options; 0: each
+     *  rank has all of the network and takes a slice of every batch. */
+    size_t pipeline;
 } sb_train_options;
 
 #define SB_TRAIN_OPTIONS_INIT                                               \
     {                                                                       \
         sizeof(sb_train_options), NULL, NULL, NULL, 0, NULL, 0, NULL, NULL, \
-            NULL, NULL                                                      \
+            NULL, NULL, 0                                                   \
     }
 
 /** Trains a model.  With `valid` the parameters of the best epoch are kept,
@@ -65,6 +68,8 @@ typedef struct sb_train_options {
  * With several ranks (comm.h) all call it with the same options and data; each
  * takes a slice of every batch, and the result is that of one rank but for
  * rounding.  The first one reads and writes the folder.  If one fails, all do.
+ * With `pipeline` each reads whole batches and has a stage of the network; a
+ * model of which every rank has read its part only (sb_load_options) will do.
  *  @param train samples with labels, unless there is a teacher
  *  @param valid samples to validate on after each epoch; or NULL
  *  @param out   receives the trained model; the caller frees it

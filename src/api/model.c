@@ -110,7 +110,7 @@ static sb_status load_graph(sb_ctx *ctx, const char *path,
     struct stat st;
 
     if (sb_llm_is(path))
-        return sb_llm_load(ctx, path, out, bytes);
+        return sb_llm_load(ctx, path, opt->part, opt->parts, out, bytes);
     if (sb_is_folder(path))
         return sb_fail(ctx, SB_IO,
                        "%s: a folder without config.json, want an ONNX file or "
@@ -132,6 +132,9 @@ sb_status sb_model_load_with(sb_ctx *ctx, const char *path,
 
     SB_TRY(sb_options_read(ctx, "sb_load_options", options, &defaults,
                            sizeof opt, &opt));
+    if (opt.parts > 0 && opt.part >= opt.parts)
+        return sb_fail(ctx, SB_BAD_ARG, "there is no part %zu of %zu", opt.part,
+                       opt.parts);
     SB_TRY(sb_progress(ctx, "load", 0, 2));
     SB_TRY(load_graph(ctx, path, &opt, &graph, &bytes));
     sb_status status = sb_progress(ctx, "load", 1, 2);
@@ -195,6 +198,7 @@ sb_status sb_model_write(const sb_graph *graph, int64_t min_opset,
     const sb_onnx_save_options opt = {.min_opset = min_opset};
     sb_graph *older = NULL;
 
+    SB_TRY(sb_graph_check_whole(graph));
     SB_TRY(sb_progress(graph->ctx, "save", 0, 1));
     int64_t opset = sb_onnx_save_opset(graph, &opt);
     if (sb_graph_wants_older(graph, opset)) {

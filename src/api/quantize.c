@@ -76,6 +76,7 @@ sb_status sb_quant_model_create(const sb_model *model,
 
     SB_TRY(sb_options_read(ctx, "sb_quant_options", options, &defaults,
                            sizeof opt, &opt));
+    SB_TRY(sb_graph_check_whole(model->graph));
     if (opt.target) {
         target = sb_target_find(opt.target);
         if (!target)

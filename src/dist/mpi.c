@@ -64,6 +64,21 @@ static int mpi_broadcast(void *user, void *data, size_t bytes, int root)
            mpi_wait(&request) != 0;
 }
 
+static int mpi_send_receive(void *user, const void *mine, size_t bytes, int to,
+                            void *other, size_t other_bytes, int from)
+{
+    MPI_Request sent = MPI_REQUEST_NULL, received = MPI_REQUEST_NULL;
+
+    (void)user;
+    if (from >= 0 && MPI_Irecv(other, (int)other_bytes, MPI_BYTE, from, 0,
+                               MPI_COMM_WORLD, &received) != MPI_SUCCESS)
+        return 1;
+    if (to >= 0 && MPI_Isend(mine, (int)bytes, MPI_BYTE, to, 0, MPI_COMM_WORLD,
+                             &sent) != MPI_SUCCESS)
+        return 1;
+    return mpi_wait(&received) != 0 || mpi_wait(&sent) != 0;
+}
+
 static void mpi_close(void *user)
 {
     (void)user;
@@ -101,5 +116,6 @@ sparsebit_comm_open(sb_comm *out, char *error, size_t size)
     out->exchange = mpi_exchange;
     out->broadcast = mpi_broadcast;
     out->close = mpi_close;
+    out->send_receive = mpi_send_receive;
     return 0;
 }

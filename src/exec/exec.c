@@ -52,7 +52,9 @@ static sb_status exec_create(sb_exec *exec)
     exec->needed = sb_alloc(ctx, g->n_nodes + 1, sizeof *exec->needed);
     exec->last_use = sb_alloc(ctx, g->n_values + 1, sizeof *exec->last_use);
     exec->consts = sb_alloc(ctx, g->n_values + 1, sizeof *exec->consts);
-    exec->packs = sb_alloc(ctx, g->n_values + 1, sizeof *exec->packs);
+    exec->packs = exec->opt.like
+                      ? exec->opt.like->packs
+                      : sb_alloc(ctx, g->n_values + 1, sizeof *exec->packs);
     if (!exec->needed || !exec->last_use || !exec->consts || !exec->packs)
         return SB_NO_MEMORY;
     SB_TRY(sb_exec_bind_states(exec, &exec->opt));
@@ -68,6 +70,7 @@ static sb_status exec_create(sb_exec *exec)
 sb_status sb_exec_create(sb_ctx *ctx, const sb_graph *graph,
                          const sb_exec_options *opt, sb_exec **out)
 {
+    SB_TRY(sb_graph_check_whole(graph));
     sb_exec *exec = sb_alloc(ctx, 1, sizeof *exec);
 
     if (!exec)
@@ -97,7 +100,8 @@ void sb_exec_free(sb_exec *exec)
     sb_free(exec->ctx, exec->states);
     sb_free(exec->ctx, exec->state_in);
     sb_free(exec->ctx, exec->state_out);
-    sb_free(exec->ctx, exec->packs);
+    if (!exec->opt.like)
+        sb_free(exec->ctx, exec->packs);
     sb_free(exec->ctx, exec->consts);
     sb_free(exec->ctx, exec->last_use);
     sb_free(exec->ctx, exec->needed);

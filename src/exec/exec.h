@@ -62,6 +62,10 @@ typedef struct sb_exec_options {
     bool profile;                /* measure the time of every step */
     const sb_exec_state *states; /* (optional) copied; of the root graph */
     size_t n_states;
+    /* (optional) Another executor of the same graph with the same states, whose
+     * packed weights this one shares; it must live longer.  For runs that stop
+     * half way while others of the graph go on. */
+    sb_exec *like;
 } sb_exec_options;
 
 /* Borrows the graph, which must not change while the executor lives. */

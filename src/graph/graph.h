@@ -168,6 +168,9 @@ struct sb_graph {
     int64_t file_opset;      /* what the file said for the main domain */
     bool file_sparse;        /* save what is mostly zero as sparse tensors */
     uint64_t external_bytes; /* of the files with its tensors' data */
+    /* Read in part: only the weights of that stage of a pipeline are there.
+     * `parts` 0: all are. */
+    size_t part, parts;
     /* (optional) Called by passes that multiply a constant, so that a side
      * table can follow; copies of the graph do not have it. */
     sb_status (*on_rescale)(void *user, sb_graph *g, const sb_rescale *r);
@@ -375,5 +378,10 @@ size_t sb_graph_live_nodes(const sb_graph *g);
 size_t sb_graph_remove_dead(sb_graph *g);
 /* Has one of its outputs a consumer? */
 bool sb_graph_node_needed(const sb_graph *g, const sb_node *node);
+/* SB_UNSUPPORTED if the model was read in part: it can neither be run nor
+ * saved. */
+SB_MUST_USE sb_status sb_graph_check_whole(const sb_graph *g);
+/* Is a constant of this name part of a low-rank adapter? */
+bool sb_name_is_adapter(const char *name);
 
 #endif

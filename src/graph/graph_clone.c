@@ -288,6 +288,8 @@ static sb_status clone_model_facts(const sb_graph *from, sb_graph *to)
     to->model_version = from->model_version;
     to->file_opset = from->file_opset;
     to->file_sparse = from->file_sparse;
+    to->part = from->part;
+    to->parts = from->parts;
     to->n_model_props = from->n_model_props;
     SB_TRY(copy_text(to, from->producer_name, &to->producer_name));
     SB_TRY(copy_text(to, from->producer_version, &to->producer_version));

@@ -259,3 +259,20 @@ size_t sb_graph_remove_dead(sb_graph *g)
     sb_free(g->ctx, many);
     return removed;
 }
+
+/* ---- what a model is ----------------------------------------------------- */
+
+sb_status sb_graph_check_whole(const sb_graph *g)
+{
+    if (g->parts == 0)
+        return SB_OK;
+    return sb_fail(g->ctx, SB_UNSUPPORTED,
+                   "the model was read in part, for rank %zu of a pipeline of "
+                   "%zu ranks: nothing else can be done with it",
+                   g->part, g->parts);
+}
+
+bool sb_name_is_adapter(const char *name)
+{
+    return strstr(name, ".lora_") != NULL;
+}

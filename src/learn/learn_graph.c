@@ -63,6 +63,7 @@ typedef struct learn_build {
     sb_graph *g;
     sb_store *store;
     const sb_learn_options *opt;
+    const sb_pipe_stage *stage; /* NULL: all of the network */
     sb_bound_graph *out;
     sb_learn_places *places;
     size_t n_outputs; /* of the network; features behind them */
@@ -267,15 +268,24 @@ static sb_status learn_add_gradients(learn_build *b)
 {
     const sb_store *store = b->store;
     sb_ctx *ctx = b->g->ctx;
+    bool used = false;
 
-    b->wrt = sb_alloc(ctx, store->n + 1, sizeof *b->wrt);
-    b->grads = sb_alloc(ctx, store->n + 1, sizeof *b->grads);
+    b->wrt = sb_alloc(ctx, store->n + 2, sizeof *b->wrt);
+    b->grads = sb_alloc(ctx, store->n + 2, sizeof *b->grads);
     if (!b->wrt || !b->grads)
         return SB_NO_MEMORY;
     for (size_t i = 0; i < store->n; i++)
         if (sb_parameter_has(&store->all[i], SB_STORE_GRADIENT))
             b->wrt[b->n_wrt++] =
                 sb_graph_find_value(b->g, store->all[i].info.name);
+    if (b->stage && b->stage->in)
+        b->wrt[b->n_wrt++] = sb_graph_find_value(b->g, b->stage->in);
+    for (size_t i = 0; i < b->n_wrt; i++) {
+        b->grads[i] = SB_NONE;
+        used = used || sb_graph_value(b->g, b->wrt[i])->n_uses > 0;
+    }
+    if (!used && b->stage) /* the first stage, and all is learned behind it */
+        return SB_OK;
     return sb_graph_gradient(b->g, b->loss, b->wrt, b->n_wrt, b->grads);
 }
 
@@ -295,10 +305,26 @@ static sb_value_id learn_next_of(const sb_graph *g, sb_value_id v)
     return SB_NONE;
 }
 
+/* What goes to the stages beside this one. */
+static sb_status learn_set_hidden(learn_build *b, sb_value_id out)
+{
+    sb_value_id grad = b->stage->in ? b->grads[b->n_wrt - 1] : SB_NONE;
+
+    if (grad != SB_NONE) {
+        b->places->hidden_gradient = b->g->n_outputs;
+        SB_TRY(sb_graph_add_output(b->g, grad));
+    }
+    if (!b->stage->out)
+        return SB_OK;
+    b->places->hidden_out = b->g->n_outputs;
+    return sb_graph_add_output(b->g, out);
+}
+
 /* Loss, output, gradients, statistics: the outputs, and what they go to. */
 static sb_status learn_set_outputs(learn_build *b)
 {
     sb_graph *g = b->g;
+    sb_value_id first = g->outputs[0];
     size_t at = 0;
 
     sb_graph_clear_outputs(g);
@@ -325,7 +351,7 @@ static sb_status learn_set_outputs(learn_build *b)
         if (next != SB_NONE)
             SB_TRY(sb_graph_add_output(g, next));
     }
-    return SB_OK;
+    return b->stage ? learn_set_hidden(b, first) : SB_OK;
 }
 
 /* Passes may change values, but neither names of inputs nor the order of
@@ -367,6 +393,8 @@ static sb_status learn_run_build(learn_build *b, bool lowered)
 {
     const char *mode = b->opt->dropout ? "train_mode" : "eval_mode,train_mode";
 
+    if (b->stage)
+        SB_TRY(sb_pipe_stage_cut(b->g, b->stage));
     SB_TRY(learn_keep_features(b));
     SB_TRY(sb_store_lift(b->store, b->g, b->opt->norm));
     SB_TRY(sb_passes_run(b->g, mode, NULL, NULL, NULL));
@@ -385,20 +413,35 @@ static sb_status learn_run_build(learn_build *b, bool lowered)
         (void)sb_graph_remove_dead(b->g);
     learn_find_pause(b);
     b->places->counter = learn_input_at(b->g, SB_COUNTER_INPUT);
+    if (b->stage && b->stage->in)
+        b->places->hidden = learn_input_at(b->g, b->stage->in);
     return learn_bind(b);
 }
 
 sb_status sb_learn_graph_build(const sb_graph *source, sb_store *store,
-                               const sb_learn_options *opt, bool lowered,
+                               const sb_learn_options *opt,
+                               const sb_pipe_stage *stage, bool lowered,
                                sb_bound_graph *out, sb_learn_places *places)
 {
-    learn_build b = {.store = store, .opt = opt, .out = out, .places = places};
+    sb_learn_options own = *opt;
+    learn_build b = {.store = store,
+                     .opt = &own,
+                     .stage = stage,
+                     .out = out,
+                     .places = places};
 
     *out = (sb_bound_graph){0};
     *places = (sb_learn_places){.target = SIZE_MAX,
                                 .counter = SIZE_MAX,
                                 .target_dtype = SB_DTYPE_NONE,
-                                .pause = SB_NONE};
+                                .pause = SB_NONE,
+                                .hidden = SIZE_MAX,
+                                .hidden_gradient = SIZE_MAX,
+                                .hidden_out = SIZE_MAX};
+    if (stage && stage->out) {
+        own.loss = SB_LEARN_LOSS_CUSTOM;
+        own.loss_output = NULL;
+    }
     SB_TRY(sb_graph_clone(source, &out->graph));
     b.g = out->graph;
     sb_status status = learn_run_build(&b, lowered);

@@ -10,6 +10,7 @@
 #ifndef SB_LEARN_LEARN_GRAPH_H
 #define SB_LEARN_LEARN_GRAPH_H
 
+#include "learn/pipe_stages.h"
 #include "learn/store.h"
 
 typedef struct sb_bound_graph {
@@ -35,6 +36,10 @@ typedef struct sb_learn_places {
     size_t counter;  /* input; SIZE_MAX: nothing is dropped */
     sb_dtype target_dtype;
     sb_node_id pause; /* where the caller computes the loss; SB_NONE: nowhere */
+    /* Of a stage; SIZE_MAX: it has none. */
+    size_t hidden;          /* input: what the stage before gives */
+    size_t hidden_gradient; /* output */
+    size_t hidden_out;      /* output: what the next stage is given */
 } sb_learn_places;
 
 /* Outputs of a learn graph: gradients come behind, or at once if the caller
@@ -42,10 +47,13 @@ typedef struct sb_learn_places {
 enum { SB_LEARN_OUT_LOSS, SB_LEARN_OUT_OUTPUT, SB_LEARN_OUT_GRADIENTS };
 
 /* `lowered`: as it is run, instead of as it is shown.  Says in the store which
- * parameters have a gradient. */
+ * parameters have a gradient.  `stage` NULL: the whole network; else only that
+ * piece of it, whose loss, unless it is the last one, the caller computes: the
+ * gradient that the next stage gives. */
 SB_MUST_USE sb_status sb_learn_graph_build(const sb_graph *source,
                                            sb_store *store,
                                            const sb_learn_options *opt,
+                                           const sb_pipe_stage *stage,
                                            bool lowered, sb_bound_graph *out,
                                            sb_learn_places *places);
 /* May a loss of the caller be of output i? */

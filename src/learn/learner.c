@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "base/ranks/comm.h"
+#include "learn/pipe.h"
 #include "passes/pass.h"
 
 /* ---- options ------------------------------------------------------------ */
@@ -48,6 +50,7 @@ static sb_status learner_check_options(sb_ctx *ctx, const sb_learn_options *o)
                        "it");
     SB_TRY(learner_range(ctx, "scale_rate", o->scale_rate, 0, most));
     SB_TRY(learner_range(ctx, "ema_decay", o->ema_decay, 0, 1));
+    SB_TRY(learner_range(ctx, "pipeline", (double)o->pipeline, 0, 1e6));
     return learner_range(ctx, "accumulate", (double)o->accumulate, 1, 1e6);
 }
 
@@ -89,6 +92,20 @@ static sb_status learner_copy_options(sb_learner *l,
 
 /* ---- life --------------------------------------------------------------- */
 
+static const sb_pipe_stage *learner_stage(const sb_learner *l)
+{
+    return l->pipe ? &l->pipe->stage : NULL;
+}
+
+/* A stage may have nothing that is trained. */
+static bool learner_learns(const sb_learner *l)
+{
+    for (size_t i = 0; i < l->store.n; i++)
+        if (l->store.all[i].info.gradient)
+            return true;
+    return !l->pipe;
+}
+
 /* The graphs that depend on what has a gradient. */
 static sb_status learner_build(sb_learner *l)
 {
@@ -96,10 +113,12 @@ static sb_status learner_build(sb_learner *l)
                                   .profile = l->opt.profile != 0};
     sb_exec_options learn = exec;
 
-    learn.ranks = true;
-    SB_TRY(sb_learn_graph_build(l->source, &l->store, &l->opt, true, &l->learn,
-                                &l->places));
+    learn.ranks = !l->pipe;
+    SB_TRY(sb_learn_graph_build(l->source, &l->store, &l->opt, learner_stage(l),
+                                true, &l->learn, &l->places));
     SB_TRY(sb_bound_graph_open(&l->learn, &learn));
+    if (!learner_learns(l))
+        return SB_OK;
     if (l->opt.accumulate > 1) {
         SB_TRY(sb_accumulate_graph_build(&l->store, &l->accumulate));
         SB_TRY(sb_bound_graph_open(&l->accumulate, &exec));
@@ -113,6 +132,7 @@ static sb_status learner_build(sb_learner *l)
 static void learner_drop(sb_learner *l)
 {
     l->output = NULL;
+    sb_pipe_drop(l);
     sb_bound_graph_free(&l->learn);
     sb_bound_graph_free(&l->accumulate);
     sb_bound_graph_free(&l->norm);
@@ -129,6 +149,7 @@ static sb_status learner_setup(sb_learner *l, const sb_graph *graph,
     SB_TRY(sb_store_untie(l->source));
     SB_TRY(sb_store_find(&l->store, l->source, opt, roles));
     SB_TRY(sb_store_alloc(&l->store, l->source, opt));
+    SB_TRY(sb_pipe_open(l));
     return learner_build(l);
 }
 
@@ -157,7 +178,9 @@ void sb_learner_free(sb_learner *l)
     if (!l)
         return;
     learner_drop(l);
+    sb_pipe_close(l);
     sb_bound_graph_free(&l->eval);
+    sb_tensor_drop(&l->wide);
     sb_free(l->ctx, l->eval_states);
     sb_store_free(&l->store);
     sb_graph_free(l->source);
@@ -202,6 +225,7 @@ sb_status sb_learner_set_inputs(sb_learner *l, const sb_tensor *const *inputs,
     if (n != l->source->n_inputs)
         return sb_fail(l->ctx, SB_BAD_ARG, "got %zu inputs, want %zu", n,
                        l->source->n_inputs);
+    sb_tensor_drop(&l->wide);
     for (size_t i = 0; i < n; i++)
         l->learn.inputs[i] = inputs[i];
     l->count = learner_counter(l);
@@ -234,15 +258,20 @@ static sb_status learner_check_target(const sb_learner *l,
                    sb_dtype_name(l->places.target_dtype));
 }
 
-static sb_status learner_widen(const sb_learner *l, const sb_tensor *from,
-                               sb_tensor *out)
+/* Labels of int32 become int64, kept until the next inputs: a step that fails
+ * at its end looks at them again. */
+static sb_status learner_widen(sb_learner *l, const sb_tensor **target)
 {
+    const sb_tensor *from = *target;
     sb_tensor t = sb_tensor_make(SB_DTYPE_I64, from->rank, from->dims);
 
+    if (from->dtype != SB_DTYPE_I32)
+        return SB_OK;
     SB_TRY(sb_tensor_alloc_raw(l->ctx, &t));
     sb_convert(from->dtype, from->data, SB_DTYPE_I64, t.data,
                (size_t)sb_tensor_count(from));
-    *out = t;
+    l->wide = t;
+    *target = &l->wide;
     return SB_OK;
 }
 
@@ -272,31 +301,47 @@ static sb_status learner_use_features(sb_learner *l)
     return SB_OK;
 }
 
+static sb_status learner_run_pieces(sb_learner *l,
+                                    const sb_tensor *const *inputs, size_t n,
+                                    const sb_tensor *target, double *loss)
+{
+    double own = 0;
+
+    if (!target ||
+        (target->dtype != SB_DTYPE_I64 && target->dtype != SB_DTYPE_I32))
+        return sb_fail(l->ctx, SB_BAD_DATA,
+                       "a pipeline learns labels: the target has type %s, want "
+                       "int64",
+                       target ? sb_dtype_name(target->dtype) : "none");
+    SB_TRY(learner_widen(l, &target));
+    SB_TRY(sb_pipe_gradient(l, inputs, n, target, &own));
+    /* The last look at signals: all ranks make the update, or none. */
+    SB_TRY(sb_ctx_poll(l->ctx));
+    SB_TRY(sb_comm_sum_f64(l->ctx, &own, 1));
+    if (loss)
+        *loss = own;
+    return SB_OK;
+}
+
 /* Loss, gradients and next statistics. */
 static sb_status learner_run(sb_learner *l, const sb_tensor *target,
                              double *loss)
 {
     sb_bound_graph *b = &l->learn;
-    sb_tensor wide = {0};
 
     SB_TRY(learner_check_target(l, target));
     SB_TRY(learner_use_features(l));
-    if (target->dtype == SB_DTYPE_I32) {
-        SB_TRY(learner_widen(l, target, &wide));
-        target = &wide;
-    }
+    SB_TRY(learner_widen(l, &target));
     b->inputs[l->places.target] = target;
-    sb_status status = sb_bound_graph_run(b);
-    if (status == SB_OK) {
-        double v = (double)*(const float *)b->outputs[SB_LEARN_OUT_LOSS]->data;
-        l->output = b->outputs[SB_LEARN_OUT_OUTPUT];
-        status = isfinite(v) ? sb_learner_join(l, &v)
-                             : sb_learner_blame(l, "the loss", v);
-        if (status == SB_OK && loss)
-            *loss = v;
-    }
-    sb_tensor_drop(&wide);
-    return status;
+    SB_TRY(sb_bound_graph_run(b));
+    double v = (double)*(const float *)b->outputs[SB_LEARN_OUT_LOSS]->data;
+    l->output = b->outputs[SB_LEARN_OUT_OUTPUT];
+    if (!isfinite(v))
+        return sb_learner_blame(l, "the loss", v);
+    SB_TRY(sb_learner_join(l, &v));
+    if (loss)
+        *loss = v;
+    return SB_OK;
 }
 
 sb_status sb_learner_gradient(sb_learner *l, const sb_tensor *const *inputs,
@@ -304,7 +349,8 @@ sb_status sb_learner_gradient(sb_learner *l, const sb_tensor *const *inputs,
                               double *loss)
 {
     SB_TRY(sb_learner_set_inputs(l, inputs, n_inputs));
-    return learner_run(l, target, loss);
+    return l->pipe ? learner_run_pieces(l, inputs, n_inputs, target, loss)
+                   : learner_run(l, target, loss);
 }
 
 /* ---- the update --------------------------------------------------------- */
@@ -330,11 +376,16 @@ static sb_status learner_accumulate(sb_learner *l)
 /* What clipping multiplies gradients by. */
 static sb_status learner_scale(sb_learner *l, float *scale)
 {
-    SB_TRY(sb_bound_graph_run(&l->norm));
-    double sum = (double)*(const float *)l->norm.outputs[0]->data;
+    double sum = 0;
 
+    if (l->norm.exec) {
+        SB_TRY(sb_bound_graph_run(&l->norm));
+        sum = (double)*(const float *)l->norm.outputs[0]->data;
+    }
     if (!isfinite(sum))
         return sb_learner_blame(l, "the norm of the gradients", sum);
+    if (l->pipe)
+        SB_TRY(sb_comm_sum_f64(l->ctx, &sum, 1));
     l->gradient_norm = sqrt(sum);
     *scale = 1;
     if (l->opt.clip_norm > 0 && l->gradient_norm > l->opt.clip_norm)
@@ -370,11 +421,12 @@ static sb_status learner_commit(sb_learner *l)
     bool last = l->store.waiting + 1 >= (int64_t)l->opt.accumulate;
     float scale = 1;
 
-    if (mean)
+    if (mean && l->accumulate.exec)
         SB_TRY(learner_accumulate(l));
     if (last) {
         SB_TRY(learner_scale(l, &scale));
-        SB_TRY(learner_update(l, scale));
+        if (l->update.exec)
+            SB_TRY(learner_update(l, scale));
         for (size_t i = 0; i < l->store.n; i++)
             sb_parameter_apply_mask(&l->store.all[i]);
     }
@@ -387,7 +439,8 @@ static sb_status learner_commit(sb_learner *l)
 
 sb_status sb_learner_finish(sb_learner *l)
 {
-    SB_TRY(sb_ctx_poll(l->ctx));
+    if (!l->pipe)
+        SB_TRY(sb_ctx_poll(l->ctx));
     sb_ctx_hold(l->ctx, true);
     sb_status status = learner_commit(l);
     sb_ctx_hold(l->ctx, false);
@@ -458,8 +511,8 @@ sb_status sb_learner_show(sb_learner *l, sb_graph **out)
     sb_bound_graph b;
     sb_learn_places places;
 
-    SB_TRY(sb_learn_graph_build(l->source, &l->store, &l->opt, false, &b,
-                                &places));
+    SB_TRY(sb_learn_graph_build(l->source, &l->store, &l->opt, learner_stage(l),
+                                false, &b, &places));
     *out = b.graph;
     b.graph = NULL;
     sb_free(l->ctx, b.states);

@@ -21,7 +21,9 @@ struct sb_learner {
     const sb_kernel *paused;    /* where a step waits for the caller, or NULL */
     int64_t count;              /* that random numbers depend on */
     sb_tensor counter;          /* is it */
+    sb_tensor wide;             /* the target in int64, if it was not */
     sb_arena profile;
+    struct sb_pipe *pipe; /* it has a stage of the network; or NULL */
 };
 
 /* The inputs of the model, and the counter. */

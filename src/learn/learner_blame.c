@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "base/ranks/comm.h"
+
 typedef struct blame_search {
     const sb_graph *g;
     bool nan;         /* is it that, or infinity? */
@@ -41,6 +43,15 @@ static const char *blame_input(const sb_learner *l, bool nan)
     return NULL;
 }
 
+/* Has the stage before made it?  Either kind becomes the other on its way. */
+static bool blame_hidden(const sb_learner *l)
+{
+    size_t at = l->places.hidden;
+    const sb_tensor *t = at != SIZE_MAX ? l->learn.inputs[at] : NULL;
+
+    return t && (blame_has(t, true) || blame_has(t, false));
+}
+
 /* Statistics and gradients are written again, with the same numbers. */
 static sb_status blame_run(sb_learner *l, blame_search *s)
 {
@@ -70,6 +81,16 @@ sb_status sb_learner_blame(sb_learner *l, const char *what, double value)
         return sb_fail(l->ctx, SB_BAD_DATA,
                        "step %lld: %s is %s, since input '%s' is",
                        (long long)l->store.runs + 1, what, kind, input);
+    if (blame_hidden(l))
+        return sb_fail(l->ctx, SB_BAD_DATA,
+                       "step %lld: %s is %s; it comes from the stage of rank "
+                       "%d, whose result is not finite",
+                       (long long)l->store.runs + 1, what, kind,
+                       sb_ctx_rank(l->ctx) - 1);
+    /* A run that waits for gradients cannot be repeated here. */
+    if (l->places.pause != SB_NONE)
+        return sb_fail(l->ctx, SB_BAD_DATA, "step %lld: %s is %s",
+                       (long long)l->store.runs + 1, what, kind);
     SB_TRY(blame_run(l, &s));
     /* Kernels that sum in another order, without what is looked at in between,
      * make NaN of values that overflow here. */

@@ -54,6 +54,11 @@ sb_status sb_learner_eval(sb_learner *l, sb_learn_values values,
 {
     bool average = values == SB_LEARN_VALUES_AVERAGE;
 
+    if (l->pipe)
+        return sb_fail(l->ctx, SB_UNSUPPORTED,
+                       "a learner with a stage of a pipeline cannot evaluate: "
+                       "run the model that it makes after "
+                       "sb_learner_collect()");
     if (average && !(l->opt.ema_decay > 0))
         return sb_fail(l->ctx, SB_BAD_ARG,
                        "there is no moving average: ema_decay is 0");

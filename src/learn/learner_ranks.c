@@ -1,5 +1,5 @@
 /* What ranks that train together tell each other: gradients at each step, and
- * once everything that rank 0 has. */
+ * what one of them has of parameters. */
 #include <string.h>
 
 #include "base/ranks/comm.h"
@@ -41,7 +41,7 @@ static sb_status share_note(sb_store *store)
     return status;
 }
 
-static sb_status share_parameter(sb_store *store, sb_parameter *p)
+sb_status sb_store_share(sb_store *store, sb_parameter *p, int root)
 {
     static const sb_store_kind kinds[] = {SB_STORE_VALUE,    SB_STORE_MEAN,
                                           SB_STORE_MOMENTUM, SB_STORE_SQUARE,
@@ -52,7 +52,7 @@ static sb_status share_parameter(sb_store *store, sb_parameter *p)
         if (!sb_parameter_has(p, kinds[k]))
             continue;
         SB_TRY(sb_comm_broadcast(store->ctx, s->t.data, sb_tensor_bytes(&s->t),
-                                 0));
+                                 root));
         s->version++;
     }
     return SB_OK;
@@ -68,7 +68,7 @@ sb_status sb_learner_share(sb_learner *l)
     SB_TRY(sb_comm_broadcast(l->ctx, counters, sizeof counters, 0));
     SB_TRY(share_note(store));
     for (size_t i = 0; i < store->n; i++)
-        SB_TRY(share_parameter(store, &store->all[i]));
+        SB_TRY(sb_store_share(store, &store->all[i], 0));
     store->runs = counters[0];
     store->updates = counters[1];
     store->waiting = counters[2];

@@ -67,6 +67,9 @@ static inline bool sb_parameter_has(const sb_parameter *p, sb_store_kind kind)
 {
     return p->kept[kind].t.data != NULL;
 }
+/* learner_ranks.c: all ranks take over what rank `root` has of a parameter. */
+SB_MUST_USE sb_status sb_store_share(sb_store *store, sb_parameter *p,
+                                     int root);
 /* A change of elements by other code than an executor. */
 void sb_parameter_set(sb_parameter *p, sb_store_kind kind, const void *data);
 /* learner_mask.c: zeros where the mask, if there is one, has them. */

@@ -206,7 +206,8 @@ void sb_arch_logits(sb_arch *a, sb_module head, sb_module embedding,
     tied.config = &as_table;
     sb_value_id y = sb_arch_linear(&tied, own ? head : embedding, x, c->hidden,
                                    c->vocabulary);
-    a->status = tied.status;
+    *a = tied; /* with the memory that it took */
+    a->config = c;
     y = sb_arch_split_rows(a, "lm_head", y, c->vocabulary);
     if (a->status == SB_OK)
         arch_note(a, sb_graph_rename_value(a->g, y, "logits"));
@@ -245,10 +246,14 @@ static void arch_props(sb_arch *a)
 }
 
 sb_status sb_arch_build(sb_ctx *ctx, const sb_checkpoint *weights,
-                        const sb_llm_config *config, sb_graph **out)
+                        const sb_llm_config *config, const sb_map *only,
+                        sb_graph **out)
 {
-    sb_arch a = {
-        .ctx = ctx, .weights = weights, .config = config, .prefix = ""};
+    sb_arch a = {.ctx = ctx,
+                 .weights = weights,
+                 .config = config,
+                 .prefix = "",
+                 .only = only};
 
     SB_TRY(sb_graph_create(ctx, config->arch->hf, &a.g));
     a.g->ir_version = 11;
@@ -270,6 +275,7 @@ sb_status sb_arch_build(sb_ctx *ctx, const sb_checkpoint *weights,
         *out = a.g;
     else
         sb_graph_free(a.g);
+    sb_buf_unref(a.hollow);
     sb_buf_unref(a.shelf);
     return a.status;
 }

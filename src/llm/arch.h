@@ -24,6 +24,8 @@ struct sb_arch {
     sb_buf *shelf;         /* memory for small packed weights, or NULL */
     size_t shelf_used;
     size_t shelf_to_come; /* bytes that no shelf has yet */
+    const sb_map *only;   /* names of the weights to unpack; NULL: all */
+    sb_buf *hollow;       /* what the others are, or NULL */
 };
 
 /* Where a module's weights may be found: its own name, and another that some
@@ -41,10 +43,11 @@ SB_MUST_USE sb_status sb_arch_gpt2(sb_arch *a);
 double sb_rope_frequency(const sb_llm_config *c, const sb_rope *r,
                          const float *divisors, int64_t i);
 
-/* Builds the graph of a network: input_ids -> logits. */
+/* Builds the graph of a network: input_ids -> logits.  Packed weights that are
+ * not among the names of `only` (NULL: all are) become zeros without memory. */
 SB_MUST_USE sb_status sb_arch_build(sb_ctx *ctx, const sb_checkpoint *weights,
                                     const sb_llm_config *config,
-                                    sb_graph **out);
+                                    const sb_map *only, sb_graph **out);
 
 /* ---- what builders call ------------------------------------------------- */
 /* Looks for the weight `name` behind each of the prefixes that files have. */
@@ -80,6 +83,12 @@ const sb_weight *sb_arch_find(sb_arch *a, sb_module m, const char *ending);
 sb_value_id sb_arch_fail(sb_arch *a, sb_status status);
 /* A constant under this name, or the one that is there already. */
 sb_value_id sb_arch_constant(sb_arch *a, const char *name, const sb_tensor *t);
+/* Is a packed weight of this name to be unpacked?  Else its parts are made by
+ * sb_arch_hollow(). */
+bool sb_arch_wants(sb_arch *a, const char *name);
+/* Elements of a tensor that no node of the stage reads: zeros without memory.
+ */
+SB_MUST_USE sb_status sb_arch_hollow(sb_arch *a, sb_tensor *t);
 /* arch_packed.c: a linear layer whose weight GPTQ or AWQ packed. */
 sb_value_id sb_arch_packed_linear(sb_arch *a, sb_module m, sb_value_id x,
                                   int64_t in, int64_t out, sb_value_id bias);

@@ -236,10 +236,12 @@ static sb_status packed_constants(sb_arch *a, const packed *p, const char *name,
     static const char *const endings[3] = {"weight", "weight.scales",
                                            "weight.zeros"};
     sb_status status = SB_OK;
+    bool wanted = sb_arch_wants(a, sb_arch_name(a, "%s.%s", name, endings[0]));
 
     for (int i = 0; i < 3 && status == SB_OK; i++)
-        status = sb_tensor_alloc(a->ctx, &t[i]);
-    if (status == SB_OK) {
+        status =
+            wanted ? sb_tensor_alloc(a->ctx, &t[i]) : sb_arch_hollow(a, &t[i]);
+    if (status == SB_OK && wanted) {
         repack_job job = {p, t[0].data, t[2].data, t[1].data};
 
         sb_parallel_for(a->ctx, (size_t)p->out, 16, repack_rows, &job);

@@ -194,11 +194,75 @@ static sb_status arch_memory(sb_arch *a, sb_tensor *t)
     return SB_OK;
 }
 
+bool sb_arch_wants(sb_arch *a, const char *name)
+{
+    if (!a->only)
+        return true;
+    if (!name) /* no memory for it, which the constant will find out */
+        return false;
+    const char *rows = sb_arch_name(a, "%s.rows", name);
+
+    return sb_map_get(a->only, name) != SB_MAP_NONE ||
+           (rows && sb_map_get(a->only, rows) != SB_MAP_NONE);
+}
+
+/* All such tensors are the same memory, of which no page is ever taken. */
+typedef struct hollow {
+    sb_ctx *ctx;
+    void *data;
+    size_t bytes;
+} hollow;
+
+static void hollow_release(void *user)
+{
+    hollow *h = user;
+
+    sb_free_pages(h->ctx, h->data, h->bytes);
+    sb_free(h->ctx, h);
+}
+
+static sb_status hollow_create(sb_ctx *ctx, size_t bytes, sb_buf **out)
+{
+    hollow *h = sb_alloc(ctx, 1, sizeof *h);
+
+    if (!h)
+        return SB_NO_MEMORY;
+    *h = (hollow){ctx, sb_alloc_pages(ctx, bytes), bytes};
+    sb_status status =
+        h->data ? sb_buf_wrap(ctx, h->data, bytes, hollow_release, h, out)
+                : SB_NO_MEMORY;
+    if (status != SB_OK)
+        hollow_release(h);
+    return status;
+}
+
+sb_status sb_arch_hollow(sb_arch *a, sb_tensor *t)
+{
+    size_t bytes = sb_tensor_size_ok(t) ? sb_tensor_bytes(t) : 0;
+
+    if (bytes == 0)
+        return sb_fail(a->ctx, SB_NO_MEMORY, "%s: a weight is too large",
+                       a->weights->path);
+    if (!a->hollow || sb_buf_size(a->hollow) < bytes) {
+        sb_buf_unref(a->hollow);
+        a->hollow = NULL;
+        SB_TRY(hollow_create(a->ctx, bytes, &a->hollow));
+    }
+    t->buf = sb_buf_ref(a->hollow);
+    t->data = sb_buf_data(a->hollow);
+    return SB_OK;
+}
+
 static sb_status arch_repack(sb_arch *a, const sb_weight *w, sb_tensor parts[3])
 {
+    bool wanted = sb_arch_wants(a, w->name);
+
     nbits_shapes(w, parts);
     for (int i = 0; i < (w->format->symmetric ? 2 : 3); i++)
-        SB_TRY(arch_memory(a, &parts[i]));
+        SB_TRY(wanted ? arch_memory(a, &parts[i])
+                      : sb_arch_hollow(a, &parts[i]));
+    if (!wanted)
+        return SB_OK;
     repack_job job = {w, parts[0].data, parts[1].data, parts[2].data};
     sb_parallel_for(a->ctx, (size_t)w->dims[0], 64, repack_rows, &job);
     return SB_OK;

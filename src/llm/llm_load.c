@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "learn/pipe_stages.h"
 #include "llm/arch.h"
 #include "llm/llama2c.h"
+#include "ops/op_registry.h"
 
 enum { HEAD = 32 };
 
@@ -144,8 +146,48 @@ static sb_status load_gguf(sb_checkpoint *c, const char *path,
     return status;
 }
 
-sb_status sb_llm_load(sb_ctx *ctx, const char *path, sb_graph **out,
-                      uint64_t *file_bytes)
+/* Which weights does the stage of `g`, a network without any weights, read? */
+static sb_status find_part(const sb_graph *g, size_t part, size_t parts,
+                           sb_map *names)
+{
+    sb_value_id *cut = sb_alloc(g->ctx, parts, sizeof *cut);
+    sb_status status = cut ? sb_pipe_stages_find(g, parts, cut) : SB_NO_MEMORY;
+
+    if (status == SB_OK) {
+        const sb_pipe_stage stage = sb_pipe_stage_at(g, cut, parts, part);
+
+        status = sb_pipe_stage_constants(g, &stage, names);
+    }
+    sb_free(g->ctx, cut);
+    return status;
+}
+
+static sb_status build_part(sb_ctx *ctx, const sb_checkpoint *c,
+                            const sb_llm_config *config, size_t part,
+                            size_t parts, sb_graph **out)
+{
+    sb_graph *g = NULL; /* whose names the map refers to */
+    sb_map names;
+
+    sb_map_init(&names, ctx);
+    sb_status status = sb_arch_build(ctx, c, config, &names, &g);
+    if (status == SB_OK)
+        status = sb_graph_infer(g);
+    if (status == SB_OK)
+        status = find_part(g, part, parts, &names);
+    if (status == SB_OK)
+        status = sb_arch_build(ctx, c, config, &names, out);
+    if (status == SB_OK) {
+        (*out)->part = part;
+        (*out)->parts = parts;
+    }
+    sb_map_free(&names);
+    sb_graph_free(g);
+    return status;
+}
+
+sb_status sb_llm_load(sb_ctx *ctx, const char *path, size_t part, size_t parts,
+                      sb_graph **out, uint64_t *file_bytes)
 {
     sb_checkpoint c;
     sb_llm_config config = {0};
@@ -156,7 +198,8 @@ sb_status sb_llm_load(sb_ctx *ctx, const char *path, sb_graph **out,
                        : kind == KIND_GGUF ? load_gguf(&c, path, &config)
                                            : sb_llama2c_load(&c, path, &config);
     if (status == SB_OK)
-        status = sb_arch_build(ctx, &c, &config, out);
+        status = parts > 1 ? build_part(ctx, &c, &config, part, parts, out)
+                           : sb_arch_build(ctx, &c, &config, NULL, out);
     *file_bytes = c.file_bytes;
     sb_checkpoint_free(&c);
     return status;

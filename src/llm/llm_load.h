@@ -9,8 +9,11 @@
 bool sb_llm_is(const char *path);
 
 /* The graph, input_ids [batch, sequence] -> logits [batch, sequence, tokens],
- * over weights that stay in the mapped files where they can. */
-SB_MUST_USE sb_status sb_llm_load(sb_ctx *ctx, const char *path, sb_graph **out,
+ * over weights that stay in the mapped files where they can.  With `parts`
+ * (else 0) only weights of that part are unpacked, the others are zeros that
+ * take no memory. */
+SB_MUST_USE sb_status sb_llm_load(sb_ctx *ctx, const char *path, size_t part,
+                                  size_t parts, sb_graph **out,
                                   uint64_t *file_bytes);
 
 #endif

@@ -1,6 +1,7 @@
 /* The k lowest of many scores, in linear time. */
 #include "prune/lowest.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The k-th smallest of n, which it reorders (Hoare's selection). */
@@ -44,6 +45,8 @@ sb_status sb_mark_lowest(sb_ctx *ctx, const float *scores, size_t n, size_t k,
     size_t below = 0;
     for (size_t i = 0; i < n; i++)
         below += scores[i] < limit;
+    if (limit == HUGE_VALF)
+        k = below; /* what has no score stays */
     for (size_t i = 0, ties = k - below; i < n; i++) {
         gone[i] = scores[i] < limit || (scores[i] == limit && ties > 0);
         ties -= scores[i] == limit && ties > 0;

@@ -190,7 +190,7 @@ static void mark_nm(const sb_tensor *t, int axis, int n_of, int m_of,
                     if (!gone[at] && (low < 0 || scores[at] < scores[low]))
                         low = at;
                 }
-                gone[low] = 1;
+                gone[low] = scores[low] < HUGE_VALF; /* without: it stays */
             }
     }
 }
@@ -366,9 +366,15 @@ void sb_mask_axis(const sb_channels *ch, const sb_prune_axis *a,
 static sb_status zero_slices(const sb_channels *ch, const sb_prune_axis *a,
                              const uint8_t *gone, sb_graph *g)
 {
+    const sb_value *weight = sb_graph_value(g, a->value);
     sb_tensor t;
 
-    SB_TRY(sb_tensor_clone(g->ctx, &sb_graph_value(g, a->value)->constant, &t));
+    if (!sb_dtype_is_float(weight->constant.dtype))
+        return sb_fail(g->ctx, SB_UNSUPPORTED,
+                       "weight '%s' is quantized: its channels can be removed, "
+                       "not set to zero",
+                       weight->name);
+    SB_TRY(sb_tensor_clone(g->ctx, &weight->constant, &t));
     sb_mask_axis(ch, a, gone, &t);
     sb_status status = sb_graph_set_constant(g, a->value, &t);
     sb_tensor_drop(&t);

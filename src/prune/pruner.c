@@ -6,6 +6,58 @@
 #include "passes/pass.h"
 #include "prune/refit.h"
 
+/* The size of a constant that could be a weight. */
+static int64_t weight_size(const sb_graph *g, sb_value_id v)
+{
+    const sb_tensor *t = sb_const_of(g, v);
+
+    return t && t->rank >= 2 ? sb_tensor_count(t) : 0;
+}
+
+/* The largest one of a node and its bodies. */
+static int64_t largest_weight(const sb_graph *g, const sb_node *n)
+{
+    const sb_graph *body;
+    int64_t most = 0, size;
+
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if ((size = weight_size(g, n->inputs[i])) > most)
+            most = size;
+    for (size_t k = 0; (body = sb_node_body(n, k)) != NULL; k++)
+        for (sb_value_id v = 0; v < body->n_values; v++)
+            if ((size = weight_size(body, v)) > most)
+                most = size;
+    return most;
+}
+
+/* No weight makes channels: who has the largest constants? */
+static sb_status nothing_to_read(const sb_pruner *p)
+{
+    const sb_graph *g = p->graph;
+    const sb_node *most = NULL;
+    int64_t count = 0;
+
+    for (sb_node_id id = 0; id < g->n_nodes; id++) {
+        const sb_node *n = sb_graph_node(g, id);
+        int64_t own = n->dead ? 0 : largest_weight(g, n);
+        if (own > count) {
+            most = n;
+            count = own;
+        }
+    }
+    if (most && sb_node_body(most, 0))
+        return sb_fail(p->ctx, SB_UNSUPPORTED,
+                       "no channel can be removed: the layers are in bodies of "
+                       "nodes, as of '%s' (%s), which are left alone",
+                       sb_node_label(g, most), most->op);
+    return sb_fail(p->ctx, SB_UNSUPPORTED,
+                   "no channel can be removed: no layer has constant weights "
+                   "in float, or integers behind a DequantizeLinear%s%s%s%s%s",
+                   most ? "; '" : "", most ? sb_node_label(g, most) : "",
+                   most ? "' (" : "", most ? most->op : "",
+                   most ? ") has constants, but no rule for pruning" : "");
+}
+
 /* Why nothing can go, said of the first layer. */
 static sb_status nothing_to_prune(const sb_pruner *p)
 {
@@ -29,27 +81,19 @@ static sb_status nothing_to_prune(const sb_pruner *p)
                        b ? b->why : "it is excluded", *by ? " (node '" : "", by,
                        *by ? "')" : "");
     }
-    return sb_fail(p->ctx, SB_UNSUPPORTED,
-                   "no channel can be removed: the network has no layer with "
-                   "constant weights");
+    return nothing_to_read(p);
 }
 
 /* Is there a channel that patterns do not keep? */
 static sb_status any_may_go(const sb_pruner *p, bool *out)
 {
-    const sb_channels *ch = &p->ch;
-    double *ratios = sb_alloc(p->ctx, ch->n_groups, sizeof *ratios);
-    bool *stated = sb_alloc(p->ctx, ch->n_groups, sizeof *stated);
-    sb_status status = ratios && stated ? SB_OK : SB_NO_MEMORY;
+    bool *allowed = sb_alloc(p->ctx, p->ch.n_channels, sizeof *allowed);
+    sb_status status =
+        allowed ? sb_select_allowed(&p->ch, p->cfg, allowed) : SB_NO_MEMORY;
 
-    if (status == SB_OK)
-        sb_select_stated(ch, &p->args, 1, ratios, stated);
-    for (uint32_t c = 0; status == SB_OK && c < ch->n_channels; c++) {
-        uint32_t g = ch->channels[c].group;
-        *out |= sb_select_may(ch, p->cfg, c) && !(stated[g] && ratios[g] == 0);
-    }
-    sb_free(p->ctx, ratios);
-    sb_free(p->ctx, stated);
+    for (uint32_t c = 0; status == SB_OK && c < p->ch.n_channels; c++)
+        *out |= allowed[c];
+    sb_free(p->ctx, allowed);
     return status;
 }
 

@@ -214,16 +214,56 @@ static sb_status refit_axis(const sb_channels *ch, const sb_prune_axis *a,
     return status;
 }
 
+/* Is the weight of the one type that is fitted, and its layer's own?  One that
+ * is rounded on the way keeps its range: the scales were chosen for it. */
+static bool refit_may(const sb_graph *g, sb_value_id v)
+{
+    const sb_tensor *t = sb_const_of(g, v);
+    bool may = t && t->dtype == SB_DTYPE_F32;
+
+    for (size_t i = 0; may && i < sb_graph_value(g, v)->n_uses; i++)
+        may = !sb_tie_quantizes(
+            sb_graph_node(g, sb_graph_value(g, v)->uses[i].node));
+    return may;
+}
+
+/* Weights that read what goes, but are not fitted. */
+static void refit_warn(const sb_channels *ch, const uint8_t *gone,
+                       const sb_graph *g)
+{
+    sb_value_id last = SB_NONE;
+    size_t n = 0;
+
+    for (size_t i = 0; i < ch->n_axes; i++) {
+        const sb_prune_axis *a = &ch->axes[i];
+        bool reads = false;
+        for (uint32_t k = 0; a->reader != SB_NONE && k < a->n; k++) {
+            uint32_t c = ch->channel_of[a->first + k];
+            reads |= c != SB_NONE && gone[c];
+        }
+        if (reads && sb_is_const(g, a->value) && !refit_may(g, a->value) &&
+            a->value != last) {
+            n++;
+            last = a->value;
+        }
+    }
+    if (n > 0)
+        sb_warn(g->ctx,
+                "not fitted to the samples, since they are not plain floats: "
+                "%zu of the weights, such as '%s'",
+                n, sb_graph_value(g, last)->name);
+}
+
 sb_status sb_refit(const sb_channels *ch, const struct sb_prune_seen *seen,
                    const uint8_t *gone, sb_graph *g)
 {
     sb_status status = SB_OK;
 
+    refit_warn(ch, gone, g);
     for (size_t i = 0; i < ch->n_axes && status == SB_OK; i++) {
         const sb_prune_axis *a = &ch->axes[i];
-        const sb_tensor *t = sb_const_of(g, a->value);
         const sb_seen_value *s =
-            a->reader != SB_NONE && t && t->dtype == SB_DTYPE_F32
+            a->reader != SB_NONE && refit_may(g, a->value)
                 ? sb_seen_of(seen, a->read.value, a->read.axis)
                 : NULL;
         if (!s || s->n != a->n)

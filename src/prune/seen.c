@@ -221,7 +221,6 @@ static sb_status seen_see(void *user, int64_t id, const sb_tensor *t)
 sb_status sb_seen_create(const sb_channels *ch, const sb_prune_config *cfg,
                          uint64_t seed, struct sb_prune_seen **out)
 {
-    bool weights = cfg->type == SB_PRUNE_UNSTRUCTURED;
     sb_ctx *ctx = ch->graph->ctx;
     struct sb_prune_seen *s = sb_alloc(ctx, 1, sizeof *s);
 
@@ -236,7 +235,7 @@ sb_status sb_seen_create(const sb_channels *ch, const sb_prune_config *cfg,
         status = seen_watch_all(s, ch);
     }
     if (status == SB_OK && cfg->criterion->needs_slopes)
-        status = sb_slopes_create(ch, weights, seed, &s->slopes);
+        status = sb_slopes_create(ch, cfg, seed, &s->slopes);
     if (status == SB_OK)
         status = seen_graph(s);
     if (status == SB_OK)

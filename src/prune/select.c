@@ -151,6 +151,26 @@ void sb_select_stated(const sb_channels *ch, const sb_prune_args *args,
     }
 }
 
+sb_status sb_select_allowed(const sb_channels *ch, const sb_prune_config *cfg,
+                            bool *out)
+{
+    const sb_prune_args args = {.cfg = cfg, .share = 1};
+    sb_ctx *ctx = ch->graph->ctx;
+    double *ratios = sb_alloc(ctx, ch->n_groups, sizeof *ratios);
+    bool *stated = sb_alloc(ctx, ch->n_groups, sizeof *stated);
+    sb_status status = ratios && stated ? SB_OK : SB_NO_MEMORY;
+
+    if (status == SB_OK)
+        sb_select_stated(ch, &args, 1, ratios, stated);
+    for (uint32_t c = 0; status == SB_OK && c < ch->n_channels; c++) {
+        uint32_t g = ch->channels[c].group;
+        out[c] = sb_select_may(ch, cfg, c) && !(stated[g] && ratios[g] == 0);
+    }
+    sb_free(ctx, ratios);
+    sb_free(ctx, stated);
+    return status;
+}
+
 static uint32_t common_divisor(uint32_t a, uint32_t b)
 {
     return b ? common_divisor(b, a % b) : a;
@@ -218,7 +238,7 @@ static void chooser_remove(chooser *c, uint32_t g, const ranked *order,
     c->s->held[g] = keep > total - k && total - k < unit;
     k = keep < total ? total - keep : 0;
     for (uint32_t i = 0; i < n && taken < k; i++)
-        taken += chooser_take(c, order[i].channel);
+        taken += order[i].score < HUGE_VAL && chooser_take(c, order[i].channel);
     /* What could not go must not break the multiple. */
     for (uint32_t i = n; i-- > 0 && (total - taken) % unit != 0 && taken;)
         if (c->s->gone[order[i].channel]) {

@@ -36,5 +36,8 @@ void sb_select_sizes(const sb_channels *ch, const sb_prune_config *cfg,
 /* May this channel go at all, as the configuration is? */
 bool sb_select_may(const sb_channels *ch, const sb_prune_config *cfg,
                    uint32_t channel);
+/* The same of all channels, without those that patterns keep. */
+SB_MUST_USE sb_status sb_select_allowed(const sb_channels *ch,
+                                        const sb_prune_config *cfg, bool *out);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "learn/learner.h"
 #include "prune/criterion/criterion.h"
+#include "prune/select.h"
 
 struct sb_slopes {
     sb_ctx *ctx;
@@ -26,9 +27,58 @@ struct sb_slopes {
 
 /* ---- life ------------------------------------------------------------------- */
 
-sb_status sb_slopes_create(const sb_channels *ch, bool weights, uint64_t seed,
-                           sb_slopes **out)
+/* Does the axis of a weight without a gradient have what could go? */
+static bool axis_may_go(const sb_channels *ch, const sb_prune_axis *a,
+                        const bool *allowed)
 {
+    for (uint32_t k = 0; k < a->n; k++) {
+        uint32_t c = ch->channel_of[a->first + k];
+        if (c != SB_NONE && allowed[c])
+            return true;
+    }
+    return false;
+}
+
+/* Channels of weights without a gradient would look as if nothing needed them;
+ * integers are no single weights. */
+static sb_status slopes_check(const sb_channels *ch, bool weights,
+                              const bool *allowed)
+{
+    for (size_t i = 0; i < ch->n_axes; i++) {
+        const sb_prune_axis *a = &ch->axes[i];
+        const sb_tensor *t =
+            a->value == SB_NONE ? NULL : sb_const_of(ch->graph, a->value);
+        if (t && (a->maker != SB_NONE || a->reader != SB_NONE) &&
+            t->dtype != SB_DTYPE_F32 &&
+            (weights ? sb_dtype_is_float(t->dtype)
+                     : axis_may_go(ch, a, allowed)))
+            return sb_fail(ch->graph->ctx, SB_UNSUPPORTED,
+                           "weight '%s' is of type %s: this criterion needs "
+                           "gradients, which are there for float",
+                           sb_graph_value(ch->graph, a->value)->name,
+                           sb_dtype_name(t->dtype));
+    }
+    return SB_OK;
+}
+
+static sb_status slopes_allowed(const sb_channels *ch,
+                                const sb_prune_config *cfg)
+{
+    sb_ctx *ctx = ch->graph->ctx;
+    bool *allowed = sb_alloc(ctx, ch->n_channels, sizeof *allowed);
+    sb_status status =
+        allowed ? sb_select_allowed(ch, cfg, allowed) : SB_NO_MEMORY;
+
+    if (status == SB_OK)
+        status = slopes_check(ch, cfg->type == SB_PRUNE_UNSTRUCTURED, allowed);
+    sb_free(ctx, allowed);
+    return status;
+}
+
+sb_status sb_slopes_create(const sb_channels *ch, const sb_prune_config *cfg,
+                           uint64_t seed, sb_slopes **out)
+{
+    SB_TRY(slopes_allowed(ch, cfg));
     sb_ctx *ctx = ch->graph->ctx;
     sb_slopes *s = sb_alloc(ctx, 1, sizeof *s);
     size_t n = ch->n_channels;
@@ -37,7 +87,7 @@ sb_status sb_slopes_create(const sb_channels *ch, bool weights, uint64_t seed,
         return SB_NO_MEMORY;
     *s = (sb_slopes){.ctx = ctx,
                      .ch = ch,
-                     .weights = weights,
+                     .weights = cfg->type == SB_PRUNE_UNSTRUCTURED,
                      .at = sb_alloc(ctx, ch->graph->n_values, sizeof *s->at),
                      .now = sb_alloc(ctx, n, sizeof *s->now),
                      .read = sb_alloc(ctx, n, sizeof *s->read),

@@ -6,7 +6,8 @@
 #ifndef SB_PRUNE_SLOPES_H
 #define SB_PRUNE_SLOPES_H
 
-#include "prune/channels.h"
+#include "prune/channels/channels.h"
+#include "prune/prune_config.h"
 
 /* Of one weight, element by element; in the order of its elements. */
 typedef struct sb_slope {
@@ -16,10 +17,11 @@ typedef struct sb_slope {
 
 typedef struct sb_slopes sb_slopes;
 
-/* `weights`: of single weights as well as of channels.  `seed`: of what stands
- * in for labels.  SB_UNSUPPORTED, with the nodes, if gradients do not reach
- * through the network. */
-SB_MUST_USE sb_status sb_slopes_create(const sb_channels *ch, bool weights,
+/* Of single weights instead of channels if `cfg` prunes those.  `seed`: of what
+ * stands in for labels.  SB_UNSUPPORTED, with the nodes, if gradients do not
+ * reach through the network. */
+SB_MUST_USE sb_status sb_slopes_create(const sb_channels *ch,
+                                       const sb_prune_config *cfg,
                                        uint64_t seed, sb_slopes **out);
 void sb_slopes_free(sb_slopes *s); /* NULL is allowed */
 /* One batch.  `labels`: a class for each of its n samples, or NULL. Without

@@ -117,6 +117,7 @@ const sb_target_def sb_target_onnxruntime_x86 = {
     .pairs_saturate = true,
     .rewrites = x86_rewrites,
     .norm_as_conv = true,
+    .fast_float = true,
     .sim_flags = SB_SIM_S8_TO_U8,
     ONNXRUNTIME,
 };

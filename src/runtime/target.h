@@ -254,6 +254,12 @@ typedef struct sb_target_def {
     /* A BatchNormalization between integer kernels is fastest as a convolution
      * of one weight a channel (passes/deploy/bn_to_conv.c). */
     bool norm_as_conv;
+    /* A depthwise convolution whose input comes from a float operator and
+     * whose result goes to one (HardSwish, say) is faster in float: it
+     * multiplies so little that integers save less than Q and DQ cost.  So is,
+     * or nearly so, the first convolution with an activation of its own that
+     * is not folded into it, which runs over the largest values. */
+    bool fast_float;
     /* It has QLinearConv and the like, so that files may be written with
      * them. */
     bool qoperator;

@@ -154,8 +154,10 @@ sb_status sb_checkpoint_compare(const sb_trainer *t)
  * on from a wrong one: the folder stays at the epoch before. */
 void sb_checkpoint_save(sb_trainer *t)
 {
-    if (checkpoint_is_ours(t) && !t->best_lost)
-        (void)checkpoint_write(t, last_name);
+    if (!checkpoint_is_ours(t)) /* rank 0 warns if it cannot */
+        t->saved = true;
+    else if (!t->best_lost && checkpoint_write(t, last_name))
+        t->saved = true;
 }
 
 void sb_checkpoint_save_best(sb_trainer *t)
@@ -385,6 +387,7 @@ sb_status sb_checkpoint_load(sb_trainer *t)
     }
     if (status == SB_OK)
         status = read_progress(t, doc);
+    t->saved = status == SB_OK;
     /* The best one goes through the learner, so the last comes after it. */
     if (status == SB_OK && !isnan(t->at.best)) {
         status = load_best(t);

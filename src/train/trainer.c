@@ -8,6 +8,7 @@
 
 #include "api/model.h"
 #include "base/options.h"
+#include "base/ranks/comm.h"
 #include "base/str.h"
 
 double sb_train_clock(void)
@@ -214,12 +215,16 @@ static sb_status run_steps(sb_trainer *t)
             continue;
         SB_TRY(learn_batch(t, batch));
         double now = sb_train_clock();
-        size_t samples = batch->count * (size_t)sb_ctx_ranks(t->ctx);
+        size_t samples =
+            batch->count * (t->opt.pipeline ? 1 : (size_t)sb_ctx_ranks(t->ctx));
         SB_TRY(tell_watcher(t, samples, now - since, (double)NAN));
         since = now;
         if (t->keys.checkpoint && at->step < t->steps &&
-            (at->epoch * t->steps + at->step) % (size_t)t->keys.checkpoint == 0)
+            (at->epoch * t->steps + at->step) % (size_t)t->keys.checkpoint ==
+                0) {
+            SB_TRY(sb_learner_collect(t->learner));
             sb_checkpoint_save(t);
+        }
     }
     return SB_OK;
 }
@@ -268,6 +273,8 @@ static sb_status end_epoch(sb_trainer *t)
     t->began = sb_train_clock();
     sb_train_log_write(t);
     if (status == SB_OK)
+        status = sb_learner_collect(t->learner);
+    if (status == SB_OK)
         sb_checkpoint_save(t);
     return status;
 }
@@ -310,6 +317,8 @@ static sb_status run_epochs(sb_trainer *t)
 /* Each rank takes its part of the samples. */
 static sb_status share_samples(const sb_trainer *t, int rank, int ranks)
 {
+    if (t->opt.pipeline)
+        return SB_OK;
     SB_TRY(sb_data_share(t->train, SB_DATA_PART_SLICES, rank, ranks));
     return t->valid ? sb_data_share(t->valid, SB_DATA_PART_BATCHES, rank, ranks)
                     : SB_OK;
@@ -343,14 +352,28 @@ static sb_status count_steps(sb_trainer *t)
     return SB_OK;
 }
 
-static sb_status trainer_open(sb_trainer *t)
+/* All pieces of a batch are of the same size. */
+static sb_status check_pipeline(const sb_trainer *t, bool text)
 {
-    sb_learn_options learn = SB_LEARN_OPTIONS_INIT;
+    size_t batch = sb_data_batch_size(t->train);
 
-    SB_TRY(sb_train_keys_read(t->ctx, t->opt.options, t->opt.options_text,
-                              t->qm != NULL, &t->doc, &t->other_doc, &t->keys));
-    SB_TRY(count_steps(t));
-    bool text = sb_data_text_from(t->train) > 0;
+    if (t->opt.pipeline == 0)
+        return SB_OK;
+    if (!text || t->qm || t->opt.prune || t->opt.prune_text)
+        return sb_fail(t->ctx, SB_UNSUPPORTED,
+                       "a pipeline is for language models: the samples are %s",
+                       !text ? "no texts"
+                             : "learned without quantizers and pruning");
+    if (batch % t->opt.pipeline != 0)
+        return sb_fail(t->ctx, SB_BAD_ARG,
+                       "batches of %zu samples cannot be cut into %zu pieces "
+                       "of the same size for a pipeline",
+                       batch, t->opt.pipeline);
+    return SB_OK;
+}
+
+static sb_status check_samples(const sb_trainer *t, bool text)
+{
     if (text && (t->opt.teacher || t->keys.mixup > 0))
         return sb_fail(t->ctx, SB_UNSUPPORTED,
                        "texts are learned without a teacher and without MIXUP");
@@ -363,15 +386,30 @@ static sb_status trainer_open(sb_trainer *t)
         return sb_fail(t->ctx, SB_BAD_DATA,
                        "the samples have no labels: give LABELS in the data "
                        "file, or a teacher");
+    return check_pipeline(t, text);
+}
+
+static sb_status trainer_open(sb_trainer *t)
+{
+    sb_learn_options learn = SB_LEARN_OPTIONS_INIT;
+
+    SB_TRY(sb_train_keys_read(t->ctx, t->opt.options, t->opt.options_text,
+                              t->qm != NULL, &t->doc, &t->other_doc, &t->keys));
+    SB_TRY(count_steps(t));
+    bool text = sb_data_text_from(t->train) > 0;
+    SB_TRY(check_samples(t, text));
     sb_train_keys_learner(&t->keys, &learn);
     learn.seed = t->opt.seed;
+    learn.pipeline = t->opt.pipeline;
     learn.class_axis = text ? -1 : 0;
     if (sb_soft_wanted(&t->keys, t->opt.teacher != NULL))
         learn.loss = SB_LEARN_LOSS_KL;
     if (!t->opt.teacher)
         learn.temperature = 1;
-    t->weights = sb_train_mark(t->model);
-    t->teacher_weights = t->opt.teacher ? sb_train_mark(t->opt.teacher) : 0;
+    if (!t->opt.pipeline)
+        SB_TRY(sb_train_mark(t->model, NULL, &t->weights));
+    if (t->opt.teacher)
+        SB_TRY(sb_train_mark(t->opt.teacher, NULL, &t->teacher_weights));
     if (t->opt.prune || t->opt.prune_text)
         SB_TRY(sb_train_prune_open(t));
     SB_TRY(sb_distill_features(t, &learn));
@@ -380,6 +418,8 @@ static sb_status trainer_open(sb_trainer *t)
         SB_TRY(sb_data_set_model(t->valid, t->model));
     SB_TRY(t->qm ? sb_train_quant_open(t, &learn)
                  : sb_learner_create(t->model, &learn, &t->learner));
+    if (t->opt.pipeline)
+        SB_TRY(sb_train_mark(t->model, t->learner, &t->weights));
     if (t->prune)
         SB_TRY(sb_train_prune_attach(t));
     t->at.rows = sb_alloc(t->ctx, (size_t)t->keys.epochs, sizeof *t->at.rows);
@@ -406,9 +446,27 @@ static sb_status trainer_open(sb_trainer *t)
  * how to go on. */
 static sb_status save_interrupted(sb_trainer *t)
 {
+    bool whole = true;
+
     sb_ctx_clear_interrupt(t->ctx);
-    sb_checkpoint_save(t);
+    if (t->opt.pipeline && sb_ctx_ranks(t->ctx) > 1) {
+        sb_comm_give_up(t->ctx); /* tells those that were not interrupted */
+        whole =
+            sb_comm_reopen(t->ctx) && sb_learner_collect(t->learner) == SB_OK;
+    }
+    if (whole)
+        sb_checkpoint_save(t);
     sb_ctx_interrupt(t->ctx);
+    if (!whole && !t->saved)
+        return sb_fail(t->ctx, SB_INTERRUPTED,
+                       "interrupted in step %zu of epoch %zu; nothing was "
+                       "saved, since not all ranks could go on",
+                       t->at.step + 1, t->at.epoch + 1);
+    if (!whole)
+        return sb_fail(t->ctx, SB_INTERRUPTED,
+                       "interrupted in step %zu of epoch %zu; %s holds what "
+                       "was there at the last checkpoint (--resume)",
+                       t->at.step + 1, t->at.epoch + 1, t->opt.folder);
     if (t->at.epoch == (size_t)t->keys.epochs)
         return sb_fail(t->ctx, SB_INTERRUPTED,
                        "interrupted after the last epoch; %s holds all of it "

@@ -46,6 +46,7 @@ typedef struct sb_trainer {
     sb_train_progress at;
     sb_model *best;
     bool best_lost;   /* its checkpoint could not be written */
+    bool saved;       /* the folder holds a checkpoint of this run */
     bool made_folder; /* of checkpoints; else it was there */
     sb_prune *prune;  /* masks while training; or NULL */
     sb_model *source; /* the network that is trained, if it is not the one that
@@ -68,8 +69,10 @@ sb_learn_values sb_trainer_values(const sb_trainer *t);
 double sb_train_clock(void);
 
 /* train_mark.c: a number that models with other constants do not share but by
- * chance. */
-uint64_t sb_train_mark(const sb_model *model);
+ * chance.  With a learner (or NULL), which has a stage of a pipeline, all ranks
+ * take part, each with the constants that it reads. */
+SB_MUST_USE sb_status sb_train_mark(const sb_model *model,
+                                    const sb_learner *learner, uint64_t *out);
 
 /* checkpoint.c.  Failures to write are warnings. */
 void sb_checkpoint_save(sb_trainer *t);

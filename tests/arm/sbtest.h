@@ -1,5 +1,6 @@
-/* What test_nbits_int8.c needs of cmocka and of tests/support, so that it can
- * be built for a processor whose libraries are not here: see run. */
+/* What test_nbits_int8.c and test_int_pixels.c need of cmocka and of
+ * tests/support, so that they can be built for a processor whose libraries are
+ * not here: see run. */
 #ifndef SB_TESTS_ARM_SBTEST_H
 #define SB_TESTS_ARM_SBTEST_H
 
@@ -34,8 +35,11 @@ static inline void test_demand(int ok, const char *what)
         exit(1);
     }
 }
-#define assert_true(c)     test_demand((c), #c)
-#define assert_non_null(p) test_demand((p) != NULL, #p)
+#define cmocka_run_group_tests_name(name, t, setup, teardown) \
+    cmocka_run_group_tests(t, setup, teardown)
+#define assert_true(c)         test_demand((c), #c)
+#define assert_int_equal(a, b) test_demand((a) == (b), #a)
+#define assert_non_null(p)     test_demand((p) != NULL, #p)
 #define assert_close(what, got, want, tol) \
     test_demand(fabs((double)(got) - (want)) <= (tol), what)
 

@@ -81,6 +81,7 @@ code $sparsebit eval $models/tiny.onnx --data wrong.yaml --strict
 echo --- without a data file, and tasks
 code $sparsebit eval $models/tiny.onnx -d x.npy --set LABELS=labels.txt 2>&1 | sed "$speed"
 code $sparsebit eval $models/tiny.onnx -d x.npy --set LABELS
+code $sparsebit eval $models/tiny.onnx -d x.npy --set BATCH=1 --set BATCH=2
 code $sparsebit eval $models/tiny.onnx -d x.npy --set BATHC=3
 code $sparsebit eval $models/tiny.onnx -d folder
 code $sparsebit eval $models/tiny.onnx -d x.yaml --task detcet

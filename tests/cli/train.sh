@@ -7,6 +7,8 @@ echo --- errors
 code $sparsebit train m.onnx -o t.onnx
 code $sparsebit train m.onnx -d none.yaml -o t.onnx
 code $sparsebit train m.onnx -d none.yaml -o t.onnx --set LR
+code $sparsebit train m.onnx -d none.yaml -o t.onnx --set LR=1 --set EPOCHS=1 --set LR=2
+code $sparsebit train m.onnx -d none.yaml -o t.onnx --freeze-bn 1 --set FREEZE_BN=2
 code $sparsebit train none.onnx -d none.yaml -o t.onnx
 ls
 echo --- quantizers
@@ -34,6 +36,7 @@ code $sparsebit convert $tiny third --lora merged --format float
 code $sparsebit train $tiny --lora nothing -d qa.yaml -o none
 code $sparsebit train $tiny --lora q_proj -c q.yaml -d qa.yaml -o none
 code $sparsebit train $tiny --lora-rank 2 -d qa.yaml -o none
+code $sparsebit train $tiny --pipeline 2 -d qa.yaml -o none
 printf '[{"instruction": "ab"}]' >bad.json
 sed 's/qa.json/bad.json/' qa.yaml >bad.yaml
 code $sparsebit train $tiny --lora q_proj -d bad.yaml -o none

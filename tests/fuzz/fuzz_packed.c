@@ -23,7 +23,7 @@ static void use(sb_ctx *ctx, const char *path)
         sb_safetensors_load(&weights, path) == SB_OK)
         for (int awq = 0; awq < 2; awq++) {
             c.awq = awq;
-            if (sb_arch_build(ctx, &weights, &c, &g) == SB_OK)
+            if (sb_arch_build(ctx, &weights, &c, NULL, &g) == SB_OK)
                 sb_graph_free(g);
         }
     sb_json_free(doc);

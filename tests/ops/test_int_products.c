@@ -39,6 +39,39 @@ static int64_t at(const sb_tensor *t, int64_t i)
     return sb_tensor_get_i64(t, i);
 }
 
+/* Weights as a constant of the graph: " = [1, 2, ...]". */
+static const char *weights_text(const sb_tensor *w)
+{
+    static char text[1 << 18];
+    size_t n = 0;
+
+    n += (size_t)snprintf(text, sizeof text, " = [");
+    for (int64_t i = 0; i < sb_tensor_count(w); i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%d", i ? ", " : "",
+                              (int)at(w, i));
+    (void)snprintf(text + n, sizeof text - n, "]");
+    return text;
+}
+
+/* Runs on 1 to 4 threads, which get different items and so keep different
+ * tables from one item to the next: the same bytes each time. */
+static sb_tensor *run_on_threads(const char *text,
+                                 const sb_tensor *const *inputs)
+{
+    const int before = sb_ctx_threads(test_ctx());
+    sb_tensor *first = NULL;
+
+    for (int threads = 1; threads <= 4; threads++) {
+        sb_ctx_set_threads(test_ctx(), threads);
+        sb_tensor *y = test_run1(text, inputs);
+
+        first = first ? first : y;
+        assert_memory_equal(y->data, first->data, sb_tensor_bytes(y));
+    }
+    sb_ctx_set_threads(test_ctx(), before);
+    return first;
+}
+
 /* Every kernel of this processor, with quads in a row and at offsets; the
  * largest products are there, whose sums would saturate in 16 bits. */
 static void test_tiles(void **state)
@@ -114,6 +147,49 @@ static void test_matmul_integer(void **state)
                     sum += (at(a, i * k + p) - za) * (at(b, p * n + j) - zb);
                 assert_int_equal(at(y, i * n + j), sum);
             }
+    }
+}
+
+/* A known matrix without zero points, whose product reads rows as they lie. */
+static void test_known_matrix(void **state)
+{
+    uint64_t seed = 6;
+
+    (void)state;
+    for (int round = 0; round < 24; round++) {
+        int m = pick(&seed, 1, 60), k = pick(&seed, 1, 40);
+        int n = pick(&seed, 1, 90), za = pick(&seed, -128, 127);
+        bool is_signed = round % 2, transposed = round / 2 % 2;
+        static char text[1 << 18];
+        char a_shape[32], b_shape[32];
+
+        za += is_signed ? 0 : 128;
+        (void)snprintf(a_shape, sizeof a_shape, "%dx%d", m, k);
+        (void)snprintf(b_shape, sizeof b_shape, "%dx%d", transposed ? n : k,
+                       transposed ? k : n);
+        sb_tensor *a =
+            random_bytes(is_signed ? SB_DTYPE_I8 : SB_DTYPE_U8, a_shape, &seed);
+        sb_tensor *b = random_bytes(SB_DTYPE_I8, b_shape, &seed);
+        (void)snprintf(text, sizeof text,
+                       "graph g(a: %s[%d,%d]) -> (y: f32[%d,%d]) {\n"
+                       "  za: %s[] = %d\n  zb: i8[] = 0\n  b: i8[%d,%d]%s\n"
+                       "  s: f32[] = 0.5\n  c: i32[%d] = 3\n"
+                       "  y = com.microsoft::QGemm(a, s, za, b, s, zb, c)"
+                       " {transB=%d}\n}\n",
+                       is_signed ? "i8" : "u8", m, k, m, n,
+                       is_signed ? "i8" : "u8", za, transposed ? n : k,
+                       transposed ? k : n, weights_text(b), n, transposed);
+        sb_tensor *y = run_on_threads(text, INPUTS(a));
+
+        for (int64_t i = 0; i < (int64_t)m * n; i++) {
+            int64_t sum = 3, j = i % n, row = i / n;
+
+            for (int64_t p = 0; p < k; p++)
+                sum += (at(a, row * k + p) - za) *
+                       at(b, transposed ? j * k + p : p * n + j);
+            /* Exact: less than 2^24, times a power of two. */
+            assert_true(((const float *)y->data)[i] == (float)sum * 0.25f);
+        }
     }
 }
 
@@ -222,38 +298,53 @@ static conv_case random_case(uint64_t *seed)
     return c;
 }
 
-static void run_conv(const conv_case *c, uint64_t *seed, bool quantized)
+/* Weights that are `known` and have no zero points are multiplied with images
+ * that have channels last. */
+static void run_conv(const conv_case *c, uint64_t *seed, bool quantized,
+                     bool known)
 {
     int oh = out_size(c->h, c->top + c->bottom, c->kh, c->dilation, c->stride);
     int ow = out_size(c->w, c->left + c->right, c->kw, c->dilation, c->stride);
     sb_dtype dtype = pick(seed, 0, 1) ? SB_DTYPE_I8 : SB_DTYPE_U8;
     const char *type = dtype == SB_DTYPE_I8 ? "i8" : "u8";
     int zx = pick(seed, 0, 127);
-    int zw = pick(seed, 0, 1) ? pick(seed, 0, 255) : 128;
-    char text[1024], x_shape[48], w_shape[48];
+    int zw = !known && pick(seed, 0, 1) ? pick(seed, 0, 255) : 128;
+    sb_dtype w_dtype = SB_DTYPE_U8;
+    static char text[1 << 19];
+    char x_shape[48], w_shape[48], w_type[64];
     int cg = c->c / c->group;
+
+    if (known && pick(seed, 0, 1)) {
+        w_dtype = SB_DTYPE_I8;
+        zw = 0;
+    }
 
     (void)snprintf(x_shape, sizeof x_shape, "%dx%dx%dx%d", c->n, c->c, c->h,
                    c->w);
     (void)snprintf(w_shape, sizeof w_shape, "%dx%dx%dx%d", c->m, cg, c->kh,
                    c->kw);
+    const char *w_name = w_dtype == SB_DTYPE_I8 ? "i8" : "u8";
+    (void)snprintf(w_type, sizeof w_type, "w: %s[%d,%d,%d,%d]", w_name, c->m,
+                   cg, c->kh, c->kw);
+    sb_tensor *x = random_bytes(dtype, x_shape, seed);
+    sb_tensor *w = random_bytes(w_dtype, w_shape, seed);
     (void)snprintf(
         text, sizeof text,
-        "graph g(x: %s[%d,%d,%d,%d], w: u8[%d,%d,%d,%d]) -> (y: "
+        "graph g(x: %s[%d,%d,%d,%d]%s%s) -> (y: "
         "%s[%d,%d,%d,%d])"
-        " {\n  zx: %s[] = %d\n  zw: u8[] = %d\n"
+        " {\n  zx: %s[] = %d\n  zw: %s[] = %d\n  %s%s\n"
         "  xs: f32[] = 0.5\n  ws: f32[] = 0.25\n  ys: f32[] = 64\n"
         "  zy: i8[] = 3\n  b: i32[%d] = 100\n  y = %s {group=%d,"
         " strides=[%d,%d], dilations=[%d,%d], pads=[%d,%d,%d,%d]}\n}\n",
-        type, c->n, c->c, c->h, c->w, c->m, cg, c->kh, c->kw,
-        quantized ? "i8" : "i32", c->n, c->m, oh, ow, type, zx, zw, c->m,
+        type, c->n, c->c, c->h, c->w, known ? "" : ", ", known ? "" : w_type,
+        quantized ? "i8" : "i32", c->n, c->m, oh, ow, type, zx, w_name, zw,
+        known ? w_type : "", known ? weights_text(w) : "", c->m,
         quantized ? "QLinearConv(x, xs, zx, w, ws, zw, ys, zy, b)"
                   : "ConvInteger(x, w, zx, zw)",
         c->group, c->stride, c->stride, c->dilation, c->dilation, c->top,
         c->left, c->bottom, c->right);
-    sb_tensor *x = random_bytes(dtype, x_shape, seed);
-    sb_tensor *w = random_bytes(SB_DTYPE_U8, w_shape, seed);
-    sb_tensor *y = test_run1(text, INPUTS(x, w));
+    sb_tensor *y =
+        known ? run_on_threads(text, INPUTS(x)) : test_run1(text, INPUTS(x, w));
     int64_t i = 0;
     int place[4];
 
@@ -278,7 +369,7 @@ static void test_conv_integer(void **state)
     (void)state;
     for (int round = 0; round < 80; round++) {
         conv_case c = random_case(&seed);
-        run_conv(&c, &seed, false);
+        run_conv(&c, &seed, false, round % 2);
     }
     /* Windows of one pixel are gathered, in quads of channels. */
     for (int round = 0; round < 32; round++) {
@@ -292,7 +383,7 @@ static void test_conv_integer(void **state)
                        .kw = 1,
                        .stride = 1,
                        .dilation = 1};
-        run_conv(&c, &seed, false);
+        run_conv(&c, &seed, false, round % 2);
     }
 }
 
@@ -303,8 +394,36 @@ static void test_qlinear_conv(void **state)
     (void)state;
     for (int round = 0; round < 80; round++) {
         conv_case c = random_case(&seed);
-        run_conv(&c, &seed, true);
+        run_conv(&c, &seed, true, round % 2);
     }
+}
+
+/* Images with channels last: several panels of output channels, blocks of
+ * pixels, groups that fill a vector together, and such as do not. */
+static void test_channels_last(void **state)
+{
+    static const conv_case cases[] = {
+        {2, 20, 9, 9, 83, 1, 3, 3, 1, 1, 1, 1, 1, 1},
+        {1, 64, 7, 7, 130, 1, 1, 1, 1, 1, 0, 0, 0, 0},
+        {1, 36, 8, 11, 40, 1, 3, 3, 2, 2, 2, 2, 2, 2},
+        {1, 3, 19, 17, 48, 1, 7, 7, 2, 1, 3, 3, 3, 3},
+        {1, 32, 9, 10, 32, 8, 3, 3, 1, 1, 1, 1, 1, 1},
+        {1, 40, 6, 6, 80, 5, 1, 1, 2, 1, 0, 0, 0, 0},
+        {1, 9, 6, 6, 18, 3, 3, 1, 1, 1, 1, 0, 1, 0},
+        {1, 23, 6, 6, 46, 23, 3, 3, 1, 1, 1, 1, 1, 1},
+        {2, 70, 9, 7, 70, 70, 3, 3, 2, 1, 1, 1, 1, 1},
+        {1, 33, 9, 12, 33, 33, 5, 5, 1, 1, 2, 2, 2, 2},
+        {1, 96, 8, 8, 96, 96, 3, 3, 1, 3, 3, 3, 3, 3},
+        {1, 5, 30, 30, 7, 1, 12, 12, 1, 1, 0, 0, 0, 0},
+        {1, 32, 15, 14, 32, 2, 3, 3, 1, 1, 1, 1, 1, 1},
+        {3, 8, 11, 13, 150, 2, 3, 2, 2, 1, 0, 1, 2, 0},
+        {2, 24, 9, 15, 64, 4, 3, 3, 1, 1, 1, 1, 1, 1},
+    };
+    uint64_t seed = 5;
+
+    (void)state;
+    for (size_t i = 0; i < 4 * SB_COUNT(cases); i++)
+        run_conv(&cases[i / 4], &seed, i % 2, true);
 }
 
 /* ---- com.microsoft ------------------------------------------------------ */
@@ -445,9 +564,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_matmul_integer),
+        cmocka_unit_test(test_known_matrix),
         cmocka_unit_test(test_qlinear_matmul),
         cmocka_unit_test(test_conv_integer),
         cmocka_unit_test(test_qlinear_conv),
+        cmocka_unit_test(test_channels_last),
         cmocka_unit_test(test_q_gemm),
         cmocka_unit_test(test_to_float),
         cmocka_unit_test(test_zero_by_row),

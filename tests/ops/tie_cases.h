@@ -256,6 +256,8 @@ static const tie_case cases[] = {
     {"x: i8[2,A,3]", "y: f32[*]",
      "s: f32[A] = random(1)\ny = DequantizeLinear(x, s) {axis=<1|-2>}\n",
      "0.1 1.0 o0.1"},
+    {"x: i8[A]", "y: f32[*]",
+     "s: f32[<1|>] = 0.5\ny = DequantizeLinear(x, s)\n", "0.0 o0.0"},
     {"x: u8[2,A,3]", "y: f32[*]",
      "s: f32[] = 0.5\nz: u8[] = 7\n"
      "y = <|com.microsoft::>DequantizeLinear(x, s, z)\n",

@@ -20,74 +20,11 @@ try:
     import onnxruntime as ort
     from onnx import TensorProto as T
     from onnx import helper
+
+    from quant_models import BYTES, MS, NP_TO_ONNX, Maker, after_conv
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
-
-MS = "com.microsoft"
-BYTES = (np.uint8, np.int8)
-NP_TO_ONNX = {
-    np.dtype(np.float32): T.FLOAT, np.dtype(np.float16): T.FLOAT16,
-    np.dtype(np.uint8): T.UINT8, np.dtype(np.int8): T.INT8,
-    np.dtype(np.uint16): T.UINT16, np.dtype(np.int16): T.INT16,
-    np.dtype(np.int32): T.INT32, np.dtype(np.int64): T.INT64,
-    np.dtype(np.bool_): T.BOOL,
-}
-
-
-class Maker:
-    """Random values, and models of one node."""
-
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
-
-    def pick(self, *options):
-        return options[self.rng.integers(len(options))]
-
-    def floats(self, *shape, spread=3.0, dtype=np.float32):
-        return (self.rng.standard_normal(shape) * spread).astype(dtype)
-
-    def ints(self, dtype, *shape):
-        info = np.iinfo(dtype)
-        return self.rng.integers(info.min, info.max + 1, shape).astype(dtype)
-
-    def scale(self, *shape, lo=0.005, hi=0.1, dtype=np.float32):
-        return self.rng.uniform(lo, hi, shape).astype(dtype)
-
-    def size(self, lo, hi):
-        return int(self.rng.integers(lo, hi + 1))
-
-    def model(self, op, inputs, out_type, domain="", opset=21, const=(),
-              nodes=(), outputs=("y",), **attrs):
-        """`inputs`: arrays, None where absent; `const`: indices that become
-        initializers."""
-        names, feeds, infos, inits = [], {}, [], []
-        for i, value in enumerate(inputs):
-            if value is None:
-                names.append("")
-                continue
-            names.append(f"x{i}")
-            if isinstance(value, onnx.TensorProto):
-                value.name = names[-1]
-                inits.append(value)
-                continue
-            value = np.asarray(value)
-            if i in const:
-                inits.append(onnx.numpy_helper.from_array(value, names[-1]))
-            else:
-                infos.append(helper.make_tensor_value_info(
-                    names[-1], NP_TO_ONNX[value.dtype], value.shape))
-                feeds[names[-1]] = value
-        types = out_type if isinstance(out_type, (list, tuple)) else [out_type]
-        node = helper.make_node(op, names, list(outputs), domain=domain, **attrs)
-        final = nodes[-1].output if nodes else outputs
-        graph = helper.make_graph(
-            [node, *nodes], op, infos,
-            [helper.make_tensor_value_info(n, t, None)
-             for n, t in zip(final, types)], inits)
-        return helper.make_model(graph, ir_version=10, opset_imports=[
-            helper.make_opsetid("", opset), helper.make_opsetid(MS, 1)]), feeds
-
 
 # ---- cases: each yields (model, feeds) ----------------------------------------
 
@@ -483,6 +420,7 @@ CASES = {
     "dynamic_quantize": (dynamic_quantize, 4), "qlinear_conv": (qlinear_conv, 24),
     "grouped_conv": (lambda m: qlinear_conv(m, group_shapes), 24),
     "grouped_sums": (lambda m: conv_integer(m, group_shapes), 8),
+    "after_conv": (after_conv, 8),
     "conv_integer": (conv_integer, 10), "matmul_integer": (matmul_integer, 10),
     "qlinear_matmul": (qlinear_matmul, 14),
     "matmul_integer_to_float": (matmul_integer_to_float, 6),
@@ -499,7 +437,7 @@ CASES = {
 }
 
 # Sums of products of bytes.
-SUMS = {"qlinear_conv", "grouped_conv", "grouped_sums", "conv_integer",
+SUMS = {"after_conv", "qlinear_conv", "grouped_conv", "grouped_sums", "conv_integer",
         "matmul_integer", "qlinear_matmul", "matmul_integer_to_float",
         "dynamic_quantize_matmul", "q_gemm"}
 

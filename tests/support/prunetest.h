@@ -8,6 +8,10 @@
 
 #define CONFIG(keys) "SPARSER: {" keys "}\n"
 
+/* Layers fc1 and fc2: rows of `a` have norms 1, 2, 3, 4; `b` reads them with 1,
+ * 1, 1, 1. */
+extern const char chain[];
+
 sb_model *prune_parse(const char *text);
 sb_status prune_try(const char *text, const char *config, sb_prune **out);
 /* Pruned on these inputs (NULL: without data); the report is the pruner's. */
@@ -20,6 +24,8 @@ void assert_cut(sb_prune *p, const char *value, int axis, const char *want);
 /* The one output of a model. */
 sb_tensor *prune_run_model(const sb_model *model, const sb_tensor *x);
 sb_tensor *prune_run(sb_prune *p, const sb_tensor *x);
+/* Of sb_ctx_set_log(): keeps the last line in `user`, which has 256 bytes. */
+void keep_line(void *user, sb_log_level level, const char *line);
 void assert_weight(sb_prune *p, const char *name, const double *want,
                    int64_t n);
 

@@ -17,6 +17,7 @@ typedef struct one_rank {
     test_rank_fn fn;
     void *user;
     test_rank *out;
+    test_heap *heap; /* or NULL */
 } one_rank;
 
 /* All have shown their memory; then all have read it. */
@@ -62,6 +63,20 @@ static int rank_broadcast(void *user, void *data, size_t bytes, int root)
     return 0;
 }
 
+static int rank_send_receive(void *user, const void *mine, size_t bytes, int to,
+                             void *other, size_t other_bytes, int from)
+{
+    one_rank *r = user;
+
+    (void)bytes, (void)to;
+    r->all->from[r->rank] = mine;
+    rank_meet(r);
+    if (from >= 0)
+        memcpy(other, r->all->from[from], other_bytes);
+    rank_meet(r);
+    return 0;
+}
+
 static sb_status rank_work(one_rank *r, sb_ctx *ctx)
 {
     sb_comm comm = SB_COMM_INIT;
@@ -72,6 +87,7 @@ static sb_status rank_work(one_rank *r, sb_ctx *ctx)
     comm.gather = rank_gather;
     comm.exchange = rank_exchange;
     comm.broadcast = rank_broadcast;
+    comm.send_receive = rank_send_receive;
     sb_ctx_set_threads(ctx, 1);
     SB_TRY(sb_ctx_set_comm(ctx, &comm));
     return r->fn(ctx, r->rank, r->user);
@@ -81,8 +97,11 @@ static void *rank_thread(void *arg)
 {
     one_rank *r = arg;
     sb_ctx *ctx = NULL;
+    sb_allocator hooks = SB_ALLOCATOR_INIT;
 
-    r->out->status = sb_ctx_create(NULL, &ctx);
+    if (r->heap)
+        hooks = test_heap_hooks(r->heap);
+    r->out->status = sb_ctx_create(r->heap ? &hooks : NULL, &ctx);
     if (r->out->status != SB_OK)
         return NULL;
     r->out->status = rank_work(r, ctx);
@@ -96,6 +115,12 @@ static void *rank_thread(void *arg)
 
 void test_ranks_run(int ranks, test_rank_fn fn, void *user, test_rank *out)
 {
+    test_ranks_run_short(ranks, -1, NULL, fn, user, out);
+}
+
+void test_ranks_run_short(int ranks, int rank, test_heap *heap, test_rank_fn fn,
+                          void *user, test_rank *out)
+{
     shared all = {.ranks = ranks};
     one_rank list[TEST_RANKS];
     pthread_t threads[TEST_RANKS];
@@ -104,7 +129,8 @@ void test_ranks_run(int ranks, test_rank_fn fn, void *user, test_rank *out)
     assert_int_equal(pthread_barrier_init(&all.barrier, NULL, (unsigned)ranks),
                      0);
     for (int r = 0; r < ranks; r++) {
-        list[r] = (one_rank){&all, r, fn, user, &out[r]};
+        list[r] =
+            (one_rank){&all, r, fn, user, &out[r], r == rank ? heap : NULL};
         assert_int_equal(
             pthread_create(&threads[r], NULL, rank_thread, &list[r]), 0);
     }

@@ -21,5 +21,9 @@ typedef struct test_rank {
 /* Runs `fn` on all ranks at once; out[r] is of rank r.  With one rank the
  * context is alone.  A rank that fails gives up (sb_comm_give_up()). */
 void test_ranks_run(int ranks, test_rank_fn fn, void *user, test_rank *out);
+/* The same, while a request for memory of one rank is refused: the one that
+ * heap->fail_at says.  The heap tells what is left of it. */
+void test_ranks_run_short(int ranks, int rank, test_heap *heap, test_rank_fn fn,
+                          void *user, test_rank *out);
 
 #endif

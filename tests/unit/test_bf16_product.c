@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "dnn/bf16_product.h"
+#include "exec/exec.h"
+#include "graph/text.h"
 
 enum { M = 101, N = 70, K = 37 }; /* no multiples of tiles, panels, pairs */
 
@@ -199,6 +201,49 @@ static void test_brief_product(void **state)
     sb_dnn_gemm_free(gemm);
 }
 
+/* 256 times 1 + 2^-10, which bfloat16 does not have: rounded, the sum is 256,
+ * else 256.25, both exact.  Only plans of calibration round, and only on
+ * processors that multiply so. */
+static void check_plan(const sb_exec_options *opt, float sum)
+{
+    sb_tensor *x = test_tensor(SB_DTYPE_F32, "256x256", NULL);
+    const sb_tensor *in[] = {x}, *out[1];
+    sb_graph *g = NULL;
+    sb_exec *exec = NULL;
+
+    for (int64_t i = 0; i < sb_tensor_count(x); i++)
+        ((float *)x->data)[i] = 1 + 0x1p-10F;
+    assert_ok(sb_graph_parse(test_ctx(),
+                             "graph g(x: f32[256,256]) -> (y: f32[256,256]) {\n"
+                             "  w: f32[256,256] = 1\n  y = MatMul(x, w)\n}\n",
+                             &g));
+    assert_ok(sb_graph_infer(g));
+    assert_ok(sb_exec_create(test_ctx(), g, opt, &exec));
+    assert_ok(sb_exec_run(exec, in, NULL, out));
+    for (int64_t i = 0; i < sb_tensor_count(out[0]); i++)
+        assert_true(((const float *)out[0]->data)[i] == sum);
+    sb_exec_free(exec);
+    sb_graph_free(g);
+}
+
+static void test_plans_that_are_not_for_calibration(void **state)
+{
+    (void)state;
+    check_plan(&(sb_exec_options){0}, 256.25F);
+    check_plan(&(sb_exec_options){.exact = true}, 256.25F);
+}
+
+static void test_plan_of_calibration(void **state)
+{
+    (void)state;
+    if (!sb_bf16_is_fast()) {
+        print_message("skipped: this processor has no products of bfloat16\n");
+        check_plan(&(sb_exec_options){.brief = true}, 256.25F);
+        skip();
+    }
+    check_plan(&(sb_exec_options){.brief = true}, 256);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +251,8 @@ int main(void)
         cmocka_unit_test(test_columns_with_themselves),
         cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_brief_product),
+        cmocka_unit_test(test_plans_that_are_not_for_calibration),
+        cmocka_unit_test(test_plan_of_calibration),
     };
     return cmocka_run_group_tests_name("bf16_product", tests, NULL, NULL);
 }

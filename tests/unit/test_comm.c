@@ -12,6 +12,66 @@ static double number_at(int rank, size_t i)
            (rank == 1 ? 1e7 : 1);
 }
 
+/* ---- from rank to rank -------------------------------------------------- */
+
+typedef struct {
+    size_t bytes;
+    int ranks, wrong[TEST_RANKS];
+    bool bad; /* rank 1 waits for one that gives it nothing */
+} ring_case;
+
+/* To the rank behind, but for the last one, which only takes. */
+static sb_status ring_rank(sb_ctx *ctx, int rank, void *user)
+{
+    ring_case *c = user;
+    bool last = rank + 1 == c->ranks;
+    size_t own = c->bytes + (size_t)rank, n = 0;
+    unsigned char *mine = sb_alloc(ctx, own + 1, 1), *other = NULL;
+    void *taken = NULL;
+
+    if (!mine)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < own; i++)
+        mine[i] = (unsigned char)(i * 7 + (size_t)rank);
+    sb_status status =
+        sb_comm_send_receive(ctx, mine, own, last ? -1 : rank + 1,
+                             c->bad && rank == 1 ? 2 : rank - 1, &taken, &n);
+    other = taken;
+    if (status == SB_OK && rank > 0) {
+        c->wrong[rank] += n != own - 1;
+        for (size_t i = 0; i < n; i++)
+            c->wrong[rank] +=
+                other[i] != (unsigned char)(i * 7 + (size_t)rank - 1);
+    } else if (status == SB_OK) {
+        c->wrong[rank] += n != 0 || taken != NULL;
+    }
+    sb_memory_free(taken);
+    sb_free(ctx, mine);
+    return status;
+}
+
+static void test_from_rank_to_rank(void **state)
+{
+    static const size_t sizes[] = {0, 1, 1000, 3000000};
+    test_rank out[TEST_RANKS];
+
+    (void)state;
+    for (int ranks = 1; ranks <= 3; ranks++)
+        for (size_t i = 0; i < SB_COUNT(sizes); i++) {
+            ring_case c = {.bytes = sizes[i], .ranks = ranks};
+
+            test_ranks_run(ranks, ring_rank, &c, out);
+            for (int r = 0; r < ranks; r++) {
+                assert_string_equal(out[r].error, "");
+                assert_int_equal(c.wrong[r], 0);
+            }
+        }
+    ring_case c = {.bytes = 10, .ranks = 3, .bad = true};
+    test_ranks_run(3, ring_rank, &c, out);
+    for (int r = 0; r < 3; r++)
+        assert_non_null(strstr(out[r].error, "does something else"));
+}
+
 /* ---- sums --------------------------------------------------------------- */
 
 typedef struct {
@@ -249,6 +309,7 @@ static void test_lost(void **state)
     assert_status(sb_comm_sum_f64(test_ctx(), &x, 1), SB_IO);
     assert_error_has("rank 1 of 2 cannot reach the others");
     sb_comm_give_up(test_ctx()); /* does nothing */
+    assert_false(sb_comm_reopen(test_ctx()));
     assert_ok(sb_ctx_set_comm(test_ctx(), NULL));
     assert_int_equal(sb_ctx_ranks(test_ctx()), 1);
     assert_ok(sb_comm_sum_f64(test_ctx(), &x, 1));
@@ -260,6 +321,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_moving_bytes),
+        cmocka_unit_test(test_from_rank_to_rank),
         cmocka_unit_test(test_one_fails),
         cmocka_unit_test(test_ranks_that_differ),
         cmocka_unit_test(test_lost),

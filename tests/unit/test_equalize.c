@@ -205,8 +205,6 @@ static void test_domains_stay(void **state)
     }
 }
 
-/* ---- what samples do not show -------------------------------------------- */
-
 static float constant_at(const sb_quant_model *qm, const char *name, int64_t i)
 {
     sb_value_id v = sb_graph_find_value(qm->graph, name);
@@ -214,6 +212,8 @@ static float constant_at(const sb_quant_model *qm, const char *name, int64_t i)
     assert_true(v != SB_NONE);
     return ((const float *)sb_graph_value(qm->graph, v)->constant.data)[i];
 }
+
+/* ---- what samples do not show ------------------------------------------- */
 
 /* A channel that no sample shows may be multiplied, but not by much. */
 static void test_silent_channels(void **state)

@@ -207,6 +207,45 @@ static void test_caches_beyond_the_memory(void **state)
     free(kept);
 }
 
+/* Is the cache of the model in files if there may be `limit` bytes of memory?
+ * *bytes is how large it is. */
+static bool cache_in_files(const sb_model *model, size_t limit, size_t *bytes)
+{
+    sb_kv_cache cache = {0};
+    size_t mapped = 0;
+
+    sb_ctx_set_max_memory(test_ctx(), limit);
+    assert_ok(sb_kv_cache_create(model->graph, 20000, 1, &cache));
+    *bytes = 0;
+    for (size_t i = 0; i < cache.n_states; i++) {
+        const sb_tensor *t = &cache.states[i].t;
+
+        *bytes += sb_tensor_bytes(t);
+        mapped += t->buf && sb_buf_is_mapped(t->buf);
+    }
+    assert_true(mapped == 0 || mapped == cache.n_states);
+    sb_kv_cache_free(&cache);
+    sb_ctx_set_max_memory(test_ctx(), 0);
+    return mapped > 0;
+}
+
+/* One that takes more than a quarter of the memory that was chosen is in files;
+ * without a choice none is. */
+static void test_caches_above_a_quarter(void **state)
+{
+    sb_model *model = NULL;
+    size_t bytes = 0, again = 0;
+
+    (void)state;
+    assert_ok(sb_model_load(test_ctx(), FIXTURES "llama", &model));
+    assert_false(cache_in_files(model, 0, &bytes));
+    assert_true(bytes > 1 << 20);
+    assert_false(cache_in_files(model, 4 * bytes + 4096, &again));
+    assert_int_equal(again, bytes);
+    assert_true(cache_in_files(model, 4 * bytes - 4096, &again));
+    sb_model_free(model);
+}
+
 static void test_other_models_cannot_generate(void **state)
 {
     sb_model *model = NULL;
@@ -347,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_texts_of_its_own),
         cmocka_unit_test(test_tokens_share_their_plans_and_their_memory),
         cmocka_unit_test(test_caches_beyond_the_memory),
+        cmocka_unit_test(test_caches_above_a_quarter),
         cmocka_unit_test(test_other_models_cannot_generate),
         cmocka_unit_test(test_tokens_are_picked_as_often_as_they_are_likely),
         cmocka_unit_test(test_text_streams_and_stops),

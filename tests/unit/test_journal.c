@@ -41,8 +41,6 @@ static int watch(void *user, const char *stage, size_t done, size_t total)
     return s->left-- == 0;
 }
 
-static bool exact; /* without products of bfloat16 */
-
 /* The outputs of the quantized network; false if the run was ended. */
 static bool outputs_of(const char *config, uint64_t seed, bool with_journal,
                        stop *s, float out[2 * ROWS])
@@ -51,7 +49,6 @@ static bool outputs_of(const char *config, uint64_t seed, bool with_journal,
     const sb_tensor *x = test_random(SB_DTYPE_F32, "64x3", 4);
     sb_quant_model *qm = test_quant(NET, config, NULL);
 
-    qm->exact = exact;
     opt.journal = with_journal ? journal : NULL;
     opt.seed = seed;
     assert_int_equal(sb_quant_model_prepare_calibration(qm, &opt), SB_OK);
@@ -160,20 +157,52 @@ static void test_other_files_are_not_used(void **state)
     end_journal();
 }
 
-/* Whose products round differently on some processors. */
-static void test_exact_runs_are_others(void **state)
+/* Layers that were computed another way are not gone on with: the file of the
+ * run says which. */
+static void test_other_products_are_refused(void **state)
 {
     float got[2 * ROWS];
+    char path[96];
+    stop s = {.left = -1};
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "64x3", 4);
+    sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
 
     (void)state;
-    for (int i = 0; i < 3; i++) {
-        stop s = {.left = -1};
+    assert_true(outputs("3", true, &s, got));
+    (void)snprintf(path, sizeof path, "%s/layer-run", journal);
+    for (int how = 0; how < 3; how++) {
+        FILE *f = fopen(path, "r+b");
+        int was = 0;
 
-        exact = i > 0;
-        assert_true(outputs("3", true, &s, got));
-        assert_int_equal(s.seen, i < 2 ? 3 : 0);
+        assert_non_null(f);
+        assert_int_equal(fseek(f, 8, SEEK_SET), 0);
+        was = fgetc(f);
+        assert_in_range(was, 0, 2);
+        assert_int_equal(fseek(f, 8, SEEK_SET), 0);
+        assert_int_equal(fputc((was + how) % 3, f), (was + how) % 3);
+        assert_int_equal(fclose(f), 0);
+        sb_quant_model *qm = test_quant(
+            NET,
+            "W: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: gptq, BIT: 3}}"
+            "\nA: none\n",
+            NULL);
+        opt.journal = journal;
+        assert_int_equal(sb_quant_model_prepare_calibration(qm, &opt), SB_OK);
+        assert_int_equal(sb_quant_model_forward(qm, &x, 1, NULL, 0), SB_OK);
+        if (how == 0) {
+            assert_int_equal(sb_quant_model_calc_qparams(qm), SB_OK);
+        } else {
+            assert_int_equal(sb_quant_model_calc_qparams(qm), SB_UNSUPPORTED);
+            assert_error_has("go on as it was begun, or remove the folder");
+            assert_int_equal(files("layer"), LAYERS); /* nothing is lost */
+        }
+        sb_quant_model_free(qm);
+        f = fopen(path, "r+b");
+        assert_non_null(f);
+        assert_int_equal(fseek(f, 8, SEEK_SET), 0);
+        assert_int_equal(fputc(was, f), was);
+        assert_int_equal(fclose(f), 0);
     }
-    exact = false;
     end_journal();
 }
 
@@ -262,7 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_other_files_are_not_used),
-        cmocka_unit_test(test_exact_runs_are_others),
+        cmocka_unit_test(test_other_products_are_refused),
         cmocka_unit_test(test_blocks_go_on),
         cmocka_unit_test(test_blocks_of_other_runs),
     };

@@ -359,6 +359,26 @@ static void test_judged_apart(void **state)
     sb_quant_model_free(qm);
 }
 
+/* A batch for which there is no memory: 12 floats in and out, of each sample.
+ */
+static void test_batch_beyond_the_memory(void **state)
+{
+    sb_quant_model *qm = calibrated(NET, CONFIG("4", A4), samples());
+    sb_blocks_walk w = {.qm = qm,
+                        .how = sb_quant_config_schedule(qm->config).blockwise};
+    size_t layers = 0;
+
+    (void)state;
+    w.how.steps = 2;
+    w.how.batch = 65536;
+    sb_ctx_set_max_memory(test_ctx(), sb_ctx_memory(test_ctx()) + (4 << 20));
+    assert_status(sb_blocks_walk_run(&w, &layers), SB_NO_MEMORY);
+    assert_error_has("SCHEDULE.BLOCKWISE.BATCH: 65536 samples");
+    assert_error_has("take 6.3 MB");
+    sb_ctx_set_max_memory(test_ctx(), 0);
+    sb_quant_model_free(qm);
+}
+
 /* Only where blocks are learned, and outputs can be compared, batches are kept
  * for the judge. */
 static void test_who_is_judged(void **state)
@@ -429,6 +449,7 @@ int main(void)
         cmocka_unit_test(test_samples_are_asked_for),
         cmocka_unit_test(test_biases_beside),
         cmocka_unit_test(test_judged_apart),
+        cmocka_unit_test(test_batch_beyond_the_memory),
         cmocka_unit_test(test_who_is_judged),
         cmocka_unit_test(test_interrupted),
     };

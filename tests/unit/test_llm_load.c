@@ -410,7 +410,7 @@ static sb_status build_llama(const sb_checkpoint *c, sb_graph **g)
     assert_ok(
         sb_json_read(test_ctx(), "config.json", json, strlen(json), &doc));
     assert_ok(sb_llm_config_read_hf(&config, doc));
-    sb_status status = sb_arch_build(test_ctx(), c, &config, g);
+    sb_status status = sb_arch_build(test_ctx(), c, &config, NULL, g);
     sb_json_free(doc);
     return status;
 }

@@ -73,23 +73,28 @@ static void test_fell(void **state)
     const double half[] = {0.5, 1, 1.5, 2}, little[] = {0.99, 1.98, 2.97, 3.96};
     /* Less on average, but only one sample gains. */
     const double lucky[] = {1.1, 2.2, 3.3, 2};
+    /* With 0.25 added on both sides the logarithms are -0.1, -0.3, -0.1 and
+     * -0.3: -0.2 on average, sure to 0.058. */
+    const double some[] = {0.881047, 1.416841, 2.690721, 2.898477};
 
     (void)state;
     assert_close("mean", sb_errors_mean(before, 4), 2.5, 1e-12);
-    assert_true(sb_errors_fell(before, half, 4, true));
-    assert_false(sb_errors_fell(before, same, 4, true));
-    assert_false(sb_errors_fell(half, before, 4, true));
-    assert_false(sb_errors_fell(before, little, 4, true));
+    assert_true(sb_errors_fell(before, half, 4, 1));
+    assert_false(sb_errors_fell(before, same, 4, 1));
+    assert_false(sb_errors_fell(half, before, 4, 1));
+    assert_false(sb_errors_fell(before, little, 4, 1));
     assert_true(sb_errors_mean(lucky, 4) < sb_errors_mean(before, 4));
-    assert_false(sb_errors_fell(before, lucky, 4, true));
+    assert_false(sb_errors_fell(before, lucky, 4, 1));
+    assert_true(sb_errors_fell(before, some, 4, 3.4));
+    assert_false(sb_errors_fell(before, some, 4, 3.6));
     /* What only must not hurt. */
-    assert_true(sb_errors_fell(before, little, 4, false));
-    assert_false(sb_errors_fell(before, same, 4, false));
-    assert_true(sb_errors_fell(before, lucky, 4, false));
+    assert_true(sb_errors_fell(before, little, 4, 0));
+    assert_false(sb_errors_fell(before, same, 4, 0));
+    assert_true(sb_errors_fell(before, lucky, 4, 0));
     /* Two samples cannot tell more than that. */
-    assert_true(sb_errors_fell(before, half, 2, false));
-    assert_false(sb_errors_fell(before, half, 2, true));
-    assert_true(sb_errors_fell(before, half, 3, true));
+    assert_true(sb_errors_fell(before, half, 2, 0));
+    assert_false(sb_errors_fell(before, half, 2, 1));
+    assert_true(sb_errors_fell(before, half, 3, 1));
 }
 
 /* Only what further samples will not turn round ends the comparison. */
@@ -128,16 +133,16 @@ static void test_not_finite(void **state)
     const double nan[] = {(double)NAN, 2, (double)NAN, 4};
 
     (void)state;
-    assert_true(sb_errors_fell(before, mended, 4, false));
-    assert_true(sb_errors_fell(before, mended, 4, true));
-    assert_true(sb_errors_fell(nan, mended, 4, true));
-    assert_true(sb_errors_fell(before, one, 4, false));
-    assert_true(sb_errors_fell(before, half, 4, false));
-    assert_false(sb_errors_fell(before, before, 4, false));
-    assert_false(sb_errors_fell(half, before, 4, false));
-    assert_false(sb_errors_fell(mended, one, 4, false));
-    assert_true(sb_errors_fell(before, other, 4, false)); /* by what is whole */
-    assert_false(sb_errors_fell(other, before, 4, false));
+    assert_true(sb_errors_fell(before, mended, 4, 0));
+    assert_true(sb_errors_fell(before, mended, 4, 1));
+    assert_true(sb_errors_fell(nan, mended, 4, 1));
+    assert_true(sb_errors_fell(before, one, 4, 0));
+    assert_true(sb_errors_fell(before, half, 4, 0));
+    assert_false(sb_errors_fell(before, before, 4, 0));
+    assert_false(sb_errors_fell(half, before, 4, 0));
+    assert_false(sb_errors_fell(mended, one, 4, 0));
+    assert_true(sb_errors_fell(before, other, 4, 0)); /* by what is whole */
+    assert_false(sb_errors_fell(other, before, 4, 0));
     assert_true(sb_errors_rose(mended, lost, 4));
     assert_false(sb_errors_rose(before, mended, 4));
 }
@@ -149,8 +154,8 @@ static void test_small(void **state)
     const double after[] = {2e-6, 2e-6, 2e-6, 2e-6, 2e-6, 0.05, 0.1, 0.04};
 
     (void)state;
-    assert_true(sb_errors_fell(before, after, 8, true));
-    assert_false(sb_errors_fell(after, before, 8, false));
+    assert_true(sb_errors_fell(before, after, 8, 1));
+    assert_false(sb_errors_fell(after, before, 8, 0));
 }
 
 /* ---- batches ------------------------------------------------------------ */

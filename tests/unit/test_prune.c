@@ -2,15 +2,6 @@
  * expected by hand, results compared with those of the network before. */
 #include "prunetest.h"
 
-/* Rows of `a` have norms 1, 2, 3, 4; `b` reads them with 1, 1, 1, 1. */
-static const char chain[] = "graph net(x: f32[1,2]) -> (y: f32[1,3]) {\n"
-                            "a: f32[2,4] = [1,2,0,-4, 0,0,3,0]\n"
-                            "ab: f32[4] = [10,20,30,40]\n"
-                            "b: f32[4,3] = [1,1,1, 1,1,1, 1,1,1, 1,1,1]\n"
-                            "h = Gemm(x, a, ab) \"fc1\" @ head.fc1\n"
-                            "r = Relu(h) \"act\"\n"
-                            "y = MatMul(r, b) \"fc2\" @ head.fc2\n}";
-
 /* A residual block with a norm and a depthwise convolution. */
 static const char residual[] =
     "graph net(x: f32[1,3,4,4]) -> (y: f32[1,2,4,4]) {\n"
@@ -120,6 +111,29 @@ static void test_shared_key_heads_go_with_their_queries(void **state)
     sb_prune_free(p);
 }
 
+/* One matrix for queries, keys and values of each head in turn, as in GPT-NeoX:
+ * heads go, though elements of the values alone would be more channels. */
+static void test_heads_go_before_elements_of_values(void **state)
+{
+    static const char net[] =
+        "graph net(x: f32[1,3,4]) -> (y: f32[1,3,4]) {\n"
+        "w: f32[4,18] = random(1)\n wo: f32[6,4] = random(2)\n"
+        "s: i64[4] = [1,3,2,9]\n flat: i64[3] = [1,3,6]\n"
+        "a = MatMul(x, w) \"qkv\"\n b = Reshape(a, s)\n"
+        "c = Transpose(b) {perm=[0,2,1,3]}\n"
+        "q, k, v = Split(c) {axis=3, num_outputs=3}\n"
+        "kt = Transpose(k) {perm=[0,1,3,2]}\n m = MatMul(q, kt)\n"
+        "p = Softmax(m)\n o = MatMul(p, v)\n"
+        "ot = Transpose(o) {perm=[0,2,1,3]}\n of = Reshape(ot, flat)\n"
+        "y = MatMul(of, wo) \"o\"\n}";
+    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.5"), NULL);
+
+    (void)state;
+    assert_int_equal(prune_layer(p, "qkv")->removable, 18);
+    assert_int_equal(prune_layer(p, "qkv")->removed, 9);
+    sb_prune_free(p);
+}
+
 /* Four heads of queries, and one key for all of them, whose elements a weight
  * makes: heads go, and elements stay, though STATISTICS would let them go; also
  * where heads are summed over with another activation. */
@@ -156,49 +170,6 @@ static void test_an_axis_is_cut_one_way_only(void **state)
     }
 }
 
-/* Bounds that are computed hold the axis that they are for, no other. */
-static void test_slices_hold_their_axis_only(void **state)
-{
-    static const char net[] =
-        "graph net(x: f32[1,5,3], n: i64[1]) -> (y: f32[1,?,2]) {\n"
-        "w: f32[3,6] = random(1)\n v: f32[6,2] = random(2)\n"
-        "zero: i64[1] = [0]\n one: i64[1] = [1]\n"
-        "a = MatMul(x, w) \"fc\"\n"
-        "b = Slice(a, zero, n, one) \"part\"\n"
-        "y = MatMul(b, v) \"out\"\n}";
-    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.5"), NULL);
-
-    (void)state;
-    assert_int_equal(prune_layer(p, "fc")->removed, 3);
-    sb_prune_free(p);
-}
-
-/* A batch of any size in front does not hold the digits behind it: 12 are 2 by
- * 6, of which 6 are read. */
-static void test_reshapes_of_any_batch(void **state)
-{
-    static const char net[] =
-        "graph net(x: f32[N,4]) -> (y: f32[?,5,2,3]) {\n"
-        "w: f32[4,12] = [9,1,9,9,1,9, 9,1,9,9,1,9, 9,1,9,9,1,9, 9,1,9,9,1,9,"
-        " 9,1,9,9,1,9, 9,1,9,9,1,9, 9,1,9,9,1,9, 9,1,9,9,1,9]\n"
-        "v: f32[6,3] = 1\n"
-        "s: i64[4] = [-1,5,2,6]\n"
-        "a = MatMul(x, w) \"fc\"\n"
-        "b = Reshape(a, s) \"digits\"\n"
-        "y = MatMul(b, v) \"out\"\n}";
-    sb_prune *p = prune_net(net, CONFIG("RATIO: 0.34"), NULL);
-
-    (void)state;
-    assert_cut(p, "w", 1, "1,4,7,10");
-    assert_cut(p, "v", 0, "1,4");
-    sb_tensor *x = test_f32("5x4", 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-                            1, 1, 1, 1, 1);
-    const sb_tensor *y = prune_run(p, x);
-    for (int i = 0; i < 5 * 2 * 3; i++)
-        assert_close("y", ((float *)y->data)[i], 4 * 4 * 9, 1e-5);
-    sb_prune_free(p);
-}
-
 static void test_networks_that_cannot_be_pruned_say_why(void **state)
 {
     static const char plain[] = "graph net(x: f32[1,3]) -> (y: f32[1,3]) {\n"
@@ -206,11 +177,31 @@ static void test_networks_that_cannot_be_pruned_say_why(void **state)
     static const char opaque[] =
         "graph net(x: f32[1,3]) -> (y) {\n w: f32[3,4] = random(1)\n"
         "a = MatMul(x, w) \"fc\"\n y = com.example::Odd(a) \"odd\"\n}";
+    static const char integer[] =
+        "graph net(x: u8[1,3]) -> (y) {\n w: u8[3,4] = 3\n"
+        "y = MatMulInteger(x, w) \"fc\"\n}";
+    /* Who has the weights, not who has a body. */
+    static const char bodies[] =
+        "graph net(x: f32[1,3], c: bool) -> (y) {\n w: u8[3,4] = 3\n"
+        "q = Cast(x) {to=2}\n z = MatMulInteger(q, w) \"fc\"\n"
+        "y = If(c) {then_branch=graph t() -> (a) {\n a = Neg(z)\n},"
+        " else_branch=graph e() -> (a) {\n a = Abs(z)\n}} \"if\"\n}";
+    static const char within[] =
+        "graph net(x: f32[1,3], c: bool) -> (y) {\n"
+        "y = If(c) {then_branch=graph t() -> (a) {\n w: f32[3,4] = 3\n"
+        " a = MatMul(x, w)\n}, else_branch=graph e() -> (a) {\n"
+        " v: f32[3,4] = 2\n a = MatMul(x, v)\n}} \"if\"\n}";
     sb_prune *p = NULL;
 
     (void)state;
+    assert_status(prune_try(bodies, CONFIG("RATIO: 0.5"), &p), SB_UNSUPPORTED);
+    assert_error_has("; 'fc' (MatMulInteger) has constants, but no rule");
+    assert_status(prune_try(within, CONFIG("RATIO: 0.5"), &p), SB_UNSUPPORTED);
+    assert_error_has("in bodies of nodes, as of 'if' (If)");
     assert_status(prune_try(plain, CONFIG("RATIO: 0.5"), &p), SB_UNSUPPORTED);
-    assert_error_has("no layer with constant weights");
+    assert_error_has("no layer has constant weights");
+    assert_status(prune_try(integer, CONFIG("RATIO: 0.5"), &p), SB_UNSUPPORTED);
+    assert_error_has("; 'fc' (MatMulInteger) has constants, but no rule");
     assert_status(prune_try(opaque, CONFIG("RATIO: 0.5"), &p), SB_UNSUPPORTED);
     assert_error_has("the operator is not known (node 'odd')");
 }
@@ -259,6 +250,74 @@ static void test_how_many_go(void **state)
         assert_int_equal(prune_layer(p, "fc1")->held, cases[i].held);
         sb_prune_free(p);
     }
+}
+
+/* The first three channels are also read one by one, so that they cannot go;
+ * of the others all three may. */
+static void test_multiples_hold_where_channels_cannot_go(void **state)
+{
+    static const char net[] =
+        "graph net(x: f32[1,1,2,2]) -> (y: f32[1,1,2,2]) {\n"
+        "w: f32[6,1,1,1] = [1,2,3,4,5,6]\n u: f32[1,9,1,1] = 1\n"
+        "i: i64[1] = [0]\n j: i64[1] = [1]\n k: i64[1] = [2]\n"
+        "l: i64[1] = [3]\n one: i64[1] = [1]\n"
+        "c = Conv(x, w) \"conv\"\n p = Slice(c, i, j, one)\n"
+        "q = Slice(c, j, k, one)\n r = Slice(c, k, l, one)\n"
+        "a = Concat(p, q, r, c) {axis=1}\n y = Conv(a, u) \"last\"\n}";
+    static const struct {
+        const char *config, *cut;
+        int64_t removed;
+        int held;
+    } cases[] = {
+        {CONFIG("RATIO: 0.7"), "3,4,5", 3, 1},
+        {CONFIG("RATIO: 0.7, ROUND_TO: 2"), "3,4", 2, 1},
+        {CONFIG("RATIO: 0.5, ROUND_TO: 3"), "3,4,5", 3, 0},
+        {CONFIG("RATIO: 0.7, ROUND_TO: 4"), "3,4", 2, 1},
+        {CONFIG("RATIO: 0.9, ROUND_TO: 1"), "3,4,5", 3, 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_prune *p = prune_net(net, cases[i].config, NULL);
+        assert_cut(p, "w", 0, cases[i].cut);
+        assert_int_equal(prune_layer(p, "conv")->removed, cases[i].removed);
+        assert_int_equal(prune_layer(p, "conv")->held, cases[i].held);
+        sb_prune_free(p);
+    }
+}
+
+/* Rows with NaN have no score: they stay whatever is asked for, and a line
+ * names them. */
+static void test_channels_without_a_score_stay(void **state)
+{
+    static const char net[] = "graph net(x: f32[1,2]) -> (y: f32[1,1]) {\n"
+                              "a: f32[2,4] = [1,nan,3,inf, 1,2,3,4]\n"
+                              "b: f32[4,1] = [1,1,1,1]\n"
+                              "h = MatMul(x, a) \"fc1\"\n"
+                              "y = MatMul(h, b) \"fc2\"\n}";
+    static const struct {
+        const char *config, *cut;
+        int held;
+    } cases[] = {
+        {CONFIG("RATIO: 0.25"), "0", 0},
+        {CONFIG("RATIO: 0.75"), "0,2", 1},
+        {CONFIG("RATIO: 0.75, SCOPE: global"), "0,2", 1},
+        {CONFIG("RATIO: 0.5, STRATEGY: l2norm"), "0,2", 0},
+    };
+    char line[256];
+
+    (void)state;
+    sb_ctx_set_log(test_ctx(), keep_line, line);
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        line[0] = '\0';
+        sb_prune *p = prune_net(net, cases[i].config, NULL);
+        assert_cut(p, "a", 1, cases[i].cut);
+        assert_int_equal(prune_layer(p, "fc1")->held, cases[i].held);
+        assert_non_null(strstr(line, "2 of 4 channels of 'fc1' stay: their "
+                                     "scores are not finite"));
+        sb_prune_free(p);
+    }
+    sb_ctx_set_log(test_ctx(), NULL, NULL);
 }
 
 /* All steps together take what one step would. */
@@ -362,89 +421,7 @@ static void test_targets_are_met(void **state)
     sb_model_free(model);
 }
 
-/* ---- masks ------------------------------------------------------------------- */
-
-static const char matrix[] = "graph net(x: f32[4,4]) -> (y: f32[4,2]) {\n"
-                             "w: f32[4,2] = [1,8, -2,7, 3,6, -4,5]\n"
-                             "y = MatMul(x, w) \"fc\"\n}";
-
-static void test_weights_become_zero(void **state)
-{
-    static const struct {
-        const char *config;
-        double want[8];
-    } cases[] = {
-        {CONFIG("TYPE: unstructed, RATIO: 0.5"), {0, 8, 0, 7, 0, 6, 0, 5}},
-        {CONFIG("TYPE: unstructured, RATIO: 0.5, SCOPE: global"),
-         {0, 8, 0, 7, 0, 6, 0, 5}},
-        {CONFIG("TYPE: unstructured, STRATEGY: l2norm, RATIO: 0.26"),
-         {0, 8, 0, 7, 3, 6, -4, 5}},
-        {CONFIG("TYPE: unstructured, NM: '2:4'"), {0, 8, 0, 7, 3, 0, -4, 0}},
-        {CONFIG("TYPE: unstructured, NM: '1:2'"), {0, 8, -2, 0, 0, 6, -4, 0}},
-        {CONFIG("TYPE: unstructured, NM: '2:3'"), {0, 8, -2, 7, 3, 0, -4, 5}},
-        {CONFIG("TYPE: unstructured, RATIO: 0.5, BLOCK: [2, 2]"),
-         {0, 0, 0, 0, 3, 6, -4, 5}},
-        {CONFIG("TYPE: unstructured, RATIO: 0.5, BLOCK: [1, 2]"),
-         {0, 8, 0, 7, 0, 6, 0, 5}},
-        {CONFIG("TYPE: unstructured, RATIO: 0"), {1, 8, -2, 7, 3, 6, -4, 5}},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < SB_COUNT(cases); i++) {
-        sb_prune *p = prune_net(matrix, cases[i].config, NULL);
-        assert_weight(p, "w", cases[i].want, 8);
-        sb_prune_free(p);
-    }
-}
-
-/* Four inputs are one M of three, and one that stays. */
-static void test_inputs_that_fill_no_group_are_told(void **state)
-{
-    sb_prune *p =
-        prune_net(matrix, CONFIG("TYPE: unstructured, NM: '2:3'"), NULL);
-    const sb_prune_report *r = prune_report(p);
-
-    (void)state;
-    assert_int_equal(r->size, 8);
-    assert_int_equal(r->removable, 6);
-    assert_int_equal(r->removed, 2);
-    assert_string_equal(r->layers[0]->reason, "the last inputs fill no M");
-    sb_prune_free(p);
-}
-
-static void test_equal_weights_go_by_position(void **state)
-{
-    static const char equal[] = "graph net(x: f32[1,4]) -> (y: f32[1,2]) {\n"
-                                "w: f32[4,2] = [1,1,1,1,1,1,1,1]\n"
-                                "y = MatMul(x, w) \"fc\"\n}";
-    sb_prune *p =
-        prune_net(equal, CONFIG("TYPE: unstructured, RATIO: 0.4"), NULL);
-
-    (void)state;
-    assert_weight(p, "w", (const double[]){0, 0, 0, 1, 1, 1, 1, 1}, 8);
-    sb_prune_free(p);
-}
-
-/* Inputs 1, 0.1, 10, 0.1 turn the order of magnitudes; each output keeps
- * half. */
-static void test_wanda_weighs_inputs(void **state)
-{
-    const sb_tensor *x = test_f32("4x4", 1, .1, 10, .1, 1, .1, 10, .1, 1, .1,
-                                  10, .1, 1, .1, 10, .1);
-    sb_prune *p = prune_net(
-        matrix, CONFIG("TYPE: unstructured, STRATEGY: wanda, RATIO: 0.5"), x);
-
-    (void)state;
-    assert_weight(p, "w", (const double[]){1, 8, 0, 0, 3, 6, 0, 0}, 8);
-    sb_prune_free(p);
-    p = NULL;
-    assert_ok(prune_try(
-        matrix, CONFIG("TYPE: unstructured, STRATEGY: wanda, RATIO: 0.5"), &p));
-    assert_int_equal(sb_prune_wants_data(p), SB_PRUNE_DATA_NEEDED);
-    assert_status(sb_prune_apply(p, NULL), SB_BAD_ARG);
-    assert_error_has("needs samples");
-    sb_prune_free(p);
-}
+/* ---- reports ----------------------------------------------------------------- */
 
 static void test_masks_only_keep_the_size(void **state)
 {
@@ -476,99 +453,6 @@ static void test_reports_tell_nothing_from_too_little(void **state)
     sb_prune_free(little);
 }
 
-/* ---- configurations ---------------------------------------------------------- */
-
-static void test_bad_configurations_are_refused(void **state)
-{
-    static const struct {
-        const char *config, *message;
-    } cases[] = {
-        {CONFIG("RATIO: 1"), "SPARSER.RATIO: found 1, allowed is 0 or more"},
-        {CONFIG("RATIO: -0.1"), "SPARSER.RATIO: found -0.1"},
-        {CONFIG("RATIO: .nan"), "RATIO"},
-        {CONFIG("STRATEGY: l1norn"), "did you mean 'l1norm'?"},
-        {CONFIG("STRATEGY: wanda"),
-         "'wanda' is not for TYPE structured; allowed l1norm, l2norm, "},
-        {CONFIG("STRATEGY: l1"),
-         "'l1' is no criterion; allowed l1norm, l2norm, "},
-        {CONFIG("TYPE: unstructured, STRATEGY: slimming"),
-         "'slimming' is not for TYPE unstructured"},
-        {CONFIG("NM: '2:4'"), "SPARSER.NM: is for TYPE unstructured"},
-        {CONFIG("TYPE: unstructured, NM: '4:2'"), "SPARSER.NM: found '4:2'"},
-        {CONFIG("TYPE: unstructured, NM: '2:4', RATIO: 0.5"),
-         "SPARSER.RATIO: NM says"},
-        {CONFIG("TYPE: unstructured, NM: '2:4', BLOCK: [2, 2]"),
-         "SPARSER.BLOCK: does not go with NM"},
-        {CONFIG("TYPE: unstructured, NM: '2:4', SCOPE: global"),
-         "SPARSER.SCOPE: 'global' does not go with NM"},
-        {CONFIG("BLOCK: [2, 2]"), "SPARSER.BLOCK: is for TYPE unstructured"},
-        {CONFIG("BLOCK: [2]"), "SPARSER.BLOCK: found 1 element, allowed 2"},
-        {CONFIG("TYPE: unstructured, ROUND_TO: 8"),
-         "SPARSER.ROUND_TO: is for TYPE structured"},
-        {CONFIG("TYPE: unstructured, STATISTICS: true"),
-         "SPARSER.STATISTICS: is for TYPE structured"},
-        {CONFIG("BEGIN: 3, END: 1"), "config:1: SPARSER.END: 1 is before"},
-        {CONFIG("ITERATIONS: 0"), "SPARSER.ITERATIONS: found 0, allowed a"},
-        {CONFIG("EXCLUDE: [head.fc3]"), "did you mean 'head.fc2'?"},
-        {CONFIG("SPECIFIC: {fcx1: 0.5}"), "did you mean 'fc1'?"},
-        {CONFIG("EXCLUDE: ['hed*']"), "did you mean 'head'?"},
-        {CONFIG("SPECIFIC: {nothing: 0.5}"),
-         "'nothing' matches no node and no module"},
-        {CONFIG("SPECIFIC: {fc1: 2}"), "SPARSER.SPECIFIC of 'fc1': found 2"},
-        {CONFIG("SPECIFIC: {fc1: high}"),
-         "SPARSER.SPECIFIC of 'fc1': found high, allowed a number, 0 or more"},
-        {CONFIG("SPECIFIC: {head.fc1: high}"), "of 'head.fc1': found high, "},
-        {CONFIG("TYPE: unstructured, NM: '2:4', SPECIFIC: {fc1: 0.5}"),
-         "config:1: SPARSER.SPECIFIC: NM says already how much goes"},
-        {CONFIG("SPECIFIC: [fc1]"), "a map from patterns to ratios"},
-        {CONFIG("ROUND_TO: 0"), "SPARSER.ROUND_TO"},
-        {CONFIG("KIND: x"), "KIND"},
-        {"A: none\n", "SPARSER"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < SB_COUNT(cases); i++) {
-        sb_prune *p = NULL;
-        assert_status(prune_try(chain, cases[i].config, &p), SB_BAD_CONFIG);
-        assert_error_has(cases[i].message);
-    }
-}
-
-static void test_bad_options_are_refused(void **state)
-{
-    sb_prune_options opt = SB_PRUNE_OPTIONS_INIT;
-    sb_model *model = prune_parse(chain), *none = NULL;
-    sb_prune *p = NULL;
-
-    (void)state;
-    assert_status(sb_prune_create(model, &opt, &p), SB_BAD_ARG);
-    opt.config_text = CONFIG("RATIO: 0.5");
-    opt.target_params = 1.5;
-    assert_status(sb_prune_create(model, &opt, &p), SB_BAD_ARG);
-    opt.target_params = 0.5;
-    opt.masks_only = 1;
-    assert_status(sb_prune_create(model, &opt, &p), SB_BAD_ARG);
-    assert_error_has("a target does not go with masks only");
-    opt.target_params = 0;
-    opt.scan = 1;
-    assert_status(sb_prune_create(model, &opt, &p), SB_BAD_ARG);
-    assert_error_has("a scan does not go with masks only");
-    opt.scan = opt.masks_only = 0;
-    opt.exclude = (const char *const[]){"fcx1"};
-    opt.n_exclude = 1;
-    assert_status(sb_prune_create(model, &opt, &p), SB_BAD_ARG);
-    assert_error_has("exclude: 'fcx1' matches no node and no module (did you");
-    opt.n_exclude = 0;
-    assert_ok(sb_prune_create(model, &opt, &p));
-    assert_status(sb_prune_model(p, &none), SB_BAD_ARG);
-    assert_status(sb_prune_forward(p, NULL, 0), SB_BAD_ARG);
-    assert_int_equal(prune_report(p)->removed, 0);
-    assert_int_equal(prune_report(p)->removable, 4);
-    sb_prune_free(p);
-    sb_prune_free(NULL);
-    sb_model_free(model);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -576,23 +460,18 @@ int main(void)
         cmocka_unit_test(test_what_a_sum_joins_goes_together),
         cmocka_unit_test(test_statistics_stay_unless_asked),
         cmocka_unit_test(test_shared_key_heads_go_with_their_queries),
+        cmocka_unit_test(test_heads_go_before_elements_of_values),
         cmocka_unit_test(test_an_axis_is_cut_one_way_only),
-        cmocka_unit_test(test_slices_hold_their_axis_only),
-        cmocka_unit_test(test_reshapes_of_any_batch),
         cmocka_unit_test(test_networks_that_cannot_be_pruned_say_why),
         cmocka_unit_test(test_patterns_that_keep_everything_say_so),
         cmocka_unit_test(test_how_many_go),
+        cmocka_unit_test(test_multiples_hold_where_channels_cannot_go),
+        cmocka_unit_test(test_channels_without_a_score_stay),
         cmocka_unit_test(test_steps_add_up),
         cmocka_unit_test(test_norms_are_measured_anew),
         cmocka_unit_test(test_targets_are_met),
-        cmocka_unit_test(test_weights_become_zero),
-        cmocka_unit_test(test_inputs_that_fill_no_group_are_told),
-        cmocka_unit_test(test_equal_weights_go_by_position),
-        cmocka_unit_test(test_wanda_weighs_inputs),
         cmocka_unit_test(test_masks_only_keep_the_size),
         cmocka_unit_test(test_reports_tell_nothing_from_too_little),
-        cmocka_unit_test(test_bad_configurations_are_refused),
-        cmocka_unit_test(test_bad_options_are_refused),
     };
     return cmocka_run_group_tests_name("prune", tests, NULL, NULL);
 }

@@ -115,6 +115,72 @@ static void test_averaged(void **state)
     sb_quant_model_free(qm);
 }
 
+/* Of eight values one is as above: 50 once, where its weight is 0.  The others
+ * are 40 in every fourth sample, which averaged ends lose.  Neither all nor a
+ * half of them may be clipped, but the one may, of which rounding loses less
+ * then. */
+static void test_the_best(void **state)
+{
+    enum {
+        VALUES = 8,
+        EACH = 100,
+        ALL = VALUES * EACH,
+        SAMPLES = 32,
+        GOOD = 2
+    };
+    static char text[16384];
+    char *at = text;
+    sb_tensor *batches[SAMPLES + 1] = {NULL};
+
+    (void)state;
+    at += sprintf(at, "graph main(x: f32[N,800]) -> (y0");
+    for (int i = 1; i < VALUES; i++)
+        at += sprintf(at, ", y%d", i);
+    at += sprintf(at, ") {\nk: i64[8] = [100, 100, 100, 100, 100, 100, 100, "
+                      "100]\nv0");
+    for (int i = 1; i < VALUES; i++)
+        at += sprintf(at, ", v%d", i);
+    at += sprintf(at, " = Split(x, k) {axis=1}\n");
+    for (int i = 0; i < VALUES; i++) {
+        at += sprintf(at, "w%d: f32[100,1] = [0", i);
+        for (int k = 1; k < EACH; k++)
+            at += sprintf(at, ",1");
+        at += sprintf(at, "]\ny%d = MatMul(v%d, w%d) \"m%d\"\n", i, i, i, i);
+    }
+    (void)sprintf(at, "}");
+    sb_quant_model *qm =
+        test_quant(text,
+                   TEST_W8 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: "
+                           "4}, OBSERVER: {TYPE: moving_average}}\n",
+                   NULL);
+    qm->choose_ranges = true;
+    for (int b = 0; b < SAMPLES; b++) {
+        bool large = b % 8 == 3 || b % 8 == 6;
+
+        batches[b] = test_random(SB_DTYPE_F32, "1x800", 3);
+        for (int i = 0; i < ALL; i++)
+            ((float *)batches[b]->data)[i] =
+                i / EACH != GOOD                       ? (large ? 40 : 1)
+                : b == SAMPLES - 1 && i == GOOD * EACH ? 50
+                                                       : 1;
+    }
+    test_calibrate(qm, NULL, (const sb_tensor *const *)batches);
+    for (size_t i = 0; i < 3; i++)
+        assert_false(sb_quant_model_step(qm, i)->kept);
+    const sb_quant_step *step = sb_quant_model_step(qm, 3);
+    assert_non_null(step);
+    assert_string_equal(step->name, "clipping of ranges");
+    assert_true(step->kept);
+    assert_int_equal(step->layers, 1);
+    assert_close("the one",
+                 (double)test_quantizer(qm, "m2.input_quantizer").scale[0],
+                 5.9 / 15, 1e-5);
+    assert_close("the others",
+                 (double)test_quantizer(qm, "m3.input_quantizer").scale[0],
+                 40.0 / 15, 1e-5);
+    sb_quant_model_free(qm);
+}
+
 /* A configuration of the user is done as it stands. */
 static void test_asked(void **state)
 {
@@ -164,9 +230,9 @@ static void test_not_judged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clipped),    cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_averaged),   cmocka_unit_test(test_asked),
-        cmocka_unit_test(test_not_judged),
+        cmocka_unit_test(test_clipped),  cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_averaged), cmocka_unit_test(test_the_best),
+        cmocka_unit_test(test_asked),    cmocka_unit_test(test_not_judged),
     };
 
     return cmocka_run_group_tests_name("ranges", tests, NULL, NULL);

@@ -60,5 +60,6 @@ sb_status sb_model_save_lora(const sb_model *model, const char *folder)
 
 sb_status sb_model_merge_lora(sb_model *model)
 {
+    SB_TRY(sb_graph_check_whole(model->graph));
     return change_graph(model, merge_all, NULL);
 }

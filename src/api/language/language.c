@@ -121,6 +121,7 @@ sb_status sb_model_save_language(const sb_model *model, const char *path,
     sb_llm_write_options opt;
 
     SB_TRY(read_options(model->ctx, options, &opt));
+    SB_TRY(sb_graph_check_whole(model->graph));
     return sb_llm_write(model->graph, path, &opt);
 }
 

@@ -14,13 +14,14 @@ static sb_status added_failed(const sb_criterion_ask *ask)
                    ask->criterion->name);
 }
 
-static sb_status added_axis(const sb_criterion_ask *ask, const sb_tensor *t,
-                            int axis, double *out)
+static sb_status added_axis(const sb_criterion_ask *ask, const sb_prune_axis *a,
+                            const sb_tensor *t, double *out)
 {
     const sb_criterion_plugin *p =
         &((const added_criterion *)ask->criterion)->plugin;
 
-    return p->score(p->user, t, axis, out) == SB_OK ? SB_OK : added_failed(ask);
+    return p->score(p->user, t, a->axis, out) == SB_OK ? SB_OK
+                                                       : added_failed(ask);
 }
 
 static sb_status added_score(const sb_criterion_ask *ask, double *out)

@@ -94,6 +94,7 @@ sb_status sb_prune_create(const sb_model *model,
 
     SB_TRY(sb_options_read(ctx, "sb_prune_options", options, &defaults,
                            sizeof opt, &opt));
+    SB_TRY(sb_graph_check_whole(model->graph));
     SB_TRY(prune_config(ctx, &opt, &cfg));
     sb_status status = check_targets(ctx, &opt, cfg);
     sb_prune *p = status == SB_OK ? sb_alloc(ctx, 1, sizeof *p) : NULL;

@@ -23,6 +23,7 @@ typedef enum comm_kind {
     COMM_GATHER,
     COMM_BROADCAST,
     COMM_BARRIER,
+    COMM_SEND_RECEIVE,
 } comm_kind;
 
 enum {
@@ -45,6 +46,7 @@ struct sb_comm_state {
     sb_comm comm;
     uint32_t round;
     bool ended;         /* a rank has failed */
+    bool lost;          /* and nothing more can be heard of the others */
     comm_block *blocks; /* [size] of the last round */
     char *work;         /* for large sums */
     size_t work_size;
@@ -121,7 +123,7 @@ int sb_ctx_ranks(const sb_ctx *ctx)
 
 static sb_status comm_lost(sb_ctx *ctx)
 {
-    ctx->comm->ended = true;
+    ctx->comm->ended = ctx->comm->lost = true;
     return sb_fail(ctx, SB_IO, "rank %d of %d cannot reach the others",
                    sb_ctx_rank(ctx), sb_ctx_ranks(ctx));
 }
@@ -151,6 +153,15 @@ static sb_status comm_failed(sb_ctx *ctx, int rank)
     return sb_fail(ctx, status, "rank %d: %s", rank, b->data);
 }
 
+static sb_status comm_differs(sb_ctx *ctx, int rank)
+{
+    ctx->comm->ended = true;
+    return sb_fail(ctx, SB_BAD_ARG,
+                   "rank %d does something else than rank 0: have they the "
+                   "same files, options and version?",
+                   rank);
+}
+
 static sb_status comm_check(sb_ctx *ctx)
 {
     const struct sb_comm_state *s = ctx->comm;
@@ -162,15 +173,10 @@ static sb_status comm_check(sb_ctx *ctx)
     for (int r = 1; r < s->comm.size; r++) {
         const comm_block *b = &s->blocks[r];
 
-        if (b->round == first->round && b->kind == first->kind &&
-            b->root == first->root &&
-            (b->bytes == first->bytes || b->kind == COMM_GATHER))
-            continue;
-        ctx->comm->ended = true;
-        return sb_fail(ctx, SB_BAD_ARG,
-                       "rank %d does something else than rank 0: have they "
-                       "the same files, options and version?",
-                       r);
+        if (b->round != first->round || b->kind != first->kind ||
+            b->root != first->root ||
+            (b->bytes != first->bytes && b->kind != COMM_GATHER))
+            return comm_differs(ctx, r);
     }
     return SB_OK;
 }
@@ -203,7 +209,25 @@ void sb_comm_give_up(sb_ctx *ctx)
     memcpy(mine.data, text,
            n < sizeof mine.data ? n + 1 : sizeof mine.data - 1);
     s->ended = true;
-    (void)comm_swap_blocks(s, &mine);
+    s->lost = !comm_swap_blocks(s, &mine);
+}
+
+bool sb_comm_reopen(sb_ctx *ctx)
+{
+    struct sb_comm_state *s = ctx->comm;
+    bool told = false;
+
+    if (!s || !s->ended || s->lost)
+        return false;
+    for (int r = 0; r < s->comm.size; r++) {
+        if (s->blocks[r].kind != COMM_FAIL)
+            continue;
+        if (s->blocks[r].status != SB_INTERRUPTED)
+            return false;
+        told = true;
+    }
+    s->ended = !told;
+    return told;
 }
 
 /* ---- sums --------------------------------------------------------------- */
@@ -383,6 +407,116 @@ sb_status sb_comm_broadcast(sb_ctx *ctx, void *data, size_t bytes, int root)
     }
     return SB_OK;
 }
+
+/* ---- from rank to rank --------------------------------------------------- */
+
+/* What a rank is about to move, in its block. */
+typedef struct comm_route {
+    int32_t to, from; /* -1: none */
+    uint64_t bytes;
+} comm_route;
+
+static comm_route route_of(const struct sb_comm_state *s, int rank)
+{
+    comm_route route;
+
+    memcpy(&route, s->blocks[rank].data, sizeof route);
+    return route;
+}
+
+/* Does everybody take what is given, and nothing else?  All see all routes, so
+ * no rank waits for what does not come. */
+static sb_status route_check(sb_ctx *ctx, size_t *most)
+{
+    const struct sb_comm_state *s = ctx->comm;
+
+    *most = 0;
+    for (int r = 0; r < s->comm.size; r++) {
+        comm_route route = route_of(s, r);
+        bool outside = route.to >= s->comm.size || route.from >= s->comm.size;
+
+        if (outside || route.to == r || route.from == r ||
+            (route.to >= 0 && route_of(s, route.to).from != r) ||
+            (route.from >= 0 && route_of(s, route.from).to != r))
+            return comm_differs(ctx, r);
+        if (route.to >= 0 && route.bytes > *most)
+            *most = (size_t)route.bytes;
+    }
+    return SB_OK;
+}
+
+static size_t route_piece(uint64_t bytes, size_t at)
+{
+    uint64_t left = bytes > at ? bytes - at : 0;
+
+    return left < SB_COMM_BYTES ? (size_t)left : SB_COMM_BYTES;
+}
+
+/* Ranks that have nothing left to move take part, too. */
+static sb_status route_move(sb_ctx *ctx, const char *mine, char *other,
+                            const comm_route *route, size_t incoming,
+                            size_t most)
+{
+    const sb_comm *c = &ctx->comm->comm;
+
+    for (size_t at = 0; at < most; at += SB_COMM_BYTES) {
+        size_t out = route_piece(route->bytes, at);
+        size_t in = route_piece(incoming, at);
+
+        if (c->send_receive(c->user, out ? mine + at : NULL, out,
+                            out ? route->to : -1, in ? other + at : NULL, in,
+                            in ? route->from : -1) != 0)
+            return comm_lost(ctx);
+    }
+    return SB_OK;
+}
+
+bool sb_comm_sends(const sb_ctx *ctx)
+{
+    return !ctx->comm || ctx->comm->comm.send_receive;
+}
+
+sb_status sb_comm_send_receive(sb_ctx *ctx, const void *mine, size_t bytes,
+                               int to, int from, void **other,
+                               size_t *other_bytes)
+{
+    struct sb_comm_state *s = ctx->comm;
+    const comm_route route = {to < 0 ? -1 : to, from < 0 ? -1 : from,
+                              to < 0 ? 0 : bytes};
+    size_t most = 0, incoming = 0;
+    char *taken = NULL;
+
+    *other = NULL;
+    *other_bytes = 0;
+    if (!s)
+        return to < 0 && from < 0
+                   ? SB_OK
+                   : sb_fail(ctx, SB_BAD_ARG, "there is no other rank");
+    if (!sb_comm_sends(ctx))
+        return sb_fail(ctx, SB_UNSUPPORTED,
+                       "what connects the ranks has no send_receive");
+    SB_TRY(comm_round(ctx, COMM_SEND_RECEIVE, &route, sizeof route, 0));
+    SB_TRY(route_check(ctx, &most));
+    if (most == 0)
+        return SB_OK;
+    if (from >= 0)
+        incoming = (size_t)route_of(s, from).bytes;
+    if (incoming)
+        SB_TRY(sb_memory_create(ctx, NULL, incoming, &taken));
+    /* Every rank has the memory that it needs. */
+    sb_status status = comm_round(ctx, COMM_BARRIER, NULL, 0, 0);
+    if (status == SB_OK)
+        status = route_move(ctx, mine, taken, &route, incoming, most);
+    if (status != SB_OK) {
+        sb_memory_free(taken);
+        return status;
+    }
+    *other = taken;
+    *other_bytes = incoming;
+    return SB_OK;
+}
+
+/* ---- waiting ------------------------------------------------------------- */
 
 sb_status sb_comm_barrier(sb_ctx *ctx)
 {

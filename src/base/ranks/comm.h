@@ -15,6 +15,14 @@
 struct sb_comm_state *sb_comm_hide(sb_ctx *ctx);
 void sb_comm_show(sb_ctx *ctx, struct sb_comm_state *hidden);
 
+/* After a call has failed, or sb_comm_give_up(), on all ranks: was it for
+ * nothing worse than an interruption?  Then they may go on together, to save
+ * what they have. */
+bool sb_comm_reopen(sb_ctx *ctx);
+
+/* Can bytes go from rank to rank (sb_comm_send_receive())? */
+bool sb_comm_sends(const sb_ctx *ctx);
+
 /* Forgets the ranks and frees the memory; when the context is freed. */
 void sb_comm_forget(sb_ctx *ctx);
 

@@ -35,7 +35,7 @@ static bool is_layer(const sb_graph *g, const sb_node *n)
         return false;
     const char *name = sb_graph_value(g, n->inputs[1])->name;
     const sb_node *cast = sb_graph_producer(g, n->inputs[1]);
-    return (sb_is_const(g, n->inputs[1]) && !strstr(name, ".lora_")) ||
+    return (sb_is_const(g, n->inputs[1]) && !sb_name_is_adapter(name)) ||
            (cast && sb_node_is(cast, "Cast") &&
             sb_is_const(g, cast->inputs[0]));
 }

@@ -4,8 +4,10 @@
  * panel is multiplied with all weights of its group at once.  Only a wave of
  * panels exists at a time, so memory does not grow with the image.  Items
  * (image, group, panel) are independent.  That is for dense 1x1 windows, and
- * for what int8_conv_direct.c has no room for. */
+ * for what int8_conv_direct.c has no room for, in NCHW order; images with
+ * channels last are for int8_conv_last.c. */
 #include "ops/int8/int8_conv_direct.h"
+#include "ops/int8/int8_conv_last.h"
 
 #include <string.h>
 
@@ -130,6 +132,10 @@ static void pack_weights(const sb_int8_conv *c, const void *w,
 {
     int64_t n_block = sb_int8_blocks(c->c_out);
 
+    if (c->last) {
+        sb_int8_last_pack(c, w, out);
+        return;
+    }
     for (int64_t g = 0; g < c->group; g++) {
         const sb_bytes_view view = {
             .data = (const char *)w + g * c->c_out * c->k,
@@ -152,7 +158,7 @@ static void pack_weights(const sb_int8_conv *c, const void *w,
 typedef struct packed_form {
     char kind[8];
     int64_t group, c_in, c_out, kernel[3], group_size, block;
-    int64_t is_signed, by_rows;
+    int64_t is_signed, by_rows, last, n_run;
     int32_t zero[];
 } packed_form;
 
@@ -171,10 +177,12 @@ static sb_status pack_constant(sb_kernel *k, sb_int8_conv *c, size_t w_bytes)
                           c->c_in,
                           c->c_out,
                           {c->kernel[0], c->kernel[1], c->kernel[2]},
-                          group_size(c),
+                          c->last ? 0 : group_size(c),
                           c->direct ? c->direct->block : 0,
                           c->w_signed,
-                          c->direct && c->direct->by_rows};
+                          c->direct && c->direct->by_rows,
+                          c->last != NULL,
+                          c->last ? c->last->n_run : 0};
     load_zeros(k, c, form->zero);
     sb_pack_form want = {
         .bytes = w_bytes, .form = form, .form_size = sizeof *form + zeros};
@@ -203,6 +211,17 @@ static bool int8_conv_reserve(sb_int8_conv *c, size_t bytes, size_t *at)
     return true;
 }
 
+static sb_status int8_conv_fill_last(sb_kernel *k, sb_int8_conv *c)
+{
+    size_t weights = 0, scratch = 0;
+
+    SB_TRY(sb_int8_last_create(k->ctx, c));
+    if (!sb_int8_last_sizes(c, &weights, &scratch) ||
+        !int8_conv_reserve(c, scratch, &c->at_panel))
+        return sb_kernel_fail(k, SB_BAD_MODEL, "image is too large");
+    return pack_constant(k, c, weights);
+}
+
 static sb_status int8_conv_fill(sb_kernel *k, sb_int8_conv *c)
 {
     SB_TRY(sb_byte_check(k, c->in.x));
@@ -211,6 +230,8 @@ static sb_status int8_conv_fill(sb_kernel *k, sb_int8_conv *c)
     c->w_signed = k->in[c->in.w]->dtype == SB_DTYPE_I8;
     SB_TRY(set_geometry(k, c));
     SB_TRY(check_zeros(k, c));
+    if (k->in[c->in.x]->layout == SB_LAYOUT_CHANNELS_LAST)
+        return int8_conv_fill_last(k, c);
     SB_TRY(sb_int8_direct_create(k->ctx, c));
 
     /* The weights exist as bytes, so these sizes are far from overflow. */
@@ -246,6 +267,7 @@ sb_status sb_int8_conv_create(sb_kernel *k, const sb_int8_conv_inputs *which,
     sb_status status = int8_conv_fill(k, c);
     if (status != SB_OK) {
         sb_free(k->ctx, c->direct);
+        sb_free(k->ctx, c->last);
         sb_free(k->ctx, c);
         return status;
     }
@@ -257,8 +279,10 @@ void sb_int8_conv_release(sb_kernel *k)
 {
     sb_int8_conv *c = k->state;
 
-    if (c)
+    if (c) {
         sb_free(k->ctx, c->direct);
+        sb_free(k->ctx, c->last);
+    }
     sb_free(k->ctx, c);
     k->state = NULL;
 }
@@ -485,15 +509,18 @@ void sb_int8_conv_run(const sb_kernel *k, const sb_int8_conv *c,
         pack_weights(c, k->in[c->in.w]->data, zero, w);
         run.w = w;
     }
-    if (c->direct) {
-        sb_int8_direct_run(
-            k->ctx, &(sb_int8_direct_args){.c = c,
-                                           .end = end,
-                                           .x = run.x,
-                                           .x_zero = run.x_zero,
-                                           .w_zeros = run.w_zeros,
-                                           .w = run.w,
-                                           .scratch = scratch + c->at_panel});
+    if (c->direct || c->last) {
+        const sb_int8_direct_args args = {
+            .c = c,
+            .end = end,
+            .x = run.x,
+            .x_zero = run.x_zero,
+            .w_zeros = run.w_zeros,
+            .w = run.w,
+            .scratch = scratch + c->at_panel,
+        };
+
+        (c->last ? sb_int8_last_run : sb_int8_direct_run)(k->ctx, &args);
         return;
     }
     for (; run.first < n_item; run.first += c->wave) {

@@ -36,6 +36,7 @@ typedef struct sb_int8_conv_inputs {
 } sb_int8_conv_inputs;
 
 typedef struct sb_int8_direct sb_int8_direct;
+typedef struct sb_int8_last sb_int8_last;
 
 typedef struct sb_int8_conv {
     sb_int8_conv_inputs in;
@@ -45,15 +46,18 @@ typedef struct sb_int8_conv {
     int64_t k;       /* c_in * kernel volume: length of one sum */
     int64_t n_pixel; /* of one output image */
     bool x_signed, w_signed;
+    bool w_across; /* weights are [k, c_out], as of a product of matrices */
     int64_t n_w_zero;
     uint8_t *packed;        /* weights, if known; the executor's */
     int64_t wave;           /* panels packed at a time */
     sb_int8_direct *direct; /* without panels: int8_conv_direct.h; or NULL */
+    sb_int8_last *last;     /* channels last: int8_conv_last.h; or NULL */
     size_t scratch, at_zero, at_w, at_panel;
 } sb_int8_conv;
 
 /* What becomes of the sums of one output channel m:
  *   int32        the sum
+ *   float        (sum + bias[m]) * multiplier[m] + add[m]
  *   uint8, int8  saturate(round_half_even((sum + bias[m]) * multiplier[m])
  *                         + zero)  in float32 */
 typedef struct sb_int8_conv_end {
@@ -62,6 +66,7 @@ typedef struct sb_int8_conv_end {
     const int32_t *bias; /* NULL: none */
     const float *multiplier;
     int32_t zero;
+    const float *add; /* for channels last; NULL: none */
 } sb_int8_conv_end;
 
 /* Sums of output channel m to bytes. */

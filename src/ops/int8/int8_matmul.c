@@ -201,6 +201,13 @@ static void pack_all_b(const sb_int8_matmul *mm, const void *b,
     }
 }
 
+static void pack_rows_b(const sb_int8_matmul *mm, const void *b,
+                        const int32_t *zero, uint8_t *out)
+{
+    (void)zero; /* there are none */
+    sb_int8_rows_pack(mm, b, out);
+}
+
 /* What packed matrices depend on; zero points follow. */
 typedef struct packed_form {
     char kind[8];
@@ -225,12 +232,15 @@ static sb_status pack_constant_b(sb_kernel *k, sb_int8_matmul *mm, size_t bytes)
         return SB_NO_MEMORY;
     *form = (packed_form){"int8_b",     mm->k,        mm->n,         mm->n_b,
                           mm->n_b_zero, mm->b_signed, mm->in.trans_b};
+    if (mm->rows_conv)
+        memcpy(form->kind, "int8_r", sizeof "int8_r");
     load_zero(z, mm->n_b_zero, form->zero);
     want.form = form;
     sb_status status = k->host->pack(k, mm->in.b, &want, &pack);
     if (status == SB_OK) {
         if (!pack->current || pack->version != *pack->current)
-            pack_all_b(mm, b->data, form->zero, pack->data);
+            (mm->rows_conv ? pack_rows_b : pack_all_b)(mm, b->data, form->zero,
+                                                       pack->data);
         pack->version = pack->current ? *pack->current : 0;
         mm->packed = pack->data;
         k->packed |= 1u << mm->in.b;
@@ -252,7 +262,7 @@ static bool int8_matmul_reserve(sb_int8_matmul *mm, size_t bytes, size_t *at)
     return true;
 }
 
-static sb_status int8_matmul_fill(sb_kernel *k, sb_int8_matmul *mm)
+static sb_status int8_matmul_fill(sb_kernel *k, sb_int8_matmul *mm, bool alike)
 {
     const sb_tensor *a = k->in[mm->in.a], *b = k->in[mm->in.b];
     sb_dtype a_dtype = mm->in.a_is_float ? SB_DTYPE_U8 : a->dtype;
@@ -273,27 +283,34 @@ static sb_status int8_matmul_fill(sb_kernel *k, sb_int8_matmul *mm)
     merge_rows(mm, b);
     if (!packed_sizes(mm, &a_bytes, &b_bytes))
         return sb_kernel_fail(k, SB_BAD_MODEL, "matrices are too large");
+    if (alike && sb_int8_rows_fit(k, mm))
+        SB_TRY(sb_int8_rows_create(k, mm, &b_bytes, &a_bytes));
     SB_TRY(pack_constant_b(k, mm, b_bytes));
     if (!int8_matmul_reserve(mm, (size_t)mm->n_a_zero * sizeof(int32_t),
                              &mm->at_a_zero) ||
         !int8_matmul_reserve(mm, (size_t)mm->n_b_zero * sizeof(int32_t),
                              &mm->at_b_zero) ||
         !int8_matmul_reserve(mm, a_bytes, &mm->at_a) ||
-        !int8_matmul_reserve(mm, mm->packed ? 0 : b_bytes, &mm->at_b))
+        !int8_matmul_reserve(mm,
+                             mm->rows_conv ? sb_int8_rows_lines(mm)
+                             : mm->packed  ? 0
+                                           : b_bytes,
+                             &mm->at_b))
         return sb_kernel_fail(k, SB_BAD_MODEL, "matrices are too large");
     return SB_OK;
 }
 
 sb_status sb_int8_matmul_create(sb_kernel *k, const sb_int8_operands *ops,
-                                sb_int8_matmul **out)
+                                bool alike, sb_int8_matmul **out)
 {
     sb_int8_matmul *mm = sb_alloc(k->ctx, 1, sizeof *mm);
 
     if (!mm)
         return SB_NO_MEMORY;
     mm->in = *ops;
-    sb_status status = int8_matmul_fill(k, mm);
+    sb_status status = int8_matmul_fill(k, mm, alike);
     if (status != SB_OK) {
+        sb_int8_rows_release(k->ctx, mm);
         sb_free(k->ctx, mm);
         return status;
     }
@@ -463,6 +480,10 @@ static void int8_matmul_run(const sb_kernel *k, const sb_int8_matmul *mm,
     int64_t n_block = sb_int8_blocks(mm->m), n_panel = sb_int8_panels(mm->n);
     size_t n_item = (size_t)(n_panel * ((n_block + GROUP - 1) / GROUP));
 
+    if (mm->rows_conv) {
+        sb_int8_rows_run(k, mm, a, a_zero[0], end);
+        return;
+    }
     if (!mm->packed)
         load_zero(sb_kernel_in(k, mm->in.b_zero), mm->n_b_zero, b_zero);
     for (int64_t t = 0; t < mm->n_batch; t++) {
@@ -521,6 +542,7 @@ double sb_int8_matmul_macs(const sb_kernel *k, const sb_int8_operands *ops)
 
 void sb_int8_matmul_release(sb_kernel *k)
 {
+    sb_int8_rows_release(k->ctx, k->state);
     sb_free(k->ctx, k->state);
     k->state = NULL;
 }

@@ -28,6 +28,7 @@ typedef struct sb_int8_matmul {
     bool a_signed, b_signed;
     int64_t n_a_zero, n_b_zero;
     uint8_t *packed; /* all of B, if it is known; the executor's */
+    struct sb_int8_conv *rows_conv; /* int8_matmul_rows.c; or NULL */
     /* Scratch bytes wanted and where in it things lie. */
     size_t scratch, at_a_zero, at_b_zero, at_a, at_b;
 } sb_int8_matmul;
@@ -54,10 +55,11 @@ SB_MUST_USE sb_status sb_int8_matmul_infer(sb_infer *in,
                                            const sb_int8_operands *ops,
                                            sb_dtype dtype);
 /* Allocates the state with sb_alloc; packs B if it and its zero point are
- * constant, and says so in k->packed. */
+ * constant, and says so in k->packed.  `alike`: all rows of the result have the
+ * same scales and bias. */
 SB_MUST_USE sb_status sb_int8_matmul_create(sb_kernel *k,
                                             const sb_int8_operands *ops,
-                                            sb_int8_matmul **out);
+                                            bool alike, sb_int8_matmul **out);
 /* Runs with the node's own A. */
 void sb_int8_matmul_run(const sb_kernel *k, const sb_int8_matmul *mm,
                         const sb_int8_epilogue *end);
@@ -72,5 +74,19 @@ void sb_int8_matmul_release(sb_kernel *k);
  * or columns) of a matrix, or of several of the `matrices`. */
 SB_MUST_USE sb_status sb_int8_scales_check(const sb_kernel *k, uint32_t input,
                                            int64_t lines, int64_t matrices);
+
+/* ---- int8_matmul_rows.c, for int8_matmul.c ------------------------------ */
+
+bool sb_int8_rows_fit(const sb_kernel *k, const sb_int8_matmul *mm);
+/* Makes mm->rows_conv; bytes of the packed matrix, and of memory at mm->at_a.
+ */
+SB_MUST_USE sb_status sb_int8_rows_create(sb_kernel *k, sb_int8_matmul *mm,
+                                          size_t *weights, size_t *scratch);
+void sb_int8_rows_pack(const sb_int8_matmul *mm, const void *b, uint8_t *out);
+/* Bytes of memory at mm->at_b. */
+size_t sb_int8_rows_lines(const sb_int8_matmul *mm);
+void sb_int8_rows_run(const sb_kernel *k, const sb_int8_matmul *mm,
+                      const void *a, int32_t a_zero, const sb_int8_epilogue *e);
+void sb_int8_rows_release(sb_ctx *ctx, sb_int8_matmul *mm);
 
 #endif

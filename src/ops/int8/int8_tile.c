@@ -61,14 +61,6 @@ TILE_FUNCTION(plain_4, 4, sum_plain, )
 TILE_FUNCTION(plain_1, 1, sum_plain, )
 
 #ifdef INT_TILE_X86
-static inline int32_t load_quad(const uint8_t *w)
-{
-    int32_t quad;
-
-    memcpy(&quad, w, sizeof quad);
-    return quad;
-}
-
 #define AVX2 __attribute__((target("avx2")))
 
 /* Sixteen columns at a time.  Bytes are widened in place: the first and third
@@ -97,8 +89,8 @@ sum_avx2(int rows, const uint8_t *w, const uint8_t *x, const int64_t *offset,
                               _mm256_srli_epi16(x1, 8)};
 
             for (int r = 0; r < rows; r++) {
-                __m256i v =
-                    _mm256_set1_epi32(load_quad(w + (u * rows + r) * 4));
+                __m256i v = _mm256_set1_epi32(
+                    sb_int8_load_quad(w + (u * rows + r) * 4));
                 __m256i v_even = _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8);
                 __m256i v_odd = _mm256_srai_epi16(v, 8);
 
@@ -140,7 +132,7 @@ sum_vectors(int rows, int vectors, const uint8_t *w, const uint8_t *x,
         for (int j = 0; j < vectors; j++)
             quads[j] = _mm512_loadu_si512(from + j * 64);
         for (int r = 0; r < rows; r++) {
-            __m512i v = _mm512_set1_epi32(load_quad(w + 4 * r));
+            __m512i v = _mm512_set1_epi32(sb_int8_load_quad(w + 4 * r));
 
             for (int j = 0; j < vectors; j++)
                 sum[r][j] = _mm512_dpbusd_epi32(sum[r][j], quads[j], v);

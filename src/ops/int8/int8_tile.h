@@ -34,6 +34,15 @@ sb_int8_tile_fn sb_int8_tile_choose(int64_t rows);
  * bit. */
 enum { SB_INT_FLIP = 0x80 };
 
+/* Four bytes, for all lanes of a vector. */
+static inline int32_t sb_int8_load_quad(const uint8_t *from)
+{
+    int32_t quad;
+
+    memcpy(&quad, from, sizeof quad);
+    return quad;
+}
+
 /* ---- quads from four lines of bytes ------------------------------------- */
 
 typedef uint8_t sb_bytes16 __attribute__((vector_size(16)));

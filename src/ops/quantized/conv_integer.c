@@ -1,7 +1,7 @@
 /* ConvInteger: convolution of (x - x_zero) with (w - w_zero), exact in int32.
  */
 #include "ops/batch_rules.h"
-#include "ops/int8/int8_conv.h"
+#include "ops/int8/int8_conv_last.h"
 
 static const sb_int8_conv_inputs conv_integer_in = {
     .x = 0, .w = 1, .x_zero = 2, .w_zero = 3};
@@ -9,6 +9,12 @@ static const sb_int8_conv_inputs conv_integer_in = {
 static sb_status conv_integer_infer(sb_infer *in)
 {
     return sb_int8_conv_infer(in, &conv_integer_in, SB_DTYPE_I32);
+}
+
+static void conv_integer_layout(const sb_kernel *k, sb_layout *in,
+                                sb_layout *out)
+{
+    sb_int8_last_layout(k, &conv_integer_in, in, out);
 }
 
 static sb_status conv_integer_prepare(sb_kernel *k)
@@ -47,6 +53,7 @@ const sb_op_def sb_op_conv_integer = {
     .attrs = sb_int8_conv_attr_defs,
     .batch = sb_batch_first,
     .infer = conv_integer_infer,
+    .layout = conv_integer_layout,
     .prepare = conv_integer_prepare,
     .forward = conv_integer_forward,
     .release = sb_int8_conv_release,

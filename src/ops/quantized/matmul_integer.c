@@ -14,7 +14,7 @@ static sb_status matmul_integer_prepare(sb_kernel *k)
 {
     sb_int8_matmul *mm = NULL;
 
-    SB_TRY(sb_int8_matmul_create(k, &matmul_integer_in, &mm));
+    SB_TRY(sb_int8_matmul_create(k, &matmul_integer_in, true, &mm));
     k->state = mm;
     k->scratch_size = mm->scratch;
     return SB_OK;

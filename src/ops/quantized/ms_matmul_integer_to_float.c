@@ -46,7 +46,9 @@ static sb_status to_float_prepare(sb_kernel *k)
     if (which->mm.a_is_float && k->in[0]->dtype != SB_DTYPE_F32)
         return sb_kernel_fail(k, SB_UNSUPPORTED, "input has type %s",
                               sb_dtype_name(k->in[0]->dtype));
-    SB_TRY(sb_int8_matmul_create(k, &which->mm, &mm));
+    const sb_tensor *scale = sb_kernel_in(k, which->a_scale);
+    bool alike = which->mm.a_is_float || (scale && sb_tensor_count(scale) == 1);
+    SB_TRY(sb_int8_matmul_create(k, &which->mm, alike, &mm));
     k->state = mm;
     if (!which->mm.a_is_float)
         SB_TRY(sb_int8_scales_check(k, which->a_scale, mm->rows, mm->products));

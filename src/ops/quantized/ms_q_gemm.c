@@ -85,7 +85,9 @@ static sb_status q_gemm_prepare(sb_kernel *k)
     if (k->in[A]->rank != 2 || k->in[B]->rank != 2)
         return sb_kernel_fail(k, SB_BAD_MODEL, "matrices have rank %d and %d",
                               k->in[A]->rank, k->in[B]->rank);
-    SB_TRY(sb_int8_matmul_create(k, &ops, &mm));
+    const sb_tensor *c = sb_kernel_in(k, C);
+    bool alike = !c || c->rank < 2 || c->dims[0] == 1;
+    SB_TRY(sb_int8_matmul_create(k, &ops, alike, &mm));
     k->state = mm;
     k->scratch_size = mm->scratch;
     return q_gemm_check(k, mm);

@@ -8,6 +8,8 @@
  *                                  (x_scale / (y_scale * count))) + y_zero)
  *
  * Layout is [N, C, ...], or [N, ..., C] with channels_last. */
+#include <string.h>
+
 #include "base/threads.h"
 #include "ops/int8/int8_conv.h"
 
@@ -50,6 +52,31 @@ static sb_status qpool_check(sb_kernel *k)
     return sb_qparam_check(k, Y_SCALE, Y_ZERO, k->in[X]->dtype);
 }
 
+/* Pixels come one after another, of whatever channels-last there is. */
+static bool qpool_last(const sb_kernel *k)
+{
+    const qpool_attrs *a = k->attrs;
+
+    return a->channels_last || k->in[X]->layout == SB_LAYOUT_CHANNELS_LAST;
+}
+
+static void qpool_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    const qpool_attrs *a = k->attrs;
+
+    if (a->channels_last || k->in[X]->layout != SB_LAYOUT_CHANNELS_LAST)
+        return;
+    in[X] = out[0] = SB_LAYOUT_CHANNELS_LAST;
+}
+
+/* The dimension that holds channels, and the first that does not. */
+static int channel_dim(const sb_kernel *k)
+{
+    const qpool_attrs *a = k->attrs;
+
+    return a->channels_last ? k->in[X]->rank - 1 : 1;
+}
+
 /* ---- the global pool ---------------------------------------------------- */
 
 static sb_status qglobal_infer(sb_infer *in)
@@ -68,9 +95,33 @@ static sb_status qglobal_infer(sb_infer *in)
 typedef struct qglobal_job {
     const sb_tensor *x;
     uint8_t *y;
-    int64_t n_channel, n_pixel, channel_step, pixel_step;
+    int64_t n_channel, n_pixel, channel_step;
     sb_qparam in, out;
 } qglobal_job;
+
+enum { PIECE = 64 }; /* channels of one item */
+
+/* Sums of `n` channels from element `at` on, less zero points. */
+SB_HOT static void qglobal_sums(const qglobal_job *j, int64_t at, int64_t n,
+                                int64_t *sum)
+{
+    memset(sum, 0, PIECE * sizeof *sum);
+    for (int64_t p = 0; p < j->n_pixel && j->channel_step == 1; p++) {
+        const uint8_t *x = (const uint8_t *)j->x->data + at + p * j->n_channel;
+
+        if (j->x->dtype == SB_DTYPE_I8)
+            for (int64_t c = 0; c < n; c++)
+                sum[c] += (int8_t)x[c];
+        else
+            for (int64_t c = 0; c < n; c++)
+                sum[c] += x[c];
+    }
+    for (int64_t c = 0; c < n && j->channel_step != 1; c++)
+        for (int64_t p = 0; p < j->n_pixel; p++)
+            sum[c] += sb_byte_at(j->x, at + c * j->channel_step + p);
+    for (int64_t c = 0; c < n; c++)
+        sum[c] -= j->in.zero * j->n_pixel;
+}
 
 static void qglobal_range(void *arg, size_t begin, size_t end)
 {
@@ -79,39 +130,41 @@ static void qglobal_range(void *arg, size_t begin, size_t end)
     float scale = j->in.scale / (j->out.scale * (float)j->n_pixel);
     float lo = (float)(sb_quant_min(dtype) - j->out.zero);
     float hi = (float)(sb_quant_max(dtype) - j->out.zero);
+    int64_t n_piece = (j->n_channel + PIECE - 1) / PIECE;
 
     for (size_t i = begin; i < end; i++) {
-        int64_t image = (int64_t)i / j->n_channel,
-                c = (int64_t)i % j->n_channel;
-        int64_t at = image * j->n_channel * j->n_pixel + c * j->channel_step;
-        int64_t sum = 0;
+        int64_t image = (int64_t)i / n_piece, c = (int64_t)i % n_piece * PIECE;
+        int64_t n = j->n_channel - c < PIECE ? j->n_channel - c : PIECE;
+        uint8_t *y = j->y + image * j->n_channel + c;
+        int64_t sum[PIECE];
 
-        for (int64_t p = 0; p < j->n_pixel; p++)
-            sum += sb_byte_at(j->x, at + p * j->pixel_step) - j->in.zero;
-        j->y[i] =
-            (uint8_t)(sb_round_clamp((float)sum * scale, lo, hi) + j->out.zero);
+        qglobal_sums(j, image * j->n_channel * j->n_pixel + c * j->channel_step,
+                     n, sum);
+        for (int64_t m = 0; m < n; m++)
+            y[m] = (uint8_t)(sb_round_clamp((float)sum[m] * scale, lo, hi) +
+                             j->out.zero);
     }
 }
 
 static sb_status qglobal_forward(sb_kernel *k)
 {
-    const qpool_attrs *a = k->attrs;
     const sb_tensor *x = k->in[X];
-    bool last = a->channels_last != 0;
+    bool last = qpool_last(k);
+    int64_t n_channel = x->dims[channel_dim(k)];
     qglobal_job job = {
         .x = x,
         .y = k->out[0]->data,
-        .n_channel = x->dims[last ? x->rank - 1 : 1],
-        .n_pixel = last ? sb_dims_product(x->dims, 1, x->rank - 1)
-                        : sb_dims_product(x->dims, 2, x->rank),
+        .n_channel = n_channel,
+        .n_pixel = sb_dims_product(x->dims, 1, x->rank) /
+                   (n_channel > 0 ? n_channel : 1),
         .in = sb_qparam_read(k, X_SCALE, X_ZERO),
         .out = sb_qparam_read(k, Y_SCALE, Y_ZERO),
     };
 
     job.channel_step = last ? 1 : job.n_pixel;
-    job.pixel_step = last ? job.n_channel : 1;
-    sb_parallel_for(k->ctx, (size_t)(x->dims[0] * job.n_channel), 16,
-                    qglobal_range, &job);
+    sb_parallel_for(
+        k->ctx, (size_t)(x->dims[0] * ((job.n_channel + PIECE - 1) / PIECE)), 4,
+        qglobal_range, &job);
     return SB_OK;
 }
 
@@ -232,12 +285,12 @@ static sb_status qpool_forward(sb_kernel *k)
 {
     const qpool_attrs *a = k->attrs;
     const sb_tensor *x = k->in[X];
-    bool last = a->channels_last != 0;
+    bool last = qpool_last(k);
     int n = x->rank - 2, skip = 3 - n;
     qpool_job job = {
         .x = x,
         .y = k->out[0]->data,
-        .n_channel = x->dims[last ? x->rank - 1 : 1],
+        .n_channel = x->dims[channel_dim(k)],
         .in = sb_qparam_read(k, X_SCALE, X_ZERO),
         .out = sb_qparam_read(k, Y_SCALE, Y_ZERO),
         .include_pad = a->count_include_pad != 0,
@@ -251,7 +304,7 @@ static sb_status qpool_forward(sb_kernel *k)
         if (d >= skip) {
             size_t at = (size_t)(d - skip);
 
-            job.in_dim[d] = x->dims[at + (last ? 1 : 2)];
+            job.in_dim[d] = x->dims[at + (a->channels_last ? 1 : 2)];
             w.kernel = a->window.kernel_shape.v[at];
             /* infer() has seen these numbers and found them right */
             (void)sb_int8_axis_window(&a->window, (size_t)n, at, job.in_dim[d],
@@ -283,6 +336,7 @@ const sb_op_def sb_op_ms_qlinear_average_pool = {
     .attrs_size = sizeof(qpool_attrs),
     .attrs = qpool_attr_defs,
     .infer = qpool_infer,
+    .layout = qpool_layout,
     .prepare = qpool_prepare,
     .forward = qpool_forward,
 };
@@ -299,6 +353,7 @@ const sb_op_def sb_op_ms_qlinear_global_average_pool = {
     .attrs_size = sizeof(qpool_attrs),
     .attrs = qglobal_attr_defs,
     .infer = qglobal_infer,
+    .layout = qpool_layout,
     .prepare = qpool_check,
     .forward = qglobal_forward,
 };

@@ -9,7 +9,9 @@
  * in float32, rounded half to even and saturated.  A fused product and sum of a
  * byte is exact in double precision, which every machine has.  Where b is one
  * element for a whole row, ONNX Runtime adds its part to c0 first; so do we. */
-#include <string.h>
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
 
 #include "base/simd.h"
 #include "base/threads.h"
@@ -39,6 +41,36 @@ static sb_status qbinary_prepare(sb_kernel *k)
     SB_TRY(sb_qparam_check(k, A_SCALE, A_ZERO, dtype));
     SB_TRY(sb_qparam_check(k, B_SCALE, B_ZERO, dtype));
     return sb_qparam_check(k, C_SCALE, C_ZERO, dtype);
+}
+
+/* Does operand `t` lie as the result does, or repeat each of its channels? */
+static bool qbinary_follows(const sb_tensor *t, const sb_tensor *y)
+{
+    bool same = t->rank == y->rank, pixel = same;
+
+    for (int d = 0; d < y->rank && same; d++)
+        same = t->dims[d] == y->dims[d];
+    for (int d = 2; d < y->rank && pixel; d++)
+        pixel = t->dims[d] == 1;
+    return same || pixel;
+}
+
+/* Sums of which one operand is repeated add its part first, if it is repeated
+ * along a row: only products may change what a row is. */
+static void qmul_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    const sb_tensor *a = k->in[A], *b = k->in[B], *y = k->out[0];
+
+    if (y->rank < 3 || !qbinary_follows(a, y) || !qbinary_follows(b, y) ||
+        (a->layout == SB_LAYOUT_PLAIN && b->layout == SB_LAYOUT_PLAIN))
+        return;
+    in[A] = in[B] = out[0] = SB_LAYOUT_CHANNELS_LAST;
+}
+
+static void qadd_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    if (sb_tensor_count(k->in[A]) == sb_tensor_count(k->in[B]))
+        qmul_layout(k, in, out);
 }
 
 typedef struct qbinary_job qbinary_job;
@@ -134,12 +166,132 @@ SB_HOT static void round_bytes(const float *v, int64_t n, float lo, float hi,
         y[i] = (uint8_t)sb_round_clamp(v[i], lo, hi);
 }
 
+/* ---- sums of whole rows, where the processor rounds products with sums once -
+ */
+
+typedef void (*add_bytes_fn)(const void *a, float ra, const void *b, float rb,
+                             float c, int64_t n, float lo, float hi,
+                             uint8_t *y);
+
+#define ADD_BYTES(name, type, isa)                                            \
+    __attribute__((target(isa))) static void name(                            \
+        const void *a, float ra, const void *b, float rb, float c, int64_t n, \
+        float lo, float hi, uint8_t *y)                                       \
+    {                                                                         \
+        const type *va = a, *vb = b;                                          \
+                                                                              \
+        SB_SIMD                                                               \
+        for (int64_t i = 0; i < n; i++) {                                     \
+            float part = __builtin_fmaf((float)vb[i], rb, c);                 \
+            float sum = __builtin_fmaf((float)va[i], ra, part);               \
+                                                                              \
+            y[i] = (uint8_t)sb_round_clamp(sum, lo, hi);                      \
+        }                                                                     \
+    }
+
+#if defined(__x86_64__) && defined(__GNUC__)
+ADD_BYTES(add_u8_256, uint8_t, "avx2,fma")
+ADD_BYTES(add_i8_256, int8_t, "avx2,fma")
+
+#define ADD_512 __attribute__((target("avx512f,avx512bw")))
+
+/* Sixteen bytes as floats. */
+ADD_512 static inline __m512 load_512(const uint8_t *x, bool is_int8)
+{
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)x);
+
+    return _mm512_cvtepi32_ps(is_int8 ? _mm512_cvtepi8_epi32(v)
+                                      : _mm512_cvtepu8_epi32(v));
+}
+
+/* 64 at a time.  What is below the least, and NaN, becomes it when sums are
+ * packed; packing leaves four of each vector side by side. */
+ADD_512 static inline void add_512(const void *a, float ra, const void *b,
+                                   float rb, float c, int64_t n, float hi,
+                                   bool is_int8, uint8_t *y)
+{
+    const __m512i order =
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512 va = _mm512_set1_ps(ra), vb = _mm512_set1_ps(rb);
+    const __m512 vc = _mm512_set1_ps(c), most = _mm512_set1_ps(hi);
+
+    for (int64_t i = 0; i + 64 <= n; i += 64) {
+        __m512i v[4];
+
+        for (int j = 0; j < 4; j++) {
+            const int64_t at = i + 16 * j;
+            __m512 part = _mm512_fmadd_ps(
+                load_512((const uint8_t *)b + at, is_int8), vb, vc);
+            __m512 sum = _mm512_fmadd_ps(
+                load_512((const uint8_t *)a + at, is_int8), va, part);
+
+            v[j] = _mm512_cvtps_epi32(_mm512_min_ps(most, sum));
+        }
+        __m512i low = _mm512_packs_epi32(v[0], v[1]);
+        __m512i high = _mm512_packs_epi32(v[2], v[3]);
+        __m512i bytes = is_int8 ? _mm512_packs_epi16(low, high)
+                                : _mm512_packus_epi16(low, high);
+        _mm512_storeu_si512(y + i, _mm512_permutexvar_epi32(order, bytes));
+    }
+}
+
+ADD_512 static void add_u8_512(const void *a, float ra, const void *b, float rb,
+                               float c, int64_t n, float lo, float hi,
+                               uint8_t *y)
+{
+    int64_t done = n / 64 * 64;
+
+    add_512(a, ra, b, rb, c, n, hi, false, y);
+    add_u8_256((const uint8_t *)a + done, ra, (const uint8_t *)b + done, rb, c,
+               n - done, lo, hi, y + done);
+}
+
+ADD_512 static void add_i8_512(const void *a, float ra, const void *b, float rb,
+                               float c, int64_t n, float lo, float hi,
+                               uint8_t *y)
+{
+    int64_t done = n / 64 * 64;
+
+    add_512(a, ra, b, rb, c, n, hi, true, y);
+    add_i8_256((const uint8_t *)a + done, ra, (const uint8_t *)b + done, rb, c,
+               n - done, lo, hi, y + done);
+}
+#endif
+
+/* NULL: there is none. */
+static add_bytes_fn add_bytes_choose(sb_dtype dtype)
+{
+    bool is_int8 = dtype == SB_DTYPE_I8;
+
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (__builtin_cpu_supports("avx512bw"))
+        return is_int8 ? add_i8_512 : add_u8_512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return is_int8 ? add_i8_256 : add_u8_256;
+#endif
+    (void)is_int8;
+    return NULL;
+}
+
 /* A row is cut into pieces: without broadcasting there is only one. */
 enum { PIECE = 8192, CHUNK = 256 };
 
 static int64_t qlinear_binary_pieces(const qbinary_job *job)
 {
     return (job->dims[job->rank - 1] + PIECE - 1) / PIECE;
+}
+
+static void sum_of_bytes(const qbinary_job *job, add_bytes_fn add, int64_t at_a,
+                         int64_t at_b, int64_t n, uint8_t *y)
+{
+    float ra = job->a.scale / job->c.scale, rb = job->b.scale / job->c.scale;
+    float c =
+        (float)job->c.zero - byte_fma(job->a.zero, ra, rb * (float)job->b.zero);
+
+    add((const uint8_t *)job->ta->data + at_a, ra,
+        (const uint8_t *)job->tb->data + at_b, rb, c, n,
+        (float)sb_quant_min(job->ty->dtype),
+        (float)sb_quant_max(job->ty->dtype), y);
 }
 
 static void qbinary_pieces(void *arg, size_t begin, size_t end)
@@ -150,6 +302,9 @@ static void qbinary_pieces(void *arg, size_t begin, size_t end)
     bool a_one = job->a_step[last] == 0, b_one = job->b_step[last] == 0;
     float lo = (float)sb_quant_min(job->ty->dtype);
     float hi = (float)sb_quant_max(job->ty->dtype);
+    add_bytes_fn add = job->fn == add_row && !a_one && !b_one
+                           ? add_bytes_choose(job->ty->dtype)
+                           : NULL;
 
     for (size_t item = begin; item < end; item++) {
         int64_t at_a = 0, at_b = 0,
@@ -162,6 +317,11 @@ static void qbinary_pieces(void *arg, size_t begin, size_t end)
             at_a += rest % job->dims[d] * job->a_step[d];
             at_b += rest % job->dims[d] * job->b_step[d];
             rest /= job->dims[d];
+        }
+        if (add) {
+            sum_of_bytes(job, add, at_a + first, at_b + first, stop - first,
+                         y + first);
+            continue;
         }
         for (int64_t i = first; i < stop; i += CHUNK) {
             int32_t a[CHUNK], b[CHUNK];
@@ -176,6 +336,14 @@ static void qbinary_pieces(void *arg, size_t begin, size_t end)
     }
 }
 
+/* Which dimension is the d-th in memory. */
+static int dim_at(const sb_tensor *t, int d)
+{
+    if (t->layout == SB_LAYOUT_PLAIN || d == 0)
+        return d;
+    return d == t->rank - 1 ? 1 : d + 1;
+}
+
 /* Strides of an operand over the result, in elements. */
 static void set_steps(const sb_tensor *t, const qbinary_job *job, int64_t *step)
 {
@@ -183,10 +351,10 @@ static void set_steps(const sb_tensor *t, const qbinary_job *job, int64_t *step)
 
     for (int d = job->rank - 1; d >= 0; d--) {
         int i = d - (job->rank - t->rank);
+        int64_t n = i < 0 ? 1 : t->dims[dim_at(t, i)];
 
-        step[d] = i < 0 || t->dims[i] == 1 ? 0 : stride;
-        if (i >= 0)
-            stride *= t->dims[i];
+        step[d] = n == 1 ? 0 : stride;
+        stride *= n;
     }
 }
 
@@ -233,7 +401,8 @@ static sb_status qbinary_forward(sb_kernel *k)
 
     if (total == 0)
         return SB_OK;
-    memcpy(job.dims, k->out[0]->dims, sizeof job.dims);
+    for (int d = 0; d < job.rank; d++)
+        job.dims[d] = k->out[0]->dims[dim_at(k->out[0], d)];
     if (job.rank == 0) {
         job.rank = 1;
         job.dims[0] = 1;
@@ -263,6 +432,7 @@ const sb_op_def sb_op_ms_qlinear_add = {
     .flags = SB_OP_INTEGER,
     .aux = &add_fn,
     .infer = qbinary_infer,
+    .layout = qadd_layout,
     .prepare = qbinary_prepare,
     .forward = qbinary_forward,
 };
@@ -278,6 +448,7 @@ const sb_op_def sb_op_ms_qlinear_mul = {
     .flags = SB_OP_INTEGER,
     .aux = &mul_fn,
     .infer = qbinary_infer,
+    .layout = qmul_layout,
     .prepare = qbinary_prepare,
     .forward = qbinary_forward,
 };

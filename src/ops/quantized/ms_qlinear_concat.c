@@ -66,6 +66,27 @@ static sb_status qconcat_infer(sb_infer *in)
     return SB_OK;
 }
 
+static int qconcat_axis(const sb_kernel *k)
+{
+    const qconcat_attrs *a = k->attrs;
+
+    return (int)(a->axis < 0 ? a->axis + k->out[0]->rank : a->axis);
+}
+
+/* Channels last if some part lies so, and channels are put together. */
+static void qconcat_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    bool last = false;
+
+    for (uint32_t i = FIRST; i < k->n_in; i += 3)
+        last = last || k->in[i]->layout == SB_LAYOUT_CHANNELS_LAST;
+    if (!last || k->out[0]->rank < 3 || qconcat_axis(k) != 1)
+        return;
+    for (uint32_t i = FIRST; i < k->n_in; i += 3)
+        in[i] = SB_LAYOUT_CHANNELS_LAST;
+    out[0] = SB_LAYOUT_CHANNELS_LAST;
+}
+
 static sb_status qconcat_prepare(sb_kernel *k)
 {
     sb_dtype dtype = k->in[FIRST]->dtype;
@@ -99,16 +120,17 @@ static void copy_part(const uint8_t *table, const uint8_t *x, int64_t n_row,
 
 static sb_status qconcat_forward(sb_kernel *k)
 {
-    const qconcat_attrs *a = k->attrs;
     const sb_tensor *out = k->out[0];
-    int axis = (int)(a->axis < 0 ? a->axis + out->rank : a->axis);
-    int64_t n_row = sb_dims_product(out->dims, 0, axis);
-    int64_t y_row = sb_dims_product(out->dims, axis, out->rank), at = 0;
+    bool last = out->layout == SB_LAYOUT_CHANNELS_LAST;
+    int axis = qconcat_axis(k), end = last ? axis + 1 : out->rank;
+    int64_t n_row = sb_dims_product(out->dims, 0, axis) *
+                    sb_dims_product(out->dims, end, out->rank);
+    int64_t y_row = sb_dims_product(out->dims, axis, end), at = 0;
     sb_qparam y = sb_qparam_read(k, Y_SCALE, Y_ZERO);
 
     for (uint32_t i = FIRST; i < k->n_in; i += 3) {
         const sb_tensor *x = k->in[i];
-        int64_t row = sb_dims_product(x->dims, axis, x->rank);
+        int64_t row = sb_dims_product(x->dims, axis, end);
         sb_qparam q = sb_qparam_read(k, i + 1, i + 2);
         bool same = q.scale == y.scale && q.zero == y.zero;
         uint8_t table[256];
@@ -135,6 +157,7 @@ const sb_op_def sb_op_ms_qlinear_concat = {
     .attrs_size = sizeof(qconcat_attrs),
     .attrs = qconcat_attr_defs,
     .infer = qconcat_infer,
+    .layout = qconcat_layout,
     .prepare = qconcat_prepare,
     .forward = qconcat_forward,
 };

@@ -31,6 +31,11 @@ static float qlinear_unary_leaky(float x, float alpha)
     return x >= 0 ? x : x * alpha;
 }
 
+static void qunary_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)
+{
+    sb_qlayout_layout(k, 0, in, out);
+}
+
 static sb_status qunary_prepare(sb_kernel *k)
 {
     SB_TRY(sb_byte_check(k, X));
@@ -66,6 +71,7 @@ const sb_op_def sb_op_ms_qlinear_sigmoid = {
     .flags = SB_OP_INPLACE | SB_OP_INTEGER,
     .aux = &sigmoid_fn,
     .infer = sb_infer_same,
+    .layout = qunary_layout,
     .prepare = qunary_prepare,
     .forward = qunary_forward,
 };
@@ -83,6 +89,7 @@ const sb_op_def sb_op_ms_qlinear_leaky_relu = {
     .attrs = leaky_attr_defs,
     .aux = &leaky_fn,
     .infer = sb_infer_same,
+    .layout = qunary_layout,
     .prepare = qunary_prepare,
     .forward = qunary_forward,
 };

@@ -6,7 +6,7 @@
  * with the exact int32 sum of (x - x_zero)(w - w_zero); m and the product are
  * float32, as in ONNX Runtime's CPU kernels.  Scale and zero point of w are one
  * or one per output channel. */
-#include "ops/int8/int8_conv.h"
+#include "ops/int8/int8_conv_last.h"
 
 enum { X, X_SCALE, X_ZERO, W, W_SCALE, W_ZERO, Y_SCALE, Y_ZERO, BIAS };
 
@@ -43,6 +43,12 @@ static sb_status qlinear_conv_check(const sb_kernel *k, int64_t n_channel)
         return sb_kernel_fail(k, SB_BAD_MODEL, "bias must be %lld int32",
                               (long long)n_channel);
     return SB_OK;
+}
+
+static void qlinear_conv_layout(const sb_kernel *k, sb_layout *in,
+                                sb_layout *out)
+{
+    sb_int8_last_layout(k, &qlinear_conv_in, in, out);
 }
 
 static sb_status qlinear_conv_prepare(sb_kernel *k)
@@ -100,6 +106,7 @@ const sb_op_def sb_op_qlinear_conv = {
     .attrs_size = sizeof(sb_int8_conv_attrs),
     .attrs = sb_int8_conv_attr_defs,
     .infer = qlinear_conv_infer,
+    .layout = qlinear_conv_layout,
     .prepare = qlinear_conv_prepare,
     .forward = qlinear_conv_forward,
     .release = sb_int8_conv_release,

@@ -30,7 +30,9 @@ static sb_status qlinear_matmul_prepare(sb_kernel *k)
         return sb_kernel_fail(k, SB_UNSUPPORTED, "output has type %s",
                               sb_dtype_name(k->out[0]->dtype));
     SB_TRY(sb_qparam_check(k, Y_SCALE, Y_ZERO, k->out[0]->dtype));
-    SB_TRY(sb_int8_matmul_create(k, &qlinear_matmul_in, &mm));
+    const sb_tensor *scale = sb_kernel_in(k, A_SCALE);
+    bool alike = scale && sb_tensor_count(scale) == 1;
+    SB_TRY(sb_int8_matmul_create(k, &qlinear_matmul_in, alike, &mm));
     k->state = mm;
     k->scratch_size = mm->scratch;
     SB_TRY(sb_int8_scales_check(k, A_SCALE, mm->rows, mm->products));

@@ -278,18 +278,74 @@ sb_status sb_recut_gather(sb_cut *c)
 
 /* What the target says of axes whose size is known; -1 and 1, which in Expand
  * stands for the size of the input, stay. */
-static sb_status cut_target(sb_cut *c, uint32_t input, int skip)
+static void cut_sizes(const sb_cut *c, int64_t *target, int64_t n, int64_t skip)
 {
     sb_value_id y = c->node->outputs[0];
-    int64_t target[SB_MAX_RANK];
-    int64_t n = cut_ints(c, input, target, SB_MAX_RANK);
 
-    if (n < 0 || !sb_cut_touches(c, y))
-        return SB_OK;
     for (int64_t i = 0; i < n; i++)
         if (target[i] != -1 && target[i] != 1 && i + skip >= 0 &&
             sb_dim_known(cut_shape(c, y)->dim[i + skip]))
-            target[i] = sb_cut_size(c, y, (int)i + skip);
+            target[i] = sb_cut_size(c, y, (int)(i + skip));
+}
+
+/* The same Concat with constants restated, for this node alone: others may join
+ * sizes of values that are cut in another way. */
+static sb_status cut_joined(sb_cut *c, uint32_t input, int64_t skip)
+{
+    sb_graph *g = c->graph;
+    sb_value_id old = sb_node_in(c->node, input), fresh = SB_NONE;
+    sb_value_id y = c->node->outputs[0], parts[SB_MAX_RANK];
+    const sb_node *concat = sb_target_concat(g, old);
+
+    if (!concat || concat->n_in > SB_MAX_RANK)
+        return SB_OK;
+    const uint32_t n_in = concat->n_in;
+    memcpy(parts, concat->inputs, n_in * sizeof *parts);
+    for (uint32_t i = 0; i < n_in; i++) {
+        const sb_tensor *t = sb_const_of(g, parts[i]);
+        const sb_shape *s = cut_shape(c, parts[i]);
+        sb_dim n = s->dim[0];
+        int64_t v[SB_MAX_RANK];
+        if (s->rank != 1 || !sb_dim_known(n) ||
+            skip + n > cut_shape(c, y)->rank)
+            break; /* what is behind it is fixed */
+        if (t) {
+            for (int64_t k = 0; k < n; k++)
+                v[k] = sb_tensor_get_i64(t, k);
+            cut_sizes(c, v, n, skip);
+            SB_TRY(sb_graph_add_constant(g, sb_graph_value(g, parts[i])->name,
+                                         SB_DTYPE_I64, 1, &n, v, &parts[i]));
+        }
+        skip += n;
+    }
+    SB_TRY(sb_graph_add_value_like(g, sb_graph_value(g, old)->name, &fresh));
+    const sb_attr axis = {.name = "axis", .type = SB_ATTR_INT, .i = 0};
+    SB_TRY(sb_graph_add_node(g,
+                             &(sb_node_spec){.op = "Concat",
+                                             .inputs = parts,
+                                             .n_in = n_in,
+                                             .outputs = &fresh,
+                                             .n_out = 1,
+                                             .attrs = &axis,
+                                             .n_attrs = 1},
+                             NULL));
+    SB_TRY(sb_graph_set_input(g, c->id, input, fresh));
+    if (sb_graph_value(g, old)->n_uses == 0 &&
+        !sb_graph_value(g, old)->is_output)
+        sb_graph_remove_node(g, sb_graph_value(g, old)->producer);
+    return SB_OK;
+}
+
+static sb_status cut_target(sb_cut *c, uint32_t input, int skip)
+{
+    int64_t target[SB_MAX_RANK];
+    int64_t n = cut_ints(c, input, target, SB_MAX_RANK);
+
+    if (!sb_cut_touches(c, c->node->outputs[0]))
+        return SB_OK;
+    if (n < 0)
+        return cut_joined(c, input, skip);
+    cut_sizes(c, target, n, skip);
     return sb_cut_set_ints(c, input, target, n);
 }
 
@@ -300,12 +356,9 @@ sb_status sb_recut_reshape(sb_cut *c)
 
 sb_status sb_recut_expand(sb_cut *c)
 {
-    const sb_tensor *t = sb_const_of(c->graph, c->node->inputs[1]);
+    sb_dim n = cut_shape(c, c->node->inputs[1])->dim[0];
 
-    return t ? cut_target(c, 1,
-                          cut_shape(c, c->node->outputs[0])->rank -
-                              (int)sb_tensor_count(t))
-             : SB_OK;
+    return cut_target(c, 1, cut_shape(c, c->node->outputs[0])->rank - (int)n);
 }
 
 sb_status sb_recut_resize(sb_cut *c)

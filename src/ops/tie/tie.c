@@ -64,9 +64,31 @@ int64_t sb_tie_ints(const sb_ties *t, uint32_t input, int64_t *v, int64_t max)
     return n;
 }
 
+bool sb_tie_quantizes(const sb_node *n)
+{
+    const sb_op_def *op = sb_op_of(n);
+
+    return op && op->tie == sb_tie_quantize;
+}
+
+/* The constant behind an operand: itself, or what is dequantized there. */
+static sb_value_id tie_weight(const sb_ties *t, int operand)
+{
+    sb_value_id v = sb_tie_value(t, operand);
+
+    while (v != SB_NONE && !sb_is_const(t->graph, v)) {
+        sb_node_id from = sb_graph_value(t->graph, v)->producer;
+        const sb_node *n =
+            from == SB_NONE ? NULL : sb_graph_node(t->graph, from);
+
+        v = n && sb_tie_quantizes(n) ? sb_node_in(n, 0) : SB_NONE;
+    }
+    return v;
+}
+
 bool sb_tie_is_const(const sb_ties *t, int operand)
 {
-    return sb_is_const(t->graph, sb_tie_value(t, operand));
+    return tie_weight(t, operand) != SB_NONE;
 }
 
 /* ---- saying ------------------------------------------------------------- */
@@ -185,7 +207,7 @@ void sb_tie_sum(sb_ties *t, int x, int ax, int w, int aw)
         return;
     }
     tie_add(t, &(sb_tie){.kind = SB_TIE_SUM,
-                         .x = tie_ref(t, w, aw),
+                         .x = {tie_weight(t, w), aw},
                          .y = tie_ref(t, x, ax)});
 }
 
@@ -193,7 +215,7 @@ void sb_tie_make(sb_ties *t, int w, int aw, int y, int ay)
 {
     sb_tie_same(t, w, aw, y, ay);
     if (sb_tie_is_const(t, w))
-        tie_flag(t, SB_TIE_MAKE, w, aw, NULL);
+        tie_add(t, &(sb_tie){.kind = SB_TIE_MAKE, .x = {tie_weight(t, w), aw}});
 }
 
 void sb_tie_scale(sb_ties *t, int w, int aw, int y, int ay)

@@ -80,6 +80,8 @@ int sb_tie_axis(const sb_ties *t, const char *name, int rank);
  * none. */
 int64_t sb_tie_ints(const sb_ties *t, uint32_t input, int64_t *v, int64_t max);
 bool sb_tie_is_const(const sb_ties *t, int operand);
+/* QuantizeLinear or DequantizeLinear, of any domain. */
+bool sb_tie_quantizes(const sb_node *n);
 
 /* ---- what rules say ----------------------------------------------------- */
 /* i with i, where both sizes are the same. */

@@ -103,13 +103,14 @@ sb_status sb_tie_reduce(sb_ties *t)
 sb_status sb_tie_quantize(sb_ties *t)
 {
     int rank = sb_tie_rank(t, 0), axis = sb_tie_axis(t, "axis", rank);
+    bool single = sb_tie_rank(t, 1) == 0 || sb_tie_dim(t, 1, 0) == 1;
 
-    if (sb_tie_rank(t, 1) > 1 || axis < 0 || axis >= rank)
+    /* One scale for all goes along no axis, whatever the attribute says. */
+    if (sb_tie_rank(t, 1) > 1 || (!single && (axis < 0 || axis >= rank)))
         return SB_OK;
     sb_tie_same_all(t, 0, SB_OUT(0));
-    for (int i = 1; i <= 2; i++)
-        if (sb_tie_has(t, i) && sb_tie_rank(t, i) == 1 &&
-            sb_tie_dim(t, i, 0) != 1)
+    for (int i = 1; i <= 2 && !single; i++)
+        if (sb_tie_has(t, i) && sb_tie_rank(t, i) == 1)
             sb_tie_same(t, i, 0, 0, axis);
     return SB_OK;
 }

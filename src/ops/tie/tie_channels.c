@@ -99,12 +99,16 @@ sb_status sb_tie_resize(sb_ties *t)
 {
     enum { SIZES = 3 };
 
+    bool shown = sb_tie_has(t, SIZES) && !sb_tie_is_const(t, SIZES);
+
     if (sb_node_string_is(t->node, "coordinate_transformation_mode",
                           "tf_crop_and_resize", false) ||
-        (sb_tie_has(t, SIZES) && !sb_tie_is_const(t, SIZES)))
+        (shown && sb_node_attr(t->node, "axes")))
         return SB_OK;
     for (int a = 0; a < sb_tie_rank(t, X); a++)
-        if (sb_tie_dim(t, X, a) == sb_tie_dim(t, Y, a))
+        if (sb_tie_dim(t, X, a) == sb_tie_dim(t, Y, a) &&
+            (!shown || sb_target_shows(t->graph, sb_tie_value(t, SIZES),
+                                       sb_tie_value(t, X), a)))
             sb_tie_same(t, X, a, Y, a);
     return SB_OK;
 }

@@ -76,4 +76,19 @@ sb_status sb_recut_gather(sb_cut *c);
 sb_status sb_recut_reshape(sb_cut *c);
 sb_status sb_recut_expand(sb_cut *c);
 
+/* ---- targets that are joined at run time (tie_target.c) ------------------ */
+
+/* The Concat that makes the target, or NULL. */
+const sb_node *sb_target_concat(const sb_graph *g, sb_value_id target);
+/* Which input of it holds element *at, which becomes the place there. */
+bool sb_target_place(const sb_graph *g, const sb_node *concat, int64_t *at,
+                     sb_value_id *from);
+/* Fixes the axes of the result, from `skip` on, that constants in a computed
+ * target do not state. */
+void sb_tie_target(sb_ties *t, int input, int skip);
+/* Is the element of the target for an axis the size of that axis of x, as a
+ * Shape shows it? */
+bool sb_target_shows(const sb_graph *g, sb_value_id target, sb_value_id x,
+                     int axis);
+
 #endif

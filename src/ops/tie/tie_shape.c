@@ -85,8 +85,7 @@ sb_status sb_tie_reshape(sb_ties *t)
     int first = 0, lx = sb_tie_rank(t, X) - 1, ly = sb_tie_rank(t, Y) - 1;
 
     if (sb_tie_has(t, 1) && !sb_tie_is_const(t, 1))
-        return SB_OK; /* sizes in it could not be restated */
-
+        sb_tie_target(t, 1, 0);
     while (first <= lx && first <= ly &&
            sb_dim_same(sb_tie_dim(t, X, first), sb_tie_dim(t, Y, first))) {
         sb_tie_same(t, X, first, Y, first);
@@ -140,43 +139,145 @@ sb_status sb_tie_unsqueeze(sb_ties *t)
 
 sb_status sb_tie_expand(sb_ties *t)
 {
-    if (sb_tie_is_const(t, 1))
-        sb_tie_broadcast(t, X, Y);
+    sb_dim n = sb_tie_rank(t, 1) == 1 ? sb_tie_dim(t, 1, 0) : -1;
+
+    if (!sb_tie_is_const(t, 1) && !sb_dim_known(n))
+        return SB_OK;
+    if (!sb_tie_is_const(t, 1))
+        sb_tie_target(t, 1, sb_tie_rank(t, Y) - (int)n);
+    sb_tie_broadcast(t, X, Y);
     return SB_OK;
 }
 
 /* ---- Shape ---------------------------------------------------------------- */
 
-/* Which axes a consumer of the shape picks; false: it cannot be told. */
-static bool shape_picks(const sb_graph *g, const sb_node *consumer,
-                        bool *picked, int rank)
-{
-    const sb_tensor *index = sb_const_of(g, sb_node_in(consumer, 1));
+/* Some sizes of the axes, in their order: elements of a value. */
+typedef struct sizes {
+    int first, n;
+    bool *used; /* by axis: something is computed with its size */
+    sb_value_id of;
+} sizes;
 
-    if (!sb_node_is(consumer, "Gather") || !index)
-        return false;
-    for (int64_t i = 0; i < sb_tensor_count(index); i++) {
-        int64_t a = sb_tensor_get_i64(index, i);
-        a += a < 0 ? rank : 0;
-        if (a >= 0 && a < rank)
-            picked[a] = true;
+static void sizes_use(const sizes *s, int64_t from, int64_t to)
+{
+    for (int64_t i = from < 0 ? 0 : from; i < to && i < s->n; i++)
+        s->used[s->first + i] = true;
+}
+
+/* The bounds of a Slice of them, as indices; false: they are not known. */
+static bool sizes_slice(const sb_graph *g, const sb_node *n, sizes *s)
+{
+    int64_t bound[2];
+
+    for (uint32_t i = 0; i < 2; i++) {
+        const sb_tensor *t = sb_const_of(g, sb_node_in(n, i + 1));
+        if (!t || sb_tensor_count(t) != 1)
+            return false;
+        int64_t at = sb_tensor_get_i64(t, 0);
+        at += at < 0 ? s->n : 0;
+        bound[i] = at < 0 ? 0 : at > s->n ? s->n : at;
     }
+    const sb_tensor *step = sb_const_of(g, sb_node_in(n, 4));
+    if (sb_node_in(n, 4) != SB_NONE && (!step || sb_tensor_count(step) != 1 ||
+                                        sb_tensor_get_i64(step, 0) != 1))
+        return false;
+    s->first += (int)bound[0];
+    s->n = bound[1] > bound[0] ? (int)(bound[1] - bound[0]) : 0;
     return true;
+}
+
+/* Are they, as that input of a Concat, each in the place of its axis? */
+static bool sizes_in_place(const sb_graph *g, const sb_node *concat,
+                           uint32_t input, const sizes *s)
+{
+    int64_t at = 0;
+
+    for (uint32_t i = 0; i < input; i++) {
+        const sb_shape *x = &sb_graph_value(g, concat->inputs[i])->type.shape;
+        if (x->rank != 1 || !sb_dim_known(x->dim[0]))
+            return false;
+        at += x->dim[0];
+    }
+    return at == s->first;
+}
+
+/* Do they only say how the value is resized that has them? */
+static bool sizes_return(const sb_graph *g, const sb_node *n, uint32_t input,
+                         const sizes *s)
+{
+    enum { SIZES = 3 };
+
+    if (sb_node_is(n, "Resize") && input == SIZES && n->inputs[0] == s->of)
+        return true;
+    if (sb_target_concat(g, n->outputs[0]) != n ||
+        !sizes_in_place(g, n, input, s))
+        return false;
+    const sb_value *joined = sb_graph_value(g, n->outputs[0]);
+    bool all = !joined->is_output && joined->n_uses > 0;
+    for (uint32_t i = 0; i < joined->n_uses && all; i++) {
+        const sb_node *r = sb_graph_node(g, joined->uses[i].node);
+        all = sb_node_is(r, "Resize") && joined->uses[i].input == SIZES &&
+              r->inputs[0] == s->of;
+    }
+    return all;
+}
+
+enum { STEPS_MOST = 8 };
+
+/* Follows value `v`, which holds the sizes, to where some are picked. */
+static void sizes_follow(const sb_graph *g, sb_value_id v, sizes s, int steps)
+{
+    const sb_value *value = sb_graph_value(g, v);
+
+    if (value->is_output || steps > STEPS_MOST)
+        sizes_use(&s, 0, s.n);
+    for (size_t i = 0; i < value->n_uses; i++) {
+        const sb_node *n = sb_graph_node(g, value->uses[i].node);
+        const sb_tensor *index = sb_const_of(g, sb_node_in(n, 1));
+        bool data = value->uses[i].input == 0;
+        sizes part = s;
+
+        if (data && sb_node_is(n, "Gather") && index) {
+            for (int64_t k = 0; k < sb_tensor_count(index); k++) {
+                int64_t at = sb_tensor_get_i64(index, k);
+                at += at < 0 ? s.n : 0;
+                sizes_use(&s, at, at + 1);
+            }
+        } else if (sizes_return(g, n, value->uses[i].input, &s)) {
+            continue;
+        } else if (data && steps < STEPS_MOST &&
+                   (sb_node_is(n, "Cast") ||
+                    (sb_node_is(n, "Slice") && sizes_slice(g, n, &part)))) {
+            sizes_follow(g, n->outputs[0], part, steps + 1);
+        } else {
+            sizes_use(&s, 0, s.n);
+        }
+    }
+}
+
+/* Where a bound that Shape states is; it may lie outside. */
+static int shape_bound(const sb_ties *t, const char *name, int64_t none)
+{
+    int rank = sb_tie_rank(t, X);
+    int64_t at = sb_node_int(t->node, name, none);
+
+    at += at < 0 ? rank : 0;
+    return at < 0 ? 0 : at > rank ? rank : (int)at;
 }
 
 /* What is computed from a size may be anything, so the size stays. */
 sb_status sb_tie_shape(sb_ties *t)
 {
-    int rank = sb_tie_rank(t, X);
-    const sb_value *y = sb_graph_value(t->graph, sb_tie_value(t, Y));
-    bool picked[SB_MAX_RANK] = {false}, known = !y->is_output;
-    bool whole = sb_node_attr(t->node, "start") || sb_node_attr(t->node, "end");
+    int rank = sb_tie_rank(t, X), first = shape_bound(t, "start", 0);
+    int end = shape_bound(t, "end", rank);
+    bool used[SB_MAX_RANK] = {false};
 
-    for (uint32_t i = 0; known && !whole && i < y->n_uses; i++)
-        known = shape_picks(t->graph, sb_graph_node(t->graph, y->uses[i].node),
-                            picked, rank);
+    sizes_follow(
+        t->graph, sb_tie_value(t, Y),
+        (sizes){first, end > first ? end - first : 0, used, sb_tie_value(t, X)},
+        0);
     for (int a = 0; a < rank; a++) {
-        if (!known || whole || picked[a])
+        if (used[a])
             sb_tie_fixed(t, X, a, "its size is computed with");
         else
             sb_tie_same(t, X, a, X, a);

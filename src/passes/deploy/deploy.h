@@ -35,6 +35,8 @@ typedef struct sb_rewrite_def {
     /* Is it of use only between nodes that the runtime computes on
      * integers? */
     bool between_kernels;
+    /* Is it of use only to layers on integers? */
+    bool integers;
     sb_status (*run)(sb_graph *g, const sb_deploy *how, size_t *changes);
 } sb_rewrite_def;
 

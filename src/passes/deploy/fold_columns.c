@@ -422,6 +422,7 @@ static sb_status fold_columns_run(sb_graph *g, size_t *changes)
 
 const sb_rewrite_def sb_rewrite_fold_columns = {
     .name = "fold_columns",
+    .integers = true,
     .run = fold_columns_rewrite,
 };
 

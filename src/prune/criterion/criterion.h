@@ -6,7 +6,7 @@
 #ifndef SB_PRUNE_CRITERION_H
 #define SB_PRUNE_CRITERION_H
 
-#include "prune/channels.h"
+#include "prune/channels/channels.h"
 
 typedef struct sb_prune_seen sb_prune_seen; /* prune/seen.h */
 typedef struct sb_criterion_def sb_criterion_def;
@@ -60,10 +60,11 @@ const sb_criterion_def *sb_criterion_at(const sb_ctx *ctx, size_t i);
 
 /* ---- what criteria share (scores.c) ---------------------------------------- */
 
-/* Scores each index of an axis of a constant, `n` of them. */
+/* Scores each index of an axis of a weight, `n` of them; `t` is the weight as
+ * its layer reads it, in float also where the file has integers. */
 typedef sb_status (*sb_axis_score_fn)(const sb_criterion_ask *ask,
-                                      const sb_tensor *t, int axis,
-                                      double *out);
+                                      const sb_prune_axis *a,
+                                      const sb_tensor *t, double *out);
 
 typedef enum sb_axis_role {
     SB_AXIS_MADE, /* of the weights that make the channels */

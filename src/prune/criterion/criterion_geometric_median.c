@@ -41,13 +41,14 @@ static void median_range(void *arg, size_t begin, size_t end)
     }
 }
 
-static sb_status median_axis(const sb_criterion_ask *ask, const sb_tensor *t,
-                             int axis, double *out)
+static sb_status median_axis(const sb_criterion_ask *ask,
+                             const sb_prune_axis *a, const sb_tensor *t,
+                             double *out)
 {
-    median_job j = {t, axis, out};
+    median_job j = {t, a->axis, out};
     bool outer = sb_ctx_cut_allow(ask->ctx);
 
-    sb_parallel_for(ask->ctx, (size_t)t->dims[axis], 1, median_range, &j);
+    sb_parallel_for(ask->ctx, (size_t)t->dims[a->axis], 1, median_range, &j);
     return sb_ctx_cut_end(ask->ctx, outer);
 }
 

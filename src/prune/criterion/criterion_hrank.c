@@ -5,26 +5,19 @@
 #include "prune/seen.h"
 
 /* The ranks of the result that the weight makes. */
-static sb_status hrank_axis(const sb_criterion_ask *ask, const sb_tensor *t,
-                            int axis, double *out)
+static sb_status hrank_axis(const sb_criterion_ask *ask, const sb_prune_axis *a,
+                            const sb_tensor *t, double *out)
 {
     const sb_channels *ch = ask->channels;
-    const sb_prune_axis *made = NULL;
+    const sb_node *n = sb_graph_node(ch->graph, a->maker);
+    const sb_seen_value *s = sb_seen_of(ask->seen, n->outputs[0], 1);
 
-    for (size_t i = 0; i < ch->n_axes && !made; i++) {
-        const sb_prune_axis *a = &ch->axes[i];
-        if (a->axis == axis && a->maker != SB_NONE &&
-            sb_const_of(ch->graph, a->value) == t)
-            made = a;
-    }
-    const sb_node *n = made ? sb_graph_node(ch->graph, made->maker) : NULL;
-    const sb_seen_value *s = n ? sb_seen_of(ask->seen, n->outputs[0], 1) : NULL;
-    if (s && s->rank && s->n == t->dims[axis]) {
+    if (s && s->rank && s->n == t->dims[a->axis]) {
         for (int64_t i = 0; i < s->n; i++)
             out[i] = s->rank[i];
         return SB_OK;
     }
-    sb_axis_sums(t, axis, false, out);
+    sb_axis_sums(t, a->axis, false, out);
     return SB_OK;
 }
 

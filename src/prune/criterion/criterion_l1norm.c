@@ -5,11 +5,12 @@
 
 #include "prune/criterion/axis_norm.h"
 
-static sb_status l1norm_axis(const sb_criterion_ask *ask, const sb_tensor *t,
-                             int axis, double *out)
+static sb_status l1norm_axis(const sb_criterion_ask *ask,
+                             const sb_prune_axis *a, const sb_tensor *t,
+                             double *out)
 {
     (void)ask;
-    sb_axis_sums(t, axis, false, out);
+    sb_axis_sums(t, a->axis, false, out);
     return SB_OK;
 }
 

@@ -4,12 +4,13 @@
 
 #include "prune/criterion/axis_norm.h"
 
-static sb_status l2norm_axis(const sb_criterion_ask *ask, const sb_tensor *t,
-                             int axis, double *out)
+static sb_status l2norm_axis(const sb_criterion_ask *ask,
+                             const sb_prune_axis *a, const sb_tensor *t,
+                             double *out)
 {
     (void)ask;
-    sb_axis_sums(t, axis, true, out);
-    for (int64_t i = 0; i < t->dims[axis]; i++)
+    sb_axis_sums(t, a->axis, true, out);
+    for (int64_t i = 0; i < t->dims[a->axis]; i++)
         out[i] = sqrt(out[i]);
     return SB_OK;
 }

@@ -42,19 +42,13 @@ static sb_status reconstruction_residuals(sb_ctx *ctx, const sb_seen_value *s,
 
 /* The error of one layer for each of its inputs. */
 static sb_status reconstruction_axis(const sb_criterion_ask *ask,
-                                     const sb_tensor *t, int axis, double *out)
+                                     const sb_prune_axis *a, const sb_tensor *t,
+                                     double *out)
 {
-    const sb_channels *ch = ask->channels;
-    const sb_seen_value *s = NULL;
+    const sb_seen_value *s = sb_seen_of(ask->seen, a->read.value, a->read.axis);
 
-    for (size_t i = 0; i < ch->n_axes && !s; i++) {
-        const sb_prune_axis *a = &ch->axes[i];
-        if (a->axis == axis && a->reader != SB_NONE &&
-            sb_const_of(ch->graph, a->value) == t)
-            s = sb_seen_of(ask->seen, a->read.value, a->read.axis);
-    }
-    sb_axis_sums(t, axis, true, out);
-    if (!s || s->n != t->dims[axis])
+    sb_axis_sums(t, a->axis, true, out);
+    if (!s || s->n != t->dims[a->axis])
         return SB_OK;
     double *rest = sb_alloc(ask->ctx, (size_t)s->n, sizeof *rest);
     if (!rest)
@@ -67,11 +61,11 @@ static sb_status reconstruction_axis(const sb_criterion_ask *ask,
 }
 
 static sb_status reconstruction_makers(const sb_criterion_ask *ask,
-                                       const sb_tensor *t, int axis,
-                                       double *out)
+                                       const sb_prune_axis *a,
+                                       const sb_tensor *t, double *out)
 {
     (void)ask;
-    sb_axis_sums(t, axis, true, out);
+    sb_axis_sums(t, a->axis, true, out);
     return SB_OK;
 }
 

@@ -3,11 +3,12 @@
  * groups without normalization are scored by the l1 norm of their weights. */
 #include "prune/criterion/axis_norm.h"
 
-static sb_status slimming_axis(const sb_criterion_ask *ask, const sb_tensor *t,
-                               int axis, double *out)
+static sb_status slimming_axis(const sb_criterion_ask *ask,
+                               const sb_prune_axis *a, const sb_tensor *t,
+                               double *out)
 {
     (void)ask;
-    sb_axis_sums(t, axis, false, out);
+    sb_axis_sums(t, a->axis, false, out);
     return SB_OK;
 }
 

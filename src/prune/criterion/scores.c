@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exec/exec.h"
+#include "ops/op_registry.h"
 #include "prune/criterion/criterion.h"
 
 #define SB_CRITERION(id) extern const sb_criterion_def sb_criterion_##id;
@@ -52,19 +54,48 @@ static uint32_t place_of(const sb_criterion_ask *ask, uint32_t atom)
                : SB_NONE;
 }
 
+/* A weight as its layer reads it: integers dequantized.  Drop it. */
+static sb_status axis_weight(const sb_graph *g, sb_value_id v, sb_tensor *out)
+{
+    const sb_value *value = sb_graph_value(g, v);
+    const sb_tensor *in[3] = {NULL};
+
+    *out = sb_tensor_share(&value->constant);
+    for (size_t i = 0; i < value->n_uses; i++) {
+        const sb_node *n = sb_graph_node(g, value->uses[i].node);
+        bool known = sb_tie_quantizes(n) &&
+                     strcmp(n->op, "DequantizeLinear") == 0 && n->n_in <= 3;
+        for (uint32_t k = 0; k < n->n_in && known; k++) {
+            in[k] = sb_const_of(g, n->inputs[k]);
+            known = in[k] || n->inputs[k] == SB_NONE;
+        }
+        if (!known)
+            continue;
+        sb_tensor_drop(out);
+        return sb_exec_eval(g->ctx, g, n, in, out);
+    }
+    return SB_OK;
+}
+
 /* Adds the scores of one axis to those of the channels in it. */
 static sb_status add_axis(const sb_criterion_ask *ask, const sb_prune_axis *a,
                           sb_axis_score_fn fn, double *sum, uint32_t *count)
 {
-    const sb_tensor *t = sb_const_of(ask->channels->graph, a->value);
     double *scores = sb_alloc(ask->ctx, a->n, sizeof *scores), mean = 0;
+    sb_tensor t = {0};
+    sb_status status =
+        scores ? axis_weight(ask->channels->graph, a->value, &t) : SB_NO_MEMORY;
 
-    if (!scores)
-        return SB_NO_MEMORY;
-    sb_status status = fn(ask, t, a->axis, scores);
+    if (status == SB_OK)
+        status = fn(ask, a, &t, scores);
+    sb_tensor_drop(&t);
+    if (status != SB_OK) {
+        sb_free(ask->ctx, scores);
+        return status;
+    }
     for (uint32_t i = 0; i < a->n; i++)
         mean += isfinite(scores[i]) ? fabs(scores[i]) / a->n : 0;
-    for (uint32_t i = 0; i < a->n && status == SB_OK; i++) {
+    for (uint32_t i = 0; i < a->n; i++) {
         uint32_t at = place_of(ask, a->first + i);
         if (at == SB_NONE)
             continue;
@@ -74,7 +105,7 @@ static sb_status add_axis(const sb_criterion_ask *ask, const sb_prune_axis *a,
         count[at]++;
     }
     sb_free(ask->ctx, scores);
-    return status;
+    return SB_OK;
 }
 
 static bool axis_has_role(const sb_channels *ch, const sb_prune_axis *a,

@@ -22,6 +22,7 @@ SB_MUST_USE sb_status sb_refine(sb_quant_model *qm);
 typedef struct sb_snapshot {
     sb_tensor *constants, *overlay; /* by value */
     sb_qparams *qparams;            /* by quantizer */
+    bool *left_out;                 /* by quantizer */
     sb_point_state *points;
     bool equalized;
     bool whole; /* it can be gone back to */
@@ -49,34 +50,59 @@ SB_MUST_USE sb_status sb_reference_open(sb_quant_model *qm, sb_reference *r);
 void sb_reference_close(sb_reference *r);
 /* How far the outputs of the quantized network are from the reference, for each
  * of n_samples: the mean over outputs of noise / signal.  Fewer samples run
- * once it is clear that errors are more than `before` (NULL: not known); *seen
- * is how many. */
+ * once it is clear that errors are more than `left` times `before` (NULL: not
+ * known); *seen is how many. */
 SB_MUST_USE sb_status sb_reference_errors(const sb_reference *r,
-                                          const double *before, double *errors,
-                                          size_t *seen);
+                                          const double *before, double left,
+                                          double *errors, size_t *seen);
 double sb_errors_mean(const double *errors, size_t n);
-/* Are they less: the mean, and sample by sample on average?  `clearly`: by more
- * than the uncertainty of that average, which three samples or more tell, so
- * that others will gain, too.  What is not finite is more than what is. */
+/* Are they less: the mean, and sample by sample on average?  With `sure` above
+ * 0 by more than so many times the uncertainty (standard error) of that
+ * average, which three samples or more tell, so that others will gain, too.
+ * What is not finite is more than what is. */
 bool sb_errors_fell(const double *before, const double *after, size_t n,
-                    bool clearly);
+                    double sure);
 /* Are they more by so much that further samples will not turn it round? */
 bool sb_errors_rose(const double *before, const double *after, size_t n);
+
+/* ---- the first layers (float_start.c) ----------------------------------- */
+
+/* Without a configuration of the user, where the target loses no time. */
+bool sb_float_start_wanted(const sb_quant_model *qm);
+/* Switches the quantizers of the first layers off; *layers is how many layers.
+ */
+SB_MUST_USE sb_status sb_float_start(sb_quant_model *qm, size_t *layers);
 
 /* ---- ranges (ranges.c) -------------------------------------------------- */
 
 /* Are ranges to be chosen: without a configuration of the user, where observers
  * clip? */
 bool sb_ranges_wanted(const sb_quant_model *qm);
-/* At first they hold all that was seen; then, those in question
- * (state.h), what the observers say; *layers is how many values. */
+/* At first they hold all that was seen; then, those that are chosen (state.h),
+ * what the observers say; *layers is how many values. */
 SB_MUST_USE sb_status sb_clip_ranges(sb_quant_model *qm, size_t *layers);
+
+/* How much less of its values rounding loses if the range of a point is
+ * clipped, relative to the values; below 0: more. */
+typedef struct sb_range_promise {
+    uint32_t point;
+    double gain;
+} sb_range_promise;
+
+/* All ranges that would be narrower, in the order of points, for which `list`
+ * has room. */
+SB_MUST_USE sb_status sb_ranges_list(const sb_quant_model *qm,
+                                     sb_range_promise *list, size_t *n);
+/* What they promise; those that promise most come first then. */
+SB_MUST_USE sb_status sb_ranges_rank(sb_quant_model *qm, sb_range_promise *list,
+                                     size_t n);
 
 /* ---- channels (equalize.c) ---------------------------------------------- */
 
 /* Exchanges constants of the float graph for such with which channels of values
- * that are quantized are of similar size, and the network is the same; *layers
- * is for how many values. */
+ * that are quantized are of similar size, and the network is the same (with
+ * offsets, while channels are not below them: equalize.h); *layers is for how
+ * many values. */
 SB_MUST_USE sb_status sb_equalize(sb_quant_model *qm, size_t *layers);
 /* When that has helped: what it changed is observed on the batches that judged
  * it, too. */

@@ -33,9 +33,17 @@ typedef struct equalizer {
     bool *changed;     /* by value: to be observed anew */
     double gained;     /* shares of noise that factors promise to take away */
     bool much;         /* one of them is large */
+    bool absorbed;     /* a link has offsets */
 } equalizer;
 
 /* ---- links -------------------------------------------------------------- */
+
+/* Offsets are right for what was seen: only what is judged may have them, and
+ * not again if they were taken back. */
+static bool equalize_absorbs(const sb_quant_model *qm, const sb_link *l)
+{
+    return !qm->asked && !qm->state.absorbed && sb_link_absorbs(qm->graph, l);
+}
 
 static sb_status equalize_find(equalizer *e)
 {
@@ -52,6 +60,7 @@ static sb_status equalize_find(equalizer *e)
     for (sb_node_id id = 0; id < g->n_nodes; id++)
         if (sb_link_find(e->qm, id, &e->links[e->n])) {
             e->link_of[e->links[e->n].value] = (uint32_t)e->n;
+            e->links[e->n].absorbs = equalize_absorbs(e->qm, &e->links[e->n]);
             e->n++;
         }
     return SB_OK;
@@ -67,7 +76,16 @@ static sb_status equalize_make_stats(equalizer *e, const sb_link *l,
     s->lo = sb_alloc(e->qm->ctx, n, sizeof *s->lo);
     s->hi = sb_alloc(e->qm->ctx, n, sizeof *s->hi);
     s->square = sb_alloc(e->qm->ctx, n, sizeof *s->square);
-    return s->lo && s->hi && s->square ? SB_OK : SB_NO_MEMORY;
+    s->left = 1;
+    if (!s->lo || !s->hi || !s->square)
+        return SB_NO_MEMORY;
+    if (!l->absorbs)
+        return SB_OK;
+    s->mean = sb_alloc(e->qm->ctx, n, sizeof *s->mean);
+    s->offset = sb_alloc(e->qm->ctx, n, sizeof *s->offset);
+    for (size_t c = 0; c < n; c++)
+        s->lo[c] = HUGE_VALF;
+    return s->mean && s->offset ? SB_OK : SB_NO_MEMORY;
 }
 
 /* One number of each channel, as they lie channels last. */
@@ -83,6 +101,8 @@ static void equalize_see_row(const sb_link_stats *s, const float *x, int64_t n)
         hi[c] = v > hi[c] ? v : hi[c];
         square[c] += (double)(v * v);
     }
+    for (int64_t c = 0; c < n && s->mean; c++)
+        s->mean[c] += (double)x[c];
 }
 
 /* Numbers of one channel. */
@@ -90,19 +110,22 @@ static void equalize_see_line(const sb_link_stats *s, int64_t c, const float *x,
                               int64_t n)
 {
     float lo = s->lo[c], hi = s->hi[c];
-    double square = 0;
+    double square = 0, sum = 0;
 
     for (int64_t i = 0; i < n; i++) {
         lo = x[i] < lo ? x[i] : lo;
         hi = x[i] > hi ? x[i] : hi;
         square += (double)(x[i] * x[i]);
+        sum += (double)x[i];
     }
+    if (s->mean)
+        s->mean[c] += sum;
     s->lo[c] = lo;
     s->hi[c] = hi;
     s->square[c] += square;
 }
 
-/* sb_observe_fn: `id` is that of a link.  Ranges hold zero. */
+/* sb_observe_fn: `id` is that of a link. */
 static sb_status equalize_see(void *user, int64_t id, const sb_tensor *x)
 {
     const equalizer *e = user;
@@ -234,9 +257,17 @@ static sb_status equalize_look(equalizer *e)
         SB_TRY(equalize_make_stats(e, &e->links[i], &e->stats[i]));
     SB_TRY(sb_quant_derive(e->qm, equalize_put_seen, e, &g));
     SB_TRY(equalize_replay(e->qm, g, &opt, SB_REPLAY_USED));
-    for (size_t i = 0; i < e->n; i++)
-        for (int64_t c = 0; c < e->links[i].channels; c++)
-            e->stats[i].square[c] /= fmax(e->stats[i].count, 1);
+    for (size_t i = 0; i < e->n; i++) {
+        sb_link_stats *s = &e->stats[i];
+
+        for (int64_t c = 0; c < e->links[i].channels; c++) {
+            s->square[c] /= fmax(s->count, 1);
+            if (s->mean)
+                s->mean[c] /= fmax(s->count, 1);
+        }
+        if (s->mean)
+            s->left = sb_link_offsets(&e->links[i], s);
+    }
     return SB_OK;
 }
 
@@ -278,11 +309,38 @@ static sb_status equalize_divide(equalizer *e, sb_value_id v, int axis,
     return equalize_exchange(e, v, &t);
 }
 
+/* Moves offsets from the bias of the layer into those of its readers. */
+static sb_status equalize_absorb(equalizer *e, const sb_link *l,
+                                 const float *offset)
+{
+    sb_bias_layer reader;
+    sb_tensor t;
+
+    SB_TRY(equalize_copy(e, l->bias, &t));
+    for (int64_t c = 0; c < l->channels; c++)
+        ((float *)t.data)[c] -= offset[c];
+    SB_TRY(equalize_exchange(e, l->bias, &t));
+    for (size_t i = 0; i < l->n_readers; i++) {
+        const sb_link_reader *r = &l->readers[i];
+
+        if (!sb_bias_layer_find(e->qm->graph, r->node, &reader))
+            continue; /* not so: sb_link_absorbs() */
+        SB_TRY(equalize_copy(e, reader.bias, &t));
+        sb_link_add_offsets(e->qm->graph, l, r, offset, t.data);
+        SB_TRY(equalize_exchange(e, reader.bias, &t));
+    }
+    return SB_OK;
+}
+
 static sb_status equalize_apply(equalizer *e, const sb_link *l,
-                                const float *scales)
+                                const sb_link_stats *s, const float *scales)
 {
     sb_tensor t;
 
+    if (s->left < 1) {
+        e->absorbed = true;
+        SB_TRY(equalize_absorb(e, l, s->offset));
+    }
     SB_TRY(equalize_divide(e, l->weight, l->weight_axis, scales));
     SB_TRY(equalize_divide(e, l->bias, 0, scales));
     for (size_t i = 0; i < l->n_readers; i++) {
@@ -308,8 +366,9 @@ static sb_status equalize_link(equalizer *e, size_t i, size_t *done)
 
     if (status == SB_OK)
         status = sb_link_scales(e->qm, l, &e->stats[i], scales, &gain);
+    gain *= e->stats[i].left * e->stats[i].left;
     if (status == SB_OK && gain < 1 - EQUALIZE_WORTH) {
-        status = equalize_apply(e, l, scales);
+        status = equalize_apply(e, l, &e->stats[i], scales);
         e->gained += 1 - gain;
         e->much = e->much || gain < EQUALIZE_MUCH;
         ++*done;
@@ -410,6 +469,8 @@ static void equalize_free(equalizer *e)
         sb_free(ctx, e->stats[i].lo);
         sb_free(ctx, e->stats[i].hi);
         sb_free(ctx, e->stats[i].square);
+        sb_free(ctx, e->stats[i].mean);
+        sb_free(ctx, e->stats[i].offset);
     }
     sb_free(ctx, e->links);
     sb_free(ctx, e->stats);
@@ -442,6 +503,7 @@ sb_status sb_equalize(sb_quant_model *qm, size_t *layers)
         *layers = 0;
     if (status == SB_OK && *layers > 0) {
         qm->equalized = true;
+        qm->state.absorbed = e.absorbed;
         status = equalize_observe(&e);
     }
     equalize_free(&e);

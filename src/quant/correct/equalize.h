@@ -37,13 +37,18 @@ typedef struct sb_link {
     size_t n_chain;
     sb_link_reader readers[SB_LINK_READERS];
     size_t n_readers;
+    bool absorbs; /* high biases are looked for (equalize_absorb.c) */
 } sb_link;
 
 /* What was seen of the channels of a link's value. */
 typedef struct sb_link_stats {
-    float *lo, *hi; /* [channels] */
+    float *lo, *hi; /* [channels], zero between them in the end */
     double *square; /* [channels] mean */
     double count;   /* elements of a channel */
+    /* [channels] NULL unless the link absorbs. */
+    double *mean;
+    float *offset; /* c of equalize_absorb.c */
+    double left;   /* of the range without offsets */
 } sb_link_stats;
 
 /* equalize_links.c: the link that begins at a node; false if there is none. */
@@ -57,5 +62,20 @@ int64_t sb_link_channel(const sb_link *l, const sb_link_reader *r, int64_t e);
 SB_MUST_USE sb_status sb_link_scales(const sb_quant_model *qm, const sb_link *l,
                                      const sb_link_stats *seen, float *scales,
                                      double *gain);
+
+/* ---- high biases (equalize_absorb.c) ------------------------------------ */
+
+/* Is the value Relu(maker + bias), read by layers with biases of their own that
+ * pad nothing?  Offsets change nothing in float only while no channel falls
+ * below its own. */
+bool sb_link_absorbs(const sb_graph *g, const sb_link *l);
+/* From the statistics, of which lo is the least number seen: offsets, and the
+ * statistics without them.  Returns how much of the range is left; 1: no offset
+ * is worth it. */
+double sb_link_offsets(const sb_link *l, sb_link_stats *s);
+/* Adds what a reader makes of offsets to its bias. */
+void sb_link_add_offsets(const sb_graph *g, const sb_link *l,
+                         const sb_link_reader *r, const float *offset,
+                         float *bias);
 
 #endif

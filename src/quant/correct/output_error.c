@@ -190,16 +190,18 @@ static error_change errors_change(const double *before, const double *after,
 }
 
 bool sb_errors_fell(const double *before, const double *after, size_t n,
-                    bool clearly)
+                    double sure)
 {
+    /* A few samples may be like each other by chance, and their uncertainty
+     * next to nothing. */
     const double least = 0.02;
     const error_change c = errors_change(before, after, n);
 
     if (c.broken > 0 || (c.broken == 0 && !(c.more < 0)))
         return false;
     if (c.count < 3) /* too few to tell how sure it is */
-        return !clearly;
-    return c.mean < (clearly ? -fmax(c.sure, least) : 0);
+        return !(sure > 0);
+    return c.mean < (sure > 0 ? -fmax(sure * c.sure, least) : 0);
 }
 
 bool sb_errors_rose(const double *before, const double *after, size_t n)
@@ -246,13 +248,13 @@ static double reference_counts(const sb_reference *r)
 }
 
 static sb_status reference_compare(const sb_reference *r, sb_replay *replay,
-                                   const double *before, double *errors,
-                                   size_t *seen)
+                                   const double *before, double left,
+                                   double *errors, size_t *seen)
 {
     const sb_tensor *const *want = NULL;
     const double outputs = reference_counts(r);
-    /* More than all samples had before: it cannot become less. */
-    const double allowed = before ? errors_sum(before, r->n_samples) : 0;
+    /* More than all samples may have: it cannot become less. */
+    const double allowed = before ? left * errors_sum(before, r->n_samples) : 0;
 
     for (size_t i = 0; i < r->n_batches; i++) {
         int64_t n = sb_batch_store_samples(r->qm->state.batches, r->batch[i]);
@@ -275,7 +277,7 @@ static sb_status reference_compare(const sb_reference *r, sb_replay *replay,
 }
 
 sb_status sb_reference_errors(const sb_reference *r, const double *before,
-                              double *errors, size_t *seen)
+                              double left, double *errors, size_t *seen)
 {
     sb_graph *g = NULL;
     sb_replay replay = {0};
@@ -286,7 +288,7 @@ sb_status sb_reference_errors(const sb_reference *r, const double *before,
     if (status == SB_OK)
         status = sb_replay_open(r->qm, g, NULL, &replay);
     if (status == SB_OK)
-        status = reference_compare(r, &replay, before, errors, seen);
+        status = reference_compare(r, &replay, before, left, errors, seen);
     sb_replay_close(&replay);
     return status;
 }

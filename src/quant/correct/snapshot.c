@@ -33,9 +33,11 @@ sb_status sb_snapshot_take(const sb_quant_model *qm, sb_snapshot *s)
         .overlay = sb_alloc(qm->ctx, n + 1, sizeof *s->overlay),
         .qparams = sb_alloc(qm->ctx, quantizers + 1, sizeof *s->qparams),
         .points = sb_alloc(qm->ctx, qm->place.n_points + 1, sizeof *s->points),
+        .left_out = sb_alloc(qm->ctx, quantizers + 1, sizeof *s->left_out),
         .equalized = qm->equalized,
     };
-    if (!s->constants || !s->overlay || !s->qparams || !s->points)
+    if (!s->constants || !s->overlay || !s->qparams || !s->points ||
+        !s->left_out)
         return SB_NO_MEMORY;
     for (sb_value_id v = 0; v < n; v++) {
         snapshot_share(&qm->state.overlay[v], &s->overlay[v]);
@@ -45,9 +47,11 @@ sb_status sb_snapshot_take(const sb_quant_model *qm, sb_snapshot *s)
     }
     for (size_t i = 0; i < qm->place.n_points; i++)
         s->points[i] = qm->state.points[i];
-    for (size_t i = 0; i < quantizers; i++)
+    for (size_t i = 0; i < quantizers; i++) {
+        s->left_out[i] = qm->state.quantizers[i].left_out;
         SB_TRY(snapshot_qparams(qm, &qm->state.quantizers[i].qparams,
                                 &s->qparams[i]));
+    }
     s->whole = true;
     return SB_OK;
 }
@@ -77,6 +81,7 @@ static void snapshot_go_back(sb_quant_model *qm, sb_snapshot *s)
     for (size_t i = 0; i < qm->place.n_quantizers; i++) {
         sb_qparams now = qm->state.quantizers[i].qparams;
 
+        qm->state.quantizers[i].left_out = s->left_out[i];
         qm->state.quantizers[i].qparams = s->qparams[i];
         s->qparams[i] = now;
     }
@@ -121,6 +126,7 @@ void sb_snapshot_settle(sb_quant_model *qm, sb_snapshot *s, bool keep)
     sb_free(qm->ctx, s->constants);
     sb_free(qm->ctx, s->overlay);
     sb_free(qm->ctx, s->qparams);
+    sb_free(qm->ctx, s->left_out);
     sb_free(qm->ctx, s->points);
     *s = (sb_snapshot){0};
 }

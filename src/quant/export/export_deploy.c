@@ -24,6 +24,30 @@ typedef struct deployer {
 
 /* ---- what may be rewritten ---------------------------------------------- */
 
+static const sb_origin *deploy_origin(const deployer *d, sb_value_id v)
+{
+    for (size_t i = 0; i < d->origins.n; i++)
+        if (d->origins.v[i].value == v)
+            return &d->origins.v[i];
+    return NULL;
+}
+
+/* Is it a layer whose weight, wherever that came from, stays as it is? */
+static bool deploy_is_float(const deployer *d, const sb_node *node)
+{
+    const sb_placement *p = &d->qm->place;
+    sb_value_id v = sb_node_in(node, 1);
+    const sb_origin *o;
+
+    while (v != SB_NONE && (o = deploy_origin(d, v)))
+        v = o->from;
+    if (v == SB_NONE || v >= d->qm->graph->n_values)
+        return false;
+    uint32_t point = p->of_value[v].first;
+    return point != SB_NONE &&
+           sb_quantizer_is_off(d->qm, sb_point_quantizer(p, point));
+}
+
 static bool deploy_may(void *user, const sb_graph *g, const sb_node *node)
 {
     const deployer *d = user;
@@ -35,6 +59,7 @@ static bool deploy_may(void *user, const sb_graph *g, const sb_node *node)
     sb_quant_config_spec(config, SB_QUANT_ACTIVATION, node, &act);
     sb_quant_config_spec(config, SB_QUANT_WEIGHT, node, &weight);
     return !act.disabled && !weight.disabled &&
+           !(d->rewrite->integers && deploy_is_float(d, node)) &&
            (!d->rewrite->between_kernels ||
             sb_quant_between_kernels(d->qm, g, node));
 }
@@ -79,14 +104,6 @@ static sb_status deploy_compose(const deployer *d, const sb_quantizer *q,
         both[i] = first[i] < 0 ? -1 : second[first[i]];
     *out = both;
     return SB_OK;
-}
-
-static const sb_origin *deploy_origin(const deployer *d, sb_value_id v)
-{
-    for (size_t i = 0; i < d->origins.n; i++)
-        if (d->origins.v[i].value == v)
-            return &d->origins.v[i];
-    return NULL;
 }
 
 /* The quantizer of the old model that has the scales for `q`, NULL if there is

@@ -14,7 +14,7 @@ typedef struct sb_quantizer_state {
     /* Bounds of the integers as in the placement, or narrower ones, for
      * --reduce-range. */
     int32_t qmin, qmax;
-    bool left_out;          /* off for want of data, until there is some */
+    bool left_out; /* off: for want of data, or as it is better in float */
     sb_quantizer_info info; /* what the caller of the library sees of it */
 } sb_quantizer_state;
 
@@ -24,6 +24,7 @@ typedef struct sb_point_state {
     int64_t channels;      /* of the observer */
     int64_t samples;       /* seen so far */
     bool whole;            /* of an activation: nothing is clipped */
+    bool clip;             /* sb_clip_ranges() is to clip it */
 } sb_point_state;
 
 typedef struct sb_blocks sb_blocks; /* calibrate_blocks.c */
@@ -36,12 +37,11 @@ typedef struct sb_quant_state {
     size_t weight_size;      /* bytes */
     bool calibrating;
     sb_calibration_options calibration;
-    bool shared; /* by the ranks of the context */
-    bool loaded; /* some of what was seen is from files */
-    bool apart;  /* batches that judge learned blocks are kept from methods */
-    /* Which of the ranges that would be narrower sb_clip_ranges() is about. */
-    size_t clip_first, clip_end;
-    bool anew;         /* a network was observed that was equalized */
+    bool shared;   /* by the ranks of the context */
+    bool loaded;   /* some of what was seen is from files */
+    bool apart;    /* batches that judge learned blocks are kept from methods */
+    bool anew;     /* a network was observed that was equalized */
+    bool absorbed; /* equalization with offsets was tried last */
     sb_blocks *blocks; /* while calibrating block by block, else NULL */
     size_t kept;       /* bytes in memory of all that is kept for another run */
     sb_batch_store *batches; /* kept for sb_refine(), else NULL */

@@ -206,6 +206,14 @@ bool sb_quant_between_kernels(const sb_quant_model *qm, const sb_graph *g,
     return all && y->n_uses > 0 && !y->is_output;
 }
 
+bool sb_is_depthwise(const sb_graph *g, const sb_node *node, uint32_t weight)
+{
+    const sb_tensor *w = sb_const_of(g, sb_node_in(node, weight));
+
+    return w && sb_node_flag(node, SB_OP_CONV) && w->rank > 2 &&
+           w->dims[1] == 1 && sb_node_int(node, "group", 1) > 1;
+}
+
 /* ---- all of them -------------------------------------------------------- */
 
 static sb_status place_by_mode(sb_quant_model *qm)

@@ -59,6 +59,9 @@ const char *sb_quant_base_name(const sb_graph *g, const sb_node *node);
  * target, so that integers could pass through it? */
 bool sb_quant_between_kernels(const sb_quant_model *qm, const sb_graph *g,
                               const sb_node *node);
+/* A convolution with one channel of its input for each group; `weight` is the
+ * number of that input. */
+bool sb_is_depthwise(const sb_graph *g, const sb_node *node, uint32_t weight);
 /* A quantizer for the table of a Gather that runs in float, if the target can
  * take rows of integers. */
 SB_MUST_USE sb_status sb_place_table(sb_quant_model *qm, sb_node_id id);

@@ -204,6 +204,25 @@ static void give_up(targeter *t)
     }
 }
 
+/* Anchors that the target computes faster in float.  What a quantized file has
+ * as integers stays so. */
+static void leave_depthwise(targeter *t)
+{
+    for (size_t i = 0; i < t->n_order; i++) {
+        sb_node_id id = t->order[i];
+
+        if (!t->anchor[id] || !t->integer[id] ||
+            !sb_is_depthwise(t->g, sb_graph_node(t->g, id), t->row[id]->weight))
+            continue;
+        sb_value_id x = sb_graph_node(t->g, id)->inputs[0];
+        if (sb_graph_value(t->g, x)->producer == SB_NONE || t->made[x] ||
+            is_useful(t, id))
+            continue;
+        t->integer[id] = t->anchor[id] = false;
+        t->made[result_of(t, id)] = false;
+    }
+}
+
 /* ---- residual sums ------------------------------------------------------ */
 
 /* Of a sum into which the convolution before it is fused, the input that
@@ -508,6 +527,8 @@ static sb_status place_target_run(targeter *t)
         t->anchor[t->order[i]] = is_anchor(t, t->order[i]);
     place_target_spread(t);
     give_up(t);
+    if (t->target->fast_float && t->qm->known.n == 0)
+        leave_depthwise(t);
     mark_results(t);
     return place_all(t);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "dnn/bf16_product.h"
 #include "quant/calibrate/batch_store.h"
 #include "quant/calibrate/replay.h"
 #include "quant/model/overlay.h"
@@ -96,9 +97,9 @@ static uint64_t journal_hash_blocks(uint64_t h, const sb_quant_model *qm,
  * samples. */
 static sb_status journal_hash_model(sb_quant_model *qm, uint64_t *h)
 {
-    const int how[] = {(int)sb_quant_config_mode(qm->config), qm->exact};
+    const int mode = (int)sb_quant_config_mode(qm->config);
 
-    *h = journal_hash(*h, how, sizeof how);
+    *h = journal_hash(*h, &mode, sizeof mode);
     for (sb_value_id v = 0; v < qm->graph->n_values; v++) {
         const sb_value *value = sb_graph_value(qm->graph, v);
 
@@ -123,6 +124,21 @@ static sb_status journal_hash_model(sb_quant_model *qm, uint64_t *h)
                 *h = journal_hash_tensor(*h, inputs[k]);
     }
     return SB_OK;
+}
+
+/* What the file of the run holds: which one it is, and how its products of
+ * matrices are made.  Half of the layers one way and half the other would be
+ * neither. */
+typedef struct journal_mark {
+    uint64_t run, how;
+} journal_mark;
+
+static const char *const HOW[] = {"in float32", "in bfloat16", "exactly"};
+enum { IN_FLOAT32, IN_BFLOAT16, EXACTLY };
+
+static uint64_t journal_how(const sb_quant_model *qm)
+{
+    return qm->exact ? EXACTLY : sb_bf16_is_fast() ? IN_BFLOAT16 : IN_FLOAT32;
 }
 
 /* ---- files -------------------------------------------------------------- */
@@ -176,16 +192,31 @@ static sb_status journal_unlink(sb_ctx *ctx, const char *folder,
     return status;
 }
 
+/* Is what the folder holds of this run?  Refused if it is, but made another
+ * way. */
 static sb_status journal_is_same(const sb_journal *j, const char *name,
-                                 uint64_t run, bool *same)
+                                 const journal_mark *mark, bool *same)
 {
+    journal_mark was = {0};
     sb_buf *buf = NULL;
 
     *same = false;
-    SB_TRY(journal_map(j, name, sizeof run, &buf));
-    if (buf)
-        *same = memcmp(sb_buf_data(buf), &run, sizeof run) == 0;
+    SB_TRY(journal_map(j, name, sizeof was, &buf));
+    if (!buf)
+        return SB_OK;
+    memcpy(&was, sb_buf_data(buf), sizeof was);
     sb_buf_unref(buf);
+    if (was.run != mark->run || was.how >= SB_COUNT(HOW))
+        return SB_OK;
+    if (was.how != mark->how)
+        return sb_fail(j->qm->ctx, SB_UNSUPPORTED,
+                       "%s: its layers were computed %s, the rest would be %s "
+                       "(%s): go on as it was begun, or remove the folder",
+                       j->folder, HOW[was.how], HOW[mark->how],
+                       was.how == EXACTLY || mark->how == EXACTLY
+                           ? "--exact"
+                           : "another processor");
+    *same = true;
     return SB_OK;
 }
 
@@ -208,20 +239,21 @@ static sb_status journal_empty(sb_ctx *ctx, const char *folder,
 static sb_status journal_start(const sb_journal *j, size_t n, uint64_t h)
 {
     sb_ctx *ctx = j->qm->ctx;
+    journal_mark mark = {.run = h, .how = journal_how(j->qm)};
     char name[JOURNAL_NAME];
     bool same = false;
 
-    SB_TRY(journal_hash_model(j->qm, &h));
+    SB_TRY(journal_hash_model(j->qm, &mark.run));
     if (mkdir(j->folder, 0777) != 0 && errno != EEXIST)
         return sb_fail(ctx, SB_IO, "%s: the folder cannot be made: %s",
                        j->folder, strerror(errno));
     journal_run_name(j->kind, name);
-    SB_TRY(journal_is_same(j, name, h, &same));
+    SB_TRY(journal_is_same(j, name, &mark, &same));
     if (same)
         return SB_OK;
     SB_TRY(journal_empty(ctx, j->folder, j->kind, n));
     sb_status status =
-        journal_write(j, name, &(sb_journal_part){&h, sizeof h}, 1);
+        journal_write(j, name, &(sb_journal_part){&mark, sizeof mark}, 1);
     if (status != SB_OK)
         (void)rmdir(j->folder); /* if there is nothing in it */
     return status;

@@ -4,7 +4,9 @@
  *
  * It holds one file for each finished layer or block, which has its name only
  * when it is complete, and one that says of which run they are: other weights,
- * samples or settings make another one. */
+ * samples or settings make another one.  A run whose products of matrices would
+ * be made another way than before (bfloat16, on processors that have it;
+ * --exact) does not go on. */
 #ifndef SB_QUANT_RECONSTRUCT_JOURNAL_H
 #define SB_QUANT_RECONSTRUCT_JOURNAL_H
 
@@ -23,7 +25,8 @@ typedef struct sb_journal_part {
     size_t bytes;
 } sb_journal_part;
 
-/* Makes the folder; files of another run in it are removed. */
+/* Makes the folder; files of another run in it are removed.  SB_UNSUPPORTED if
+ * they are of this run, but computed another way. */
 SB_MUST_USE sb_status sb_journal_open(sb_quant_model *qm,
                                       const sb_round_layer *layers, size_t n,
                                       sb_journal *j);

@@ -60,6 +60,31 @@ static sb_status feed_room(const block_feed *f, sb_value_id v, sb_tensor *out)
     return sb_tensor_alloc_raw(s->ctx, out);
 }
 
+/* Is there memory for so many samples of what the block reads and makes? */
+static sb_status feed_expect(const block_feed *f)
+{
+    const sb_stage *k = &f->b->stage;
+    const sb_staged *s = &f->b->walk->plain;
+    size_t unit = 0, bytes = 0;
+
+    if (f->units == 1)
+        return SB_OK;
+    for (size_t i = 0; i < k->n_in; i++)
+        unit += sb_tensor_bytes(&s->kept[k->in[i]][0].t);
+    for (size_t i = 0; i < f->b->n_loss; i++)
+        unit += sb_tensor_bytes(&s->kept[f->b->loss[i]][0].t);
+    if (!sb_mul_size(unit, f->units, &bytes))
+        bytes = SIZE_MAX;
+    if (sb_expect_memory(s->ctx, bytes) == SB_OK)
+        return SB_OK;
+    return sb_fail(s->ctx, SB_NO_MEMORY,
+                   "SCHEDULE.BLOCKWISE.BATCH: %zu samples of what the block at "
+                   "'%s' reads and makes take %.1f MB, more than there is "
+                   "memory for: take fewer",
+                   f->units, sb_graph_value(s->g, f->b->loss[0])->name,
+                   (double)bytes / 1e6);
+}
+
 static sb_status feed_open(block_feed *f)
 {
     const sb_stage *k = &f->b->stage;
@@ -77,6 +102,7 @@ static sb_status feed_open(block_feed *f)
     for (size_t i = 0; i < f->b->n_loss; i++)
         joins = joins && feed_joins(&f->b->walk->plain, f->b->loss[i]);
     f->units = joins ? (size_t)f->b->walk->how.batch : 1;
+    SB_TRY(feed_expect(f));
     for (size_t i = 0; i < k->n_in; i++)
         SB_TRY(feed_room(f, k->in[i], &f->in[i]));
     for (size_t i = 0; i < f->b->n_loss; i++)

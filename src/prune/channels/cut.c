@@ -6,7 +6,26 @@
 #include <string.h>
 
 #include "ops/op_registry.h"
-#include "prune/channels.h"
+#include "prune/channels/channels.h"
+
+/* The same for elements of less than a byte. */
+static void cut_packed(const sb_tensor *x, int axis, const uint8_t *gone,
+                       sb_tensor *out)
+{
+    int64_t inner = sb_dims_product(x->dims, axis + 1, x->rank), to = 0;
+    int bits = sb_dtype_bits(x->dtype), per = bits ? 8 / bits : 0;
+    unsigned mask = (1u << bits) - 1;
+    const uint8_t *from = x->data;
+    uint8_t *data = out->data;
+
+    for (int64_t i = 0; per && i < sb_tensor_count(x); i++) {
+        if (gone[i / inner % x->dims[axis]])
+            continue;
+        unsigned v = from[i / per] >> (int)(i % per) * bits & mask;
+        data[to / per] |= (uint8_t)(v << (int)(to % per) * bits);
+        to++;
+    }
+}
 
 /* The tensor without the indices of one axis that are gone. */
 static sb_status cut_axis(sb_ctx *ctx, const sb_tensor *x, int axis,
@@ -22,7 +41,11 @@ static sb_status cut_axis(sb_ctx *ctx, const sb_tensor *x, int axis,
     memcpy(dims, x->dims, sizeof dims);
     dims[axis] = left;
     *out = sb_tensor_make(x->dtype, x->rank, dims);
-    SB_TRY(sb_tensor_alloc_raw(ctx, out));
+    SB_TRY(sb_tensor_alloc(ctx, out));
+    if (sb_dtype_size(x->dtype) == 0) {
+        cut_packed(x, axis, gone, out);
+        return SB_OK;
+    }
     const char *from = x->data;
     char *to = out->data;
     for (int64_t o = 0; o < outer; o++)

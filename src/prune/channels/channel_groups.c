@@ -1,6 +1,6 @@
 /* Groups: channels out of the same weights; the axis of an atom; and biases of
  * one's own. */
-#include "prune/channels.h"
+#include "prune/channels/channels.h"
 
 const sb_prune_axis *sb_channels_axis(const sb_channels *ch, uint32_t at)
 {
