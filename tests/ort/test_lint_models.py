@@ -18,8 +18,8 @@ import sys
 import tempfile
 
 import fixtures
-from qdq_common import compare_fates, compare_results, feeds_for, lint, \
-    np, onnx, prepare, quantize_prepared
+from qdq_common import compare_fates, compare_results, depthwise_floats, \
+    feeds_for, lint, np, onnx, prepare, quantize_prepared
 
 CHOSEN = ("u8-channel", "s8-symmetric", "u8-reduced", "qoperator",
           "float-weights")
@@ -58,11 +58,15 @@ def check(command, path, what):
     results = None if None in runs else \
         sorted(runs, key=lambda r: r[1])[len(runs) // 2]
     # ONNX Runtime has no integer kernel for ConvTranspose.
-    whole = all(node["fate"] == "integer" for node in report["nodes"]
-                if node["weighted"] and node["op"] != "ConvTranspose")
+    floats = {node["output"] for node in report["nodes"]
+              if node["weighted"] and node["op"] != "ConvTranspose"
+              and node["fate"] != "integer"}
+    whole = not floats
     if whole and results and results[1] < 0.999:
         wrong.append("results differ")
-    if what.endswith(" ours") and not whole:
+    # Besides, the first convolution stays in float where that is worth it.
+    if what.endswith(" ours") and len(floats - depthwise_floats(
+            onnx.load(path, load_external_data=False))) > 1:
         wrong.append(f"{report['weighted_integer']} of {report['weighted']} "
                      "layers are integer kernels")
     same = "results skipped: ONNX Runtime's exact kernels refuse the file, " \

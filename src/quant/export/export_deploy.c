@@ -248,6 +248,8 @@ static sb_status deploy_build(deployer *d, sb_graph *g, bool *done)
     d->out->dump_after = qm->dump_after;
     d->out->reduce_range = qm->reduce_range;
     d->out->train = qm->train;
+    /* Integers of a file stay, as those that a configuration asks for do. */
+    d->out->asked = qm->asked || qm->known.n > 0;
     SB_TRY(deploy_sort(d, g));
     SB_TRY(sb_quant_place(d->out));
     SB_TRY(sb_quant_state_init(d->out));

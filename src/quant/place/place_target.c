@@ -204,8 +204,8 @@ static void give_up(targeter *t)
     }
 }
 
-/* Anchors that the target computes faster in float.  What a quantized file has
- * as integers stays so. */
+/* Anchors that the target computes faster in float.  What a configuration asks
+ * for, and what a quantized file has as integers, stays so. */
 static void leave_depthwise(targeter *t)
 {
     for (size_t i = 0; i < t->n_order; i++) {
@@ -527,7 +527,7 @@ static sb_status place_target_run(targeter *t)
         t->anchor[t->order[i]] = is_anchor(t, t->order[i]);
     place_target_spread(t);
     give_up(t);
-    if (t->target->fast_float && t->qm->known.n == 0)
+    if (t->target->fast_float && !t->qm->asked && t->qm->known.n == 0)
         leave_depthwise(t);
     mark_results(t);
     return place_all(t);
