@@ -81,41 +81,46 @@ static sb_status norm_unicode(sb_ctx *ctx, int how, const sb_str *in,
     return SB_OK;
 }
 
+sb_status sb_next_char(const sb_str *in, size_t at, int32_t *c, size_t *bytes)
+{
+    utf8proc_ssize_t n =
+        utf8proc_iterate((const utf8proc_uint8_t *)sb_str_text(in) + at,
+                         (utf8proc_ssize_t)(in->len - at), c);
+
+    if (n <= 0)
+        return sb_fail(in->ctx, SB_BAD_DATA, "the text is not UTF-8");
+    *bytes = (size_t)n;
+    return SB_OK;
+}
+
 static sb_status norm_lower(const sb_str *in, sb_str *out)
 {
-    const char *p = sb_str_text(in);
+    size_t n = 0;
 
-    for (size_t at = 0; at < in->len;) {
-        utf8proc_int32_t c = 0;
+    for (size_t at = 0; at < in->len; at += n) {
+        int32_t c = 0;
         utf8proc_uint8_t bytes[4];
-        utf8proc_ssize_t n =
-            utf8proc_iterate((const utf8proc_uint8_t *)p + at,
-                             (utf8proc_ssize_t)(in->len - at), &c);
-        if (n <= 0)
-            return sb_fail(in->ctx, SB_BAD_DATA, "the text is not UTF-8");
-        at += (size_t)n;
-        n = utf8proc_encode_char(utf8proc_tolower(c), bytes);
+
+        SB_TRY(sb_next_char(in, at, &c, &n));
+        utf8proc_ssize_t m = utf8proc_encode_char(utf8proc_tolower(c), bytes);
         if (c == 0x130) /* the only letter that becomes two: a dot remains */
             sb_str_addn(out, "i\xcc\x87", 3);
         else
-            sb_str_addn(out, (const char *)bytes, (size_t)n);
+            sb_str_addn(out, (const char *)bytes, (size_t)m);
     }
     return SB_OK;
 }
 
 static sb_status norm_unmark(const sb_str *in, sb_str *out)
 {
-    const utf8proc_uint8_t *p = (const utf8proc_uint8_t *)sb_str_text(in);
+    size_t n = 0;
 
-    for (size_t at = 0; at < in->len;) {
-        utf8proc_int32_t c = 0;
-        utf8proc_ssize_t n =
-            utf8proc_iterate(p + at, (utf8proc_ssize_t)(in->len - at), &c);
-        if (n <= 0)
-            return sb_fail(in->ctx, SB_BAD_DATA, "the text is not UTF-8");
+    for (size_t at = 0; at < in->len; at += n) {
+        int32_t c = 0;
+
+        SB_TRY(sb_next_char(in, at, &c, &n));
         if (utf8proc_category(c) != UTF8PROC_CATEGORY_MN)
-            sb_str_addn(out, (const char *)p + at, (size_t)n);
-        at += (size_t)n;
+            sb_str_addn(out, sb_str_text(in) + at, n);
     }
     return SB_OK;
 }

@@ -197,6 +197,9 @@ SB_MUST_USE sb_status sb_pretokenize(const sb_tokenizer *t, const char *text,
                                      size_t len, sb_words *out);
 void sb_words_free(sb_ctx *ctx, sb_words *w);
 void sb_regex_free(sb_ctx *ctx, struct sb_regex *regex);
+/* normalize.c: the character at byte `at` of a text, and its bytes. */
+SB_MUST_USE sb_status sb_next_char(const sb_str *in, size_t at, int32_t *c,
+                                   size_t *bytes);
 /* wordpiece.c: one rewriting, for normalize.c. */
 SB_MUST_USE sb_status sb_norm_bert(int how, const sb_str *in, sb_str *out);
 /* bpe.c, unigram.c, wordpiece.c: tokens of one word. */

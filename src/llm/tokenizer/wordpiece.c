@@ -100,15 +100,12 @@ static bool is_hidden(utf8proc_int32_t c, utf8proc_category_t kind)
 
 sb_status sb_norm_bert(int how, const sb_str *in, sb_str *out)
 {
-    const utf8proc_uint8_t *p = (const utf8proc_uint8_t *)sb_str_text(in);
+    size_t n = 0;
 
-    for (size_t at = 0; at < in->len;) {
-        utf8proc_int32_t c = 0;
-        utf8proc_ssize_t n =
-            utf8proc_iterate(p + at, (utf8proc_ssize_t)(in->len - at), &c);
+    for (size_t at = 0; at < in->len; at += n) {
+        int32_t c = 0;
 
-        if (n <= 0)
-            return sb_fail(in->ctx, SB_BAD_DATA, "the text is not UTF-8");
+        SB_TRY(sb_next_char(in, at, &c, &n));
         utf8proc_category_t kind = utf8proc_category(c);
         bool apart = (how & SB_BERT_IDEOGRAPHS) && is_ideograph(c);
         bool white = (how & SB_BERT_CLEAN) && is_white(c, kind);
@@ -116,10 +113,9 @@ sb_status sb_norm_bert(int how, const sb_str *in, sb_str *out)
             sb_str_addn(out, " ", 1);
         } else if (!(how & SB_BERT_CLEAN) || !is_hidden(c, kind)) {
             sb_str_addn(out, " ", apart);
-            sb_str_addn(out, (const char *)p + at, (size_t)n);
+            sb_str_addn(out, sb_str_text(in) + at, n);
             sb_str_addn(out, " ", apart);
         }
-        at += (size_t)n;
     }
     return SB_OK;
 }
