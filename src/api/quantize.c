@@ -8,6 +8,7 @@
 #include "passes/deploy/three_bits.h"
 #include "quant/calibrate/calibrate.h"
 #include "quant/config/preset.h"
+#include "quant/correct/correct.h"
 #include "quant/export/export.h"
 #include "quant/model/stages.h"
 #include "quant/reconstruct/reconstruct.h"
@@ -144,7 +145,7 @@ int sb_quant_model_can_calibrate(const sb_quant_model *qm)
     for (uint32_t i = 0; i < qm->place.n_points; i++)
         if (sb_calibrate_observes(qm, i))
             return 1;
-    return sb_rounds_weights(qm) || sb_learns_blocks(qm);
+    return sb_refine_wanted(qm);
 }
 
 int sb_quant_model_learns(const sb_quant_model *qm)

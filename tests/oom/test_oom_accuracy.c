@@ -59,6 +59,25 @@ static sb_status correct_bias(sb_ctx *ctx)
                              TEST_A8);
 }
 
+static sb_status correct_without_samples(sb_ctx *ctx)
+{
+    sb_quant_model *qm = NULL;
+    sb_status s = test_quant_try(
+        ctx,
+        "graph main(x: f32[N,2,3,3]) -> (y) {\n"
+        "w: f32[2,2,1,1] = [1, 0.3, -0.2, 0.7]\nb: f32[2] = [1, 2]\n"
+        "c = Conv(x, w)\nn = BatchNormalization(c, b, b, b, b)\n"
+        "r = Relu(n)\ny = Conv(r, w, b)\n}",
+        "SCHEDULE: {FUSE_BN: true, BIAS_CORRECTION: true}\n" W(
+            "4", "uniform") "A: none\n",
+        NULL, &qm);
+
+    if (s == SB_OK)
+        s = sb_quant_model_calc_qparams(qm);
+    sb_quant_model_free(qm);
+    return s;
+}
+
 static sb_status round_gptq(sb_ctx *ctx)
 {
     return quantize(ctx, W("4", "gptq") TEST_A8);
@@ -120,6 +139,8 @@ static void test_every_failed_allocation_is_reported(void **state)
 {
     (void)state;
     test_every_allocation("bias correction", correct_bias);
+    test_every_allocation("bias correction without samples",
+                          correct_without_samples);
     test_every_allocation("gptq", round_gptq);
     test_every_allocation("adaround", round_adaround);
     test_every_allocation("analyze", analyze);

@@ -474,8 +474,7 @@ sb_quant_schedule sb_quant_config_schedule(const sb_quant_config *cfg)
         .fuse_bn = cfg->file.fuse_bn,
         .bn_tuning = cfg->file.bn_tuning,
         .disable_unnecessary_quant = cfg->file.disable_unnecessary,
-        .bias_correction =
-            cfg->file.bias_correction && cfg->mode == SB_QUANT_STATIC,
+        .bias_correction = cfg->file.bias_correction,
         .equalization = cfg->file.equalization && cfg->mode == SB_QUANT_STATIC,
         .layerwise = cfg->file.layerwise == SB_LAYERWISE_ON ||
                      (cfg->file.layerwise == SB_LAYERWISE_AUTO &&

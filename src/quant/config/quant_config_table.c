@@ -189,7 +189,7 @@ static const sb_param_def schedule_table[] = {
      .help = "bring channels that share a scale to similar sizes, by factors that the layers around them undo"},
     {.name = "BIAS_CORRECTION", .type = SB_PARAM_BOOL,
      .offset = TOP(bias_correction), .preset = "false", .sample = "true",
-     .help = "give biases back what rounding took from the means of each layer"},
+     .help = "give biases back what rounding took from the means of each layer; without samples (A: none, A: dynamic) by what batch norms in front of layers say"},
     {.name = "LAYERWISE", .type = SB_PARAM_ENUM, .offset = TOP(layerwise),
      .preset = "auto", .names = layerwise,
      .help = "round weights layer by layer, each fitted to what the float network computes; takes longer; for quantizers that need samples (auto: if only weights are quantized)"},

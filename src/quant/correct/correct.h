@@ -130,4 +130,14 @@ SB_MUST_USE sb_status sb_bias_layers_complete(sb_graph *g);
  * results are those of the float network; *layers is how many. */
 SB_MUST_USE sb_status sb_correct_biases(sb_quant_model *qm, size_t *layers);
 
+/* ---- biases without samples (bias_from_norms.c) ------------------------- */
+
+/* Before the model's file is gone: keeps what its batch norms say of values, if
+ * biases may have to be corrected without samples. */
+SB_MUST_USE sb_status sb_norms_keep(sb_quant_model *qm);
+void sb_norms_free(sb_quant_model *qm);
+/* As sb_correct_biases(), by the means behind batch norms. */
+SB_MUST_USE sb_status sb_correct_biases_by_norms(sb_quant_model *qm,
+                                                 size_t *layers);
+
 #endif

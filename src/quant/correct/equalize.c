@@ -326,7 +326,8 @@ static sb_status equalize_absorb(equalizer *e, const sb_link *l,
         if (!sb_bias_layer_find(e->qm->graph, r->node, &reader))
             continue; /* not so: sb_link_absorbs() */
         SB_TRY(equalize_copy(e, reader.bias, &t));
-        sb_link_add_offsets(e->qm->graph, l, r, offset, t.data);
+        sb_link_add_offsets(&sb_graph_value(e->qm->graph, r->weight)->constant,
+                            l, r, offset, t.data);
         SB_TRY(equalize_exchange(e, reader.bias, &t));
     }
     return SB_OK;

@@ -53,6 +53,10 @@ typedef struct sb_link_stats {
 
 /* equalize_links.c: the link that begins at a node; false if there is none. */
 bool sb_link_find(const sb_quant_model *qm, sb_node_id maker, sb_link *out);
+/* The layer at one use of the link's value; false if it is none whose weight
+ * has the channels along an axis. */
+bool sb_link_reader_set(const sb_graph *g, const sb_link *l, sb_use use,
+                        sb_link_reader *out);
 /* The channel that element `e` of a reader's weight is multiplied with. */
 int64_t sb_link_channel(const sb_link *l, const sb_link_reader *r, int64_t e);
 
@@ -73,8 +77,8 @@ bool sb_link_absorbs(const sb_graph *g, const sb_link *l);
  * statistics without them.  Returns how much of the range is left; 1: no offset
  * is worth it. */
 double sb_link_offsets(const sb_link *l, sb_link_stats *s);
-/* Adds what a reader makes of offsets to its bias. */
-void sb_link_add_offsets(const sb_graph *g, const sb_link *l,
+/* Adds what a reader with the weight `w` makes of offsets to its bias. */
+void sb_link_add_offsets(const sb_tensor *w, const sb_link *l,
                          const sb_link_reader *r, const float *offset,
                          float *bias);
 

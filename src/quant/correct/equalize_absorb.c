@@ -91,14 +91,12 @@ double sb_link_offsets(const sb_link *l, sb_link_stats *s)
     return pays ? (double)(is / was) : 1;
 }
 
-void sb_link_add_offsets(const sb_graph *g, const sb_link *l,
+void sb_link_add_offsets(const sb_tensor *w, const sb_link *l,
                          const sb_link_reader *r, const float *offset,
                          float *bias)
 {
-    const sb_tensor *w = &sb_graph_value(g, r->weight)->constant;
-    int64_t n = sb_tensor_count(w);
-
-    int64_t each = n / r->rows, step = r->transposed ? r->rows : 1;
+    int64_t each = sb_tensor_count(w) / r->rows;
+    int64_t step = r->transposed ? r->rows : 1;
 
     for (int64_t row = 0; row < r->rows; row++) {
         double sum = (double)bias[row];

@@ -71,8 +71,8 @@ static bool link_from_norm(const sb_graph *g, const sb_node *node, sb_link *out,
 
 /* ---- who reads it ------------------------------------------------------- */
 
-static bool link_set_reader(const sb_graph *g, const sb_link *l, sb_use use,
-                            sb_link_reader *out)
+bool sb_link_reader_set(const sb_graph *g, const sb_link *l, sb_use use,
+                        sb_link_reader *out)
 {
     const sb_node *node = sb_graph_node(g, use.node);
     sb_value_id weight = sb_node_in(node, 1);
@@ -118,7 +118,7 @@ static bool link_set_readers(const sb_quant_model *qm, sb_link *l)
     if (v->is_output || v->n_uses == 0 || v->n_uses > SB_LINK_READERS)
         return false;
     for (uint32_t i = 0; i < v->n_uses; i++)
-        if (!link_set_reader(qm->graph, l, v->uses[i], &l->readers[i]) ||
+        if (!sb_link_reader_set(qm->graph, l, v->uses[i], &l->readers[i]) ||
             !link_quantized(qm, v->uses[i].node, 0) ||
             !link_quantized(qm, v->uses[i].node, 1))
             return false;

@@ -400,6 +400,24 @@ static sb_status refine_all(refiner *r)
     return SB_OK;
 }
 
+/* Means that batch norms tell are all there is. */
+static sb_status refine_without_samples(sb_quant_model *qm)
+{
+    sb_quant_step step = {.name = "bias correction by batch norms",
+                          .before = (double)NAN,
+                          .after = (double)NAN,
+                          .kept = true};
+
+    if (!qm->norms || !refine_wants_biases(qm))
+        return SB_OK;
+    SB_TRY(sb_correct_biases_by_norms(qm, &step.layers));
+    if (step.layers > 0)
+        return refine_note(qm, &step);
+    sb_warn(qm->ctx, "BIAS_CORRECTION: there are neither samples nor batch "
+                     "norms in front of layers: biases stay as they are");
+    return SB_OK;
+}
+
 sb_status sb_refine(sb_quant_model *qm)
 {
     refiner r = {.qm = qm};
@@ -409,7 +427,9 @@ sb_status sb_refine(sb_quant_model *qm)
         return sb_fail(qm->ctx, SB_BAD_DATA,
                        "weights are to be rounded by what their layers see: "
                        "feed calibration samples");
-    if (!sb_refine_wanted(qm) || sb_batch_store_count(qm->state.batches) == 0)
+    if (sb_batch_store_count(qm->state.batches) == 0)
+        return refine_without_samples(qm);
+    if (!sb_refine_wanted(qm))
         return SB_OK;
     sb_status status = refine_all(&r);
     sb_reference_close(&r.reference);

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "quant/correct/correct.h"
 #include "quant/model/stages.h"
 #include "quant/train/qat.h"
 
@@ -75,6 +76,7 @@ void sb_quant_model_free(sb_quant_model *qm)
     sb_qat_free(qm->qat);
     sb_quant_run_drop(qm);
     sb_quant_state_free(qm);
+    sb_norms_free(qm);
     sb_free(qm->ctx, qm->place.points);
     sb_free(qm->ctx, qm->place.quantizers);
     sb_free(qm->ctx, qm->place.of_value);

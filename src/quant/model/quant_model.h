@@ -39,6 +39,9 @@ struct sb_quant_model {
     struct sb_qat *qat; /* how (quant/train/qat.h); NULL: not yet */
     bool equalized;     /* constants of the graph are not those of the file */
     bool half_scales;   /* scales of weights are float16 numbers */
+    /* By value: the batch norm of the file that made it, to correct biases
+     * without samples (correct.h); NULL: not kept. */
+    struct sb_bn_channel **norms;
     /* What linear layers will be in a GGUF file; NULL: as configured. */
     const struct sb_block_mix *blocks;
     sb_placement place;

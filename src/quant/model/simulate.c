@@ -48,29 +48,14 @@ static sb_status add_params(sb_graph *g, const sb_quantizer *q,
 static sb_status put_rounded(const sb_quant_model *qm, const sb_quantizer *q,
                              sb_graph *g, sb_value_id x, sb_value_id *y)
 {
-    const sb_qparams *p = sb_quantizer_qparams(qm, q);
-    sb_tensor w = {0}, t;
+    sb_tensor t;
 
-    SB_TRY(sb_quantizer_weight(qm, q, &w));
-    t = sb_tensor_make(SB_DTYPE_F32, w.rank, w.dims);
-    sb_status status = sb_tensor_alloc_raw(qm->ctx, &t);
-    if (status == SB_OK) {
-        int64_t n = w.dims[1], block = q->block;
-        const float *from = w.data;
-        float *to = t.data;
-
-        for (int64_t i = 0; i < w.dims[0] * n; i++) {
-            int64_t at = q->axis == 0 ? i / n / block * n + i % n
-                                      : i / n * (n / block) + i % n / block;
-            to[i] = sb_rounded(from[i], p->scale[at], p->zero_point[at],
-                               p->qmin, p->qmax);
-        }
-        status = sb_graph_add_value_like(g, sb_graph_value(g, x)->name, y);
-        if (status == SB_OK)
-            status = sb_graph_set_constant(g, *y, &t);
-        sb_tensor_drop(&t);
-    }
-    sb_tensor_drop(&w);
+    SB_TRY(sb_quantizer_rounded(qm, q, &t));
+    sb_status status =
+        sb_graph_add_value_like(g, sb_graph_value(g, x)->name, y);
+    if (status == SB_OK)
+        status = sb_graph_set_constant(g, *y, &t);
+    sb_tensor_drop(&t);
     return status;
 }
 

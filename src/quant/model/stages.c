@@ -255,6 +255,7 @@ static sb_status stage_place(sb_quant_model *qm)
     SB_TRY(sb_quant_config_check_excluded(qm->config, qm->file, qm->graph));
     sb_quant_config_warn_unused(qm->config, qm->file, qm->graph);
     stage_name_bodies(qm);
+    SB_TRY(sb_norms_keep(qm));
     SB_TRY(sb_quant_place(qm));
     return sb_quant_state_init(qm);
 }

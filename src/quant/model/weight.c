@@ -7,6 +7,7 @@
 #include "base/threads.h"
 #include "graph/op.h"
 #include "quant/model/overlay.h"
+#include "quant/quantize/rounding.h"
 #include "tensor/mapped.h"
 
 /* ---- floats ------------------------------------------------------------- */
@@ -36,6 +37,42 @@ sb_status sb_quantizer_weight(const sb_quant_model *qm, const sb_quantizer *q,
     sb_quantizer_map_weight(q, w, t.data);
     *out = t;
     return SB_OK;
+}
+
+int64_t sb_quantizer_scale_at(const sb_quantizer *q, const sb_tensor *w,
+                              int64_t i)
+{
+    if (q->axis < 0)
+        return 0;
+    int64_t n = w->dims[q->axis];
+    int64_t inner = sb_dims_product(w->dims, q->axis + 1, w->rank);
+    int64_t at = i / inner % n;
+
+    return q->block == 0 ? at
+                         : (i / inner / n * ((n + q->block - 1) / q->block) +
+                            at / q->block) *
+                                   inner +
+                               i % inner;
+}
+
+sb_status sb_quantizer_rounded(const sb_quant_model *qm, const sb_quantizer *q,
+                               sb_tensor *out)
+{
+    const sb_qparams *p = sb_quantizer_qparams(qm, q);
+    sb_tensor w;
+
+    SB_TRY(sb_quantizer_weight(qm, q, &w));
+    *out = sb_tensor_make(SB_DTYPE_F32, w.rank, w.dims);
+    sb_status status = sb_tensor_alloc_raw(qm->ctx, out);
+    for (int64_t i = 0; status == SB_OK && i < sb_tensor_count(&w); i++) {
+        int64_t at = sb_quantizer_scale_at(q, &w, i);
+
+        ((float *)out->data)[i] =
+            sb_rounded(((const float *)w.data)[i], p->scale[at],
+                       p->zero_point[at], p->qmin, p->qmax);
+    }
+    sb_tensor_drop(&w);
+    return status;
 }
 
 /* ---- types of integers -------------------------------------------------- */

@@ -14,6 +14,15 @@ SB_MUST_USE sb_status sb_quantizer_weight(const sb_quant_model *qm,
                                           const sb_quantizer *q,
                                           sb_tensor *out);
 
+/* Which of the quantizer's scales element `i` of the weight has. */
+int64_t sb_quantizer_scale_at(const sb_quantizer *q, const sb_tensor *w,
+                              int64_t i);
+/* The weight as the quantized network has it, in the quantizer's domain;
+ * sb_tensor_drop() it. */
+SB_MUST_USE sb_status sb_quantizer_rounded(const sb_quant_model *qm,
+                                           const sb_quantizer *q,
+                                           sb_tensor *out);
+
 /* How the target holds the integers of a quantizer. */
 typedef struct sb_integer_type {
     sb_dtype dtype;

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "ops/learn/mix_train.h"
 #include "quant/model/overlay.h"
+#include "quant/model/weight.h"
 #include "quant/reconstruct/blocks.h"
 
 enum { LEARN_MEASURED = 8, LEARN_POLL = 8 };
@@ -218,23 +219,6 @@ static sb_status feed_run(block_feed *f, const size_t *units, double *loss)
 
 /* ---- what is learned ---------------------------------------------------- */
 
-/* Which of the quantizer's scales element `i` of the weight has. */
-static int64_t weight_scale_at(const sb_quantizer *q, const sb_tensor *w,
-                               int64_t i)
-{
-    if (q->axis < 0)
-        return 0;
-    int64_t n = w->dims[q->axis];
-    int64_t inner = sb_dims_product(w->dims, q->axis + 1, w->rank);
-    int64_t at = i / inner % n;
-
-    return q->block == 0 ? at
-                         : (i / inner / n * ((n + q->block - 1) / q->block) +
-                            at / q->block) *
-                                   inner +
-                               i % inner;
-}
-
 /* Where learning starts: at the fraction of the float weight; of one that is
  * rounded already (gptq, adaround) at that number, from where it may go one
  * step towards the float weight. */
@@ -257,7 +241,7 @@ static sb_status weight_start(const sb_layer_block *b, sb_block_weight *w)
 
     SB_TRY(sb_soft_init(qm->ctx, (size_t)n, &w->soft));
     for (int64_t i = 0; i < n; i++) {
-        int64_t at = weight_scale_at(w->q, t, i);
+        int64_t at = sb_quantizer_scale_at(w->q, t, i);
         float begin =
             weight_begin(((const float *)t->data)[i],
                          ((const float *)now->data)[i], now != t, p->scale[at]);
