@@ -1,19 +1,8 @@
 /* sparsebit eval - a model over a data set: accuracy, and the
  * distance of its outputs from those of another one. */
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "report_page.h"
-
-typedef struct {
-    const char *model, *data, *against, *against_outputs, *save_outputs, *task;
-    const char *report;
-    double threshold;
-    unsigned samples, skip, batch;
-    bool strict, exact, integer, simulate;
-    cli_list values, set;
-} eval_args;
+#include "eval_job.h"
 
 #define ARG(field) offsetof(eval_args, field)
 
@@ -50,34 +39,9 @@ static const cli_example examples[] = {
 
 extern const cli_cmd cmd_eval;
 
-/* One of the two models. */
-typedef struct {
-    const char *path;
-    sb_model *model;
-    sb_session *session;
-    sb_eval *eval;
-    const sb_tensor **outputs;
-    double seconds; /* running, without waiting for data */
-} side;
-
-typedef struct {
-    const eval_args *args;
-    side main, other; /* other.path NULL: none */
-    sb_data *data;
-    cli_saved *saved;
-    const sb_tensor **reference; /* outputs of `saved` */
-    cli_gather *gather;
-    double seconds;
-} job;
-
-static bool eval_compares(const job *j)
-{
-    return j->other.path || j->saved;
-}
-
 /* ---- running ------------------------------------------------------------- */
 
-static int side_load(cli_env *env, const char *path, side *s)
+static int side_load(cli_env *env, const char *path, eval_side *s)
 {
     s->path = path;
     return sb_model_load(env->ctx, path, &s->model) == SB_OK
@@ -105,7 +69,7 @@ static int fix_sides(cli_env *env, const cli_list *values, sb_model *main,
     return CLI_OK;
 }
 
-static int side_open(cli_env *env, const eval_args *args, side *s)
+static int side_open(cli_env *env, const eval_args *args, eval_side *s)
 {
     sb_session_options opt = SB_SESSION_OPTIONS_INIT;
     sb_eval_options eval = SB_EVAL_OPTIONS_INIT;
@@ -127,7 +91,7 @@ static int side_open(cli_env *env, const eval_args *args, side *s)
     return CLI_OK;
 }
 
-static void side_close(side *s)
+static void side_close(eval_side *s)
 {
     sb_eval_free(s->eval);
     sb_session_free(s->session);
@@ -135,7 +99,7 @@ static void side_close(side *s)
     free(s->outputs);
 }
 
-static int side_run(cli_env *env, side *s, const sb_batch *batch)
+static int side_run(cli_env *env, eval_side *s, const sb_batch *batch)
 {
     double start = cli_seconds();
 
@@ -148,7 +112,8 @@ static int side_run(cli_env *env, side *s, const sb_batch *batch)
 }
 
 /* One batch through everything; `first` counts samples that were run. */
-static int run_batch(cli_env *env, job *j, const sb_batch *batch, size_t first)
+static int run_batch(cli_env *env, eval_job *j, const sb_batch *batch,
+                     size_t first)
 {
     const sb_tensor *const *reference = j->other.outputs;
     int rc = side_run(env, &j->main, batch);
@@ -168,7 +133,7 @@ static int run_batch(cli_env *env, job *j, const sb_batch *batch, size_t first)
     return rc;
 }
 
-static int run_all(cli_env *env, job *j)
+static int run_all(cli_env *env, eval_job *j)
 {
     cli_progress p;
     size_t done = 0;
@@ -193,325 +158,9 @@ static int run_all(cli_env *env, job *j)
     return rc;
 }
 
-/* ---- printing ------------------------------------------------------------ */
-
-static void print_side(cli_table *t, const side *s)
-{
-    const sb_eval_result *r = sb_eval_get(s->eval);
-    const char *slash = strrchr(s->path, '/');
-
-    cli_table_add(t, "%s", slash ? slash + 1 : s->path);
-    if (r->labeled) {
-        cli_table_add(t, "%.2f %%", r->top1);
-        cli_table_add(t, "%.2f %%", r->top5);
-    } else {
-        cli_table_add(t, "-");
-        cli_table_add(t, "-");
-    }
-    cli_table_add(t, "%zu", r->samples);
-    cli_table_add(t, "%.1f", (double)r->samples / s->seconds);
-}
-
-/* Of language models: how well they predict the text. */
-static void print_language(const side *s)
-{
-    const sb_eval_result *r = sb_eval_get(s->eval);
-    const char *slash = strrchr(s->path, '/');
-
-    if (r->tokens)
-        cli_put("perplexity of %s  %.4f (%zu tokens predicted in %zu "
-                "windows)\n",
-                slash ? slash + 1 : s->path, r->perplexity, r->tokens,
-                r->samples);
-}
-
-/* What was compared besides elements. */
-static void print_task(const sb_eval_result *r)
-{
-    printf("\ntask %s%s\n", r->task,
-           r->task_guessed ? " (guessed; --task says otherwise)" : "");
-    if (!isnan(r->agreement))
-        printf("%s  %.2f %%\n",
-               isnan(r->divergence) ? "agreement of classes"
-                                    : "same most likely token",
-               r->agreement);
-    if (!isnan(r->divergence))
-        printf("KL divergence  %.6f\n", r->divergence);
-    if (!isnan(r->map_iou))
-        printf("overlap of maps (IoU)  %.4f\n", r->map_iou);
-    if (strncmp(r->task, "detect", 6) == 0 &&
-        r->boxes + r->reference_boxes == 0)
-        printf("boxes  none in either model above the score of --threshold\n");
-    else if (strncmp(r->task, "detect", 6) == 0)
-        printf("boxes  %zu, reference %zu, in both %zu: recall %.4f, precision "
-               "%.4f, F1 %.4f\n",
-               r->boxes, r->reference_boxes, r->matched_boxes, r->recall,
-               r->precision, r->f1);
-    if (r->vectors)
-        printf("cosine of %zu vectors  mean %.6f, lowest hundredth %.6f\n",
-               r->vectors, r->vector_cosine, r->vector_cosine_p1);
-    if (r->texts)
-        printf("equal texts  %.2f %% of %zu\n", r->texts_equal, r->texts);
-    printf("\n");
-}
-
-static void add_distance(cli_table *t, const char *name, double cosine,
-                         double sqnr)
-{
-    cli_table_add(t, "%s", name);
-    cli_table_add(t, "%.6f", cosine);
-    cli_table_add(t, "%.2f dB", sqnr);
-}
-
-static int print_distances(cli_env *env, const job *j)
-{
-    const sb_model *model = j->main.model;
-    const sb_eval_result *r = sb_eval_get(j->main.eval);
-    const sb_eval_part *const *parts = NULL;
-    size_t n = sb_model_output_count(model), n_parts = 0;
-
-    print_task(r);
-    if (sb_eval_parts(j->main.eval, &parts, &n_parts) != SB_OK)
-        return cli_fail(env, j->main.path);
-    cli_table *t = cli_table_new("lrr");
-    cli_table_add(t, "output");
-    cli_table_add(t, "cosine");
-    cli_table_add(t, "SQNR");
-    for (size_t i = 0; i < n; i++) {
-        double cosine, sqnr;
-
-        (void)sb_eval_output(j->main.eval, i, &cosine, &sqnr);
-        add_distance(t, sb_model_output(model, i)->name, cosine, sqnr);
-        for (size_t k = 0; k < n_parts; k++) {
-            if (parts[k]->output != i)
-                continue;
-            char *name = cli_printf("  %s %s, up to %.3g",
-                                    parts[k]->n_rows == 1 ? "row" : "rows",
-                                    parts[k]->rows, parts[k]->largest);
-            add_distance(t, name, parts[k]->cosine, parts[k]->sqnr_db);
-            free(name);
-        }
-    }
-    if (n > 1)
-        add_distance(t, "all", r->cosine, r->sqnr_db);
-    cli_table_print(t, "");
-    return CLI_OK;
-}
-
-static int print_text(cli_env *env, const job *j)
-{
-    static const char *const head[] = {"model", "top-1", "top-5", "samples",
-                                       "items/s"};
-    cli_table *t = cli_table_new("lrrrr");
-    size_t broken = sb_data_broken_count(j->data);
-
-    for (size_t i = 0; i < CLI_COUNT(head); i++)
-        cli_table_add(t, "%s", head[i]);
-    print_side(t, &j->main);
-    if (j->other.path)
-        print_side(t, &j->other);
-    cli_table_print(t, "");
-    print_language(&j->main);
-    if (j->other.eval)
-        print_language(&j->other);
-    int rc = eval_compares(j) ? print_distances(env, j) : CLI_OK;
-    if (broken)
-        printf("\n%zu of %zu samples could not be read and were skipped\n",
-               broken, sb_data_count(j->data));
-    return rc;
-}
-
-static void json_side(cli_json *json, const side *s)
-{
-    const sb_eval_result *r = sb_eval_get(s->eval);
-
-    cli_json_str(json, "model", s->path);
-    if (r->labeled) {
-        cli_json_num(json, "top1", r->top1);
-        cli_json_num(json, "top5", r->top5);
-    }
-    if (r->tokens) {
-        cli_json_int(json, "tokens", (long long)r->tokens);
-        cli_json_num(json, "perplexity", r->perplexity);
-    }
-    cli_json_int(json, "samples", (long long)r->samples);
-    cli_json_num(json, "items_per_s", (double)r->samples / s->seconds);
-    cli_json_bool(json, "integer", sb_session_is_integer(s->session));
-}
-
-static void json_task(cli_json *json, const sb_eval_result *r)
-{
-    cli_json_str(json, "task", r->task);
-    cli_json_bool(json, "task_guessed", r->task_guessed);
-    if (!isnan(r->agreement))
-        cli_json_num(json, "agreement", r->agreement);
-    if (!isnan(r->divergence))
-        cli_json_num(json, "divergence", r->divergence);
-    if (!isnan(r->map_iou))
-        cli_json_num(json, "map_iou", r->map_iou);
-    if (strncmp(r->task, "detect", 6) == 0) {
-        cli_json_int(json, "boxes", (long long)r->boxes);
-        cli_json_int(json, "reference_boxes", (long long)r->reference_boxes);
-        cli_json_int(json, "matched_boxes", (long long)r->matched_boxes);
-        cli_json_num(json, "recall", r->recall);
-        cli_json_num(json, "precision", r->precision);
-        cli_json_num(json, "f1", r->f1);
-    }
-    if (r->vectors) {
-        cli_json_int(json, "vectors", (long long)r->vectors);
-        cli_json_num(json, "vector_cosine", r->vector_cosine);
-        cli_json_num(json, "vector_cosine_p1", r->vector_cosine_p1);
-    }
-    if (r->texts) {
-        cli_json_int(json, "texts", (long long)r->texts);
-        cli_json_num(json, "texts_equal", r->texts_equal);
-    }
-}
-
-static void json_parts(cli_json *json, const sb_eval_part *const *parts,
-                       size_t n, size_t output)
-{
-    cli_json_open(json, "parts", '[');
-    for (size_t k = 0; k < n; k++) {
-        if (parts[k]->output != output)
-            continue;
-        cli_json_open(json, NULL, '{');
-        cli_json_int(json, "axis", parts[k]->axis);
-        cli_json_str(json, "rows", parts[k]->rows);
-        cli_json_int(json, "count", (long long)parts[k]->n_rows);
-        cli_json_num(json, "largest", parts[k]->largest);
-        cli_json_num(json, "cosine", parts[k]->cosine);
-        cli_json_num(json, "sqnr_db", parts[k]->sqnr_db);
-        cli_json_close(json, '}');
-    }
-    cli_json_close(json, ']');
-}
-
-static int json_distances(cli_env *env, cli_json *json, const job *j)
-{
-    const sb_eval_result *r = sb_eval_get(j->main.eval);
-    const sb_eval_part *const *parts = NULL;
-    size_t n_parts = 0;
-
-    if (sb_eval_parts(j->main.eval, &parts, &n_parts) != SB_OK)
-        return cli_fail(env, j->main.path);
-    json_task(json, r);
-    cli_json_num(json, "cosine", r->cosine);
-    cli_json_num(json, "sqnr_db", r->sqnr_db);
-    cli_json_open(json, "outputs", '[');
-    for (size_t i = 0; i < sb_model_output_count(j->main.model); i++) {
-        double cosine, sqnr;
-
-        (void)sb_eval_output(j->main.eval, i, &cosine, &sqnr);
-        cli_json_open(json, NULL, '{');
-        cli_json_str(json, "name", sb_model_output(j->main.model, i)->name);
-        cli_json_num(json, "cosine", cosine);
-        cli_json_num(json, "sqnr_db", sqnr);
-        json_parts(json, parts, n_parts, i);
-        cli_json_close(json, '}');
-    }
-    cli_json_close(json, ']');
-    return CLI_OK;
-}
-
-static int print_json(cli_env *env, const job *j)
-{
-    cli_json json = {0};
-    int rc = CLI_OK;
-
-    cli_json_begin(&json, "eval");
-    json_side(&json, &j->main);
-    cli_json_num(&json, "seconds", j->seconds);
-    cli_json_open(&json, "broken", '[');
-    for (size_t i = 0; i < sb_data_broken_count(j->data); i++)
-        cli_json_str(&json, NULL, sb_data_broken(j->data, i));
-    cli_json_close(&json, ']');
-    if (eval_compares(j))
-        rc = json_distances(env, &json, j);
-    if (j->other.path) {
-        cli_json_open(&json, "against", '{');
-        json_side(&json, &j->other);
-        cli_json_close(&json, '}');
-    }
-    cli_json_end(&json);
-    return rc;
-}
-
-/* ---- the page ------------------------------------------------------------ */
-
-static void report_side(sb_report *r, const side *s)
-{
-    const sb_eval_result *e = sb_eval_get(s->eval);
-    const char *name = cli_base_name(s->path);
-
-    if (e->labeled) {
-        char *label = cli_printf("top-1 of %s", name);
-        cli_report_fact(r, label, "%.2f %%", e->top1);
-        free(label);
-        label = cli_printf("top-5 of %s", name);
-        cli_report_fact(r, label, "%.2f %%", e->top5);
-        free(label);
-    }
-    cli_report_fact(r, "samples", "%zu", e->samples);
-}
-
-static void report_comparison(sb_report *r, const job *j)
-{
-    static const char *const heads[] = {"output", "cosine", "SQNR, dB"};
-    const sb_eval_result *e = sb_eval_get(j->main.eval);
-    size_t n = sb_model_output_count(j->main.model);
-    char **cells = cli_alloc(3 * n + 1, sizeof *cells);
-
-    if (!isnan(e->agreement))
-        cli_report_fact(r, "same class", "%.2f %%", e->agreement);
-    if (e->boxes + e->reference_boxes > 0)
-        cli_report_fact(r, "F1 of boxes", "%.4f", e->f1);
-    if (!isnan(e->map_iou))
-        cli_report_fact(r, "overlap of maps", "%.4f", e->map_iou);
-    for (size_t i = 0; i < n; i++) {
-        double cosine = (double)NAN, sqnr = (double)NAN;
-
-        (void)sb_eval_output(j->main.eval, i, &cosine, &sqnr);
-        cells[3 * i] =
-            cli_printf("%s", sb_model_output(j->main.model, i)->name);
-        cells[3 * i + 1] = cli_printf("%.6f", cosine);
-        cells[3 * i + 2] = cli_printf("%.2f", sqnr);
-    }
-    sb_report_section(r, "Outputs", "How far they are from the reference.");
-    sb_report_table(r, "lrr", heads, (const char *const *)cells, n);
-    for (size_t i = 0; i < 3 * n; i++)
-        free(cells[i]);
-    free(cells);
-}
-
-static int eval_write_report(cli_env *env, const job *j)
-{
-    char *below = cli_printf("sparsebit %s eval%s%s", sb_version(),
-                             j->other.path ? ", against " : "",
-                             j->other.path ? cli_base_name(j->other.path) : "");
-    sb_report *r = NULL;
-    sb_status status =
-        sb_report_create(env->ctx, cli_base_name(j->main.path), below, &r);
-
-    if (status == SB_OK) {
-        report_side(r, &j->main);
-        if (j->other.path)
-            report_side(r, &j->other);
-        if (eval_compares(j))
-            report_comparison(r, j);
-        sb_report_section(r, "The network", NULL);
-        status = sb_report_graph(r, j->main.model);
-    }
-    if (status == SB_OK)
-        status = sb_report_save(r, j->args->report);
-    sb_report_free(r);
-    free(below);
-    return status == SB_OK ? CLI_OK : cli_fail(env, j->args->report);
-}
-
 /* ---- the command --------------------------------------------------------- */
 
-static int job_open(cli_env *env, job *j)
+static int job_open(cli_env *env, eval_job *j)
 {
     const eval_args *args = j->args;
     int rc = side_load(env, args->model, &j->main);
@@ -551,7 +200,7 @@ static int job_open(cli_env *env, job *j)
 
 static int eval_run(cli_env *env, const void *parsed)
 {
-    job j = {.args = parsed};
+    eval_job j = {.args = parsed};
 
     if (j.args->against && j.args->against_outputs)
         return cli_usage(&cmd_eval,
@@ -566,9 +215,9 @@ static int eval_run(cli_env *env, const void *parsed)
     if (rc == CLI_OK && j.args->report)
         rc = eval_write_report(env, &j);
     if (rc == CLI_OK && env->common.json)
-        rc = print_json(env, &j);
+        rc = eval_print_json(env, &j);
     else if (rc == CLI_OK)
-        rc = print_text(env, &j);
+        rc = eval_print_text(env, &j);
     cli_gather_free(j.gather);
     cli_saved_free(j.saved);
     free(j.reference);

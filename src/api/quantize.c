@@ -63,6 +63,46 @@ static sb_status read_config(sb_ctx *ctx, const sb_quant_options *opt,
     return default_config(ctx, target, mode, opt->preset, out);
 }
 
+/* The target by its name; NULL if none is asked for. */
+static sb_status find_target(sb_ctx *ctx, const char *name,
+                             const sb_target_def **out)
+{
+    *out = name ? sb_target_find(name) : NULL;
+    return name && !*out ? sb_target_unknown(ctx, name) : SB_OK;
+}
+
+static sb_status find_blocks(sb_ctx *ctx, const char *type,
+                             const sb_block_mix **out)
+{
+    *out = type ? sb_block_mix_find(type) : NULL;
+    return type && !*out ? sb_fail(ctx, SB_BAD_ARG,
+                                   "type '%.64s' of GGUF files, want one of %s",
+                                   type, sb_block_mix_names())
+                         : SB_OK;
+}
+
+/* What the options say of a model that is there. */
+static void set_options(sb_quant_model *qm, const sb_quant_options *opt)
+{
+    qm->exact = opt->exact;
+    qm->half_scales = opt->half_scales;
+    qm->choose_ranges = !opt->config && !opt->config_text && !opt->train;
+    qm->reduce_range = opt->reduce_range;
+    /* Weights that change all the time have bounds instead of scales that were
+     * enlarged for what they once were. */
+    if (opt->train && qm->target->pairs_saturate &&
+        opt->reduce_range == SB_REDUCE_RANGE_AUTO)
+        qm->reduce_range = SB_REDUCE_RANGE_ALL;
+    if (qm->reduce_range == SB_REDUCE_RANGE_ALL && !qm->target->pairs_saturate)
+        sb_warn(qm->ctx,
+                "target %s adds products in more than 16 bits: --reduce-range "
+                "changes nothing",
+                qm->target->name);
+    if (sb_learns_no_blocks(qm))
+        sb_warn(qm->ctx, "SCHEDULE.BLOCKWISE: no blocks are learned: %s",
+                sb_learns_no_blocks(qm));
+}
+
 sb_status sb_quant_model_create(const sb_model *model,
                                 const sb_quant_options *options,
                                 sb_quant_model **out)
@@ -71,20 +111,22 @@ sb_status sb_quant_model_create(const sb_model *model,
     sb_ctx *ctx = model->ctx;
     sb_quant_config *config = NULL;
     const sb_target_def *target = NULL;
-    sb_quant_model *qm = NULL;
-    sb_quant_mode mode = SB_QUANT_STATIC;
     sb_quant_options opt;
 
     SB_TRY(sb_options_read(ctx, "sb_quant_options", options, &defaults,
                            sizeof opt, &opt));
     SB_TRY(sb_graph_check_whole(model->graph));
-    if (opt.target) {
-        target = sb_target_find(opt.target);
-        if (!target)
-            return sb_target_unknown(ctx, opt.target);
-    }
-    if (!opt.config && !opt.config_text && !opt.calibrate)
-        mode = sb_import_mode(model->graph);
+    SB_TRY(find_target(ctx, opt.target, &target));
+    const bool asked = opt.config || opt.config_text;
+    const sb_quant_mode mode =
+        asked || opt.calibrate ? SB_QUANT_STATIC : sb_import_mode(model->graph);
+    sb_build_options build = {
+        .follow = mode != SB_QUANT_STATIC,
+        .asked = asked,
+        .dump_after = opt.dump_after,
+        .train = opt.train,
+    };
+    SB_TRY(find_blocks(ctx, opt.gguf_type, &build.blocks));
     SB_TRY(read_config(ctx, &opt, target, mode, &config));
     sb_status status =
         sb_quant_config_exclude(config, opt.exclude, opt.n_exclude);
@@ -92,41 +134,9 @@ sb_status sb_quant_model_create(const sb_model *model,
         sb_quant_config_free(config);
         return status;
     }
-    const sb_block_mix *blocks =
-        opt.gguf_type ? sb_block_mix_find(opt.gguf_type) : NULL;
-    if (opt.gguf_type && !blocks) {
-        sb_quant_config_free(config);
-        return sb_fail(ctx, SB_BAD_ARG,
-                       "type '%.64s' of GGUF files, want one of %s",
-                       opt.gguf_type, sb_block_mix_names());
-    }
-    const sb_build_options build = {
-        .blocks = blocks,
-        .follow = mode != SB_QUANT_STATIC,
-        .asked = opt.config || opt.config_text,
-        .dump_after = opt.dump_after,
-        .train = opt.train,
-    };
     SB_TRY(
-        sb_quant_model_build(ctx, model->graph, config, target, &build, &qm));
-    qm->exact = opt.exact;
-    qm->half_scales = opt.half_scales;
-    qm->choose_ranges = !build.asked && !build.train;
-    qm->reduce_range = opt.reduce_range;
-    /* Weights that change all the time have bounds instead of scales that were
-     * enlarged for what they once were. */
-    if (opt.train && qm->target->pairs_saturate &&
-        opt.reduce_range == SB_REDUCE_RANGE_AUTO)
-        qm->reduce_range = SB_REDUCE_RANGE_ALL;
-    if (qm->reduce_range == SB_REDUCE_RANGE_ALL && !qm->target->pairs_saturate)
-        sb_warn(ctx,
-                "target %s adds products in more than 16 bits: --reduce-range "
-                "changes nothing",
-                qm->target->name);
-    if (sb_learns_no_blocks(qm))
-        sb_warn(ctx, "SCHEDULE.BLOCKWISE: no blocks are learned: %s",
-                sb_learns_no_blocks(qm));
-    *out = qm;
+        sb_quant_model_build(ctx, model->graph, config, target, &build, out));
+    set_options(*out, &opt);
     return SB_OK;
 }
 

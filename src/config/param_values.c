@@ -248,13 +248,18 @@ sb_status sb_params_check_json(const sb_json_doc *doc, const sb_json *object,
 
         if (!item)
             return sb_json_fail(doc, object,
-                                "%s: missing, want that of the configuration",
+                                "%s: missing; another version of sparsebit "
+                                "wrote this file: use that one, or make the "
+                                "file anew",
                                 defs->name);
         if (!param_matches(defs, param_field(defs, params), item))
             return param_fail_json(doc, item, defs, params);
     }
-    if (object->n != n)
-        return sb_json_fail(doc, object, "%zu parameters, want %zu", object->n,
-                            n);
+    if (object && object->n != n)
+        return sb_json_fail(doc, object,
+                            "%zu parameters, want %zu; another version of "
+                            "sparsebit wrote this file: use that one, or make "
+                            "the file anew",
+                            object->n, n);
     return SB_OK;
 }

@@ -79,17 +79,18 @@ sb_status sb_eval_language(sb_eval *e, const sb_batch *b,
     return SB_OK;
 }
 
-/* sum(p log(p / q)) with p of the reference. */
+/* sum(p log(p / q)) with p of the reference; what is not a number stays so. */
 static double row_divergence(const float *p, const float *q, int64_t n)
 {
     double lp = log_sum_exp(p, n), lq = log_sum_exp(q, n), sum = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        double log_p = (double)p[i] - lp;
+        double log_p = (double)p[i] - lp, share = exp(log_p);
 
-        sum += exp(log_p) * (log_p - ((double)q[i] - lq));
+        if (share != 0) /* a token that cannot be has a logarithm of -inf */
+            sum += share * (log_p - ((double)q[i] - lq));
     }
-    return sum > 0 ? sum : 0;
+    return sum < 0 ? 0 : sum;
 }
 
 sb_status sb_eval_language_compare(sb_eval *e, const sb_batch *b,

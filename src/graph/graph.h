@@ -328,6 +328,8 @@ sb_graph *sb_node_body(const sb_node *node, size_t i);
 
 /* The attribute or NULL. */
 const sb_attr *sb_node_attr(const sb_node *node, const char *name);
+/* The bytes of numbers, lists of them and texts; none of other kinds. */
+size_t sb_attr_bytes(const sb_attr *a, const void **data);
 /* The value of an attribute, or `absent` if it is not there or of another
  * type. */
 int64_t sb_node_int(const sb_node *node, const char *name, int64_t absent);

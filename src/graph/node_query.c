@@ -5,6 +5,30 @@
 
 /* ---- attributes and inputs ---------------------------------------------- */
 
+size_t sb_attr_bytes(const sb_attr *a, const void **data)
+{
+    switch (a->type) {
+    case SB_ATTR_FLOATS:
+        *data = a->floats;
+        return a->n * sizeof *a->floats;
+    case SB_ATTR_INTS:
+        *data = a->ints;
+        return a->n * sizeof *a->ints;
+    case SB_ATTR_STRING:
+        *data = a->s.data;
+        return a->s.len;
+    case SB_ATTR_FLOAT:
+        *data = &a->f;
+        return sizeof a->f;
+    case SB_ATTR_INT:
+        *data = &a->i;
+        return sizeof a->i;
+    default:
+        *data = NULL;
+        return 0;
+    }
+}
+
 int64_t sb_node_int(const sb_node *node, const char *name, int64_t absent)
 {
     const sb_attr *a = sb_node_attr(node, name);

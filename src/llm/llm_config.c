@@ -13,8 +13,8 @@ static const sb_llm_arch archs[] = {
     {"llama", "LlamaForCausalLM", "llama", SB_LLM_GGUF_INTERLEAVED,
      sb_arch_llama},
     {"mistral", "MistralForCausalLM", NULL, 0, sb_arch_llama},
-    {"qwen2", "Qwen2ForCausalLM", "qwen2", 0, sb_arch_llama},
-    {"qwen3", "Qwen3ForCausalLM", "qwen3", 0, sb_arch_llama},
+    {"qwen2", "Qwen2ForCausalLM", "qwen2", SB_LLM_WINDOW_ASKED, sb_arch_llama},
+    {"qwen3", "Qwen3ForCausalLM", "qwen3", SB_LLM_WINDOW_ASKED, sb_arch_llama},
     {"gemma3_text", "Gemma3ForCausalLM", "gemma3",
      SB_LLM_SCALED_EMBEDDING | SB_LLM_GEMMA, sb_arch_llama},
     {"gpt2", "GPT2LMHeadModel", "gpt2", SB_LLM_TRANSPOSED, sb_arch_gpt2},
@@ -230,28 +230,39 @@ static void hf_activation(hf_reader *r, const sb_llm_config *c)
                     known[2] ? ", " : "", known[2] ? known[2] : "");
 }
 
-/* Switches of GPT-2's configuration that change what attention computes, and
- * what most files say of them. */
+/* Switches of GPT-2 and Gemma that change what attention computes, and what
+ * most files say of them. */
 static void hf_switches(hf_reader *r, const sb_llm_config *c)
 {
     static const struct {
         const char *key;
         bool known;
-    } switches[] = {{"scale_attn_weights", true},
-                    {"scale_attn_by_inverse_layer_idx", false}};
+        unsigned flag; /* of the architectures that have it */
+    } switches[] = {
+        {"scale_attn_weights", true, SB_LLM_TRANSPOSED},
+        {"scale_attn_by_inverse_layer_idx", false, SB_LLM_TRANSPOSED},
+        {"use_bidirectional_attention", false, SB_LLM_GEMMA}};
+    static const char *const caps[] = {"attn_logit_softcapping",
+                                       "final_logit_softcapping"};
 
     for (size_t i = 0; i < SB_COUNT(switches); i++) {
         const sb_json *v = sb_json_get(r->at, switches[i].key);
 
-        if ((c->arch->flags & SB_LLM_TRANSPOSED) && v &&
-            v->kind == SB_JSON_BOOL && (v->number > 0) != switches[i].known &&
-            r->status == SB_OK)
+        if ((c->arch->flags & switches[i].flag) &&
+            sb_json_is(v, SB_JSON_BOOL) &&
+            (v->number > 0) != switches[i].known && r->status == SB_OK)
             r->status =
                 sb_fail(r->doc->ctx, SB_UNSUPPORTED, "%s: %s is %s, want %s",
                         r->doc->file, switches[i].key,
                         switches[i].known ? "false" : "true",
                         switches[i].known ? "true" : "false");
     }
+    for (size_t i = 0; i < SB_COUNT(caps); i++)
+        if ((c->arch->flags & SB_LLM_GEMMA) && r->status == SB_OK &&
+            hf_number(r, caps[i], NULL, 0) > 0)
+            r->status =
+                sb_fail(r->doc->ctx, SB_UNSUPPORTED, "%s: %s is %g, want null",
+                        r->doc->file, caps[i], hf_number(r, caps[i], NULL, 0));
 }
 
 /* Layers by name: all but every n-th see a window. */
@@ -286,13 +297,31 @@ static void hf_layer_types(hf_reader *r, sb_llm_config *c)
         c->window_pattern = i + 1;
 }
 
-static void hf_window(hf_reader *r, sb_llm_config *c)
+/* Of an architecture that must be asked for windows, without layer_types. */
+static void hf_asked_window(hf_reader *r, sb_llm_config *c)
 {
     const sb_json *use = sb_json_get(r->at, "use_sliding_window");
+    int64_t from = hf_whole(r, "max_window_layers", NULL, 28);
 
-    c->window = hf_whole(r, "sliding_window", NULL, 0);
-    if (use && use->kind == SB_JSON_BOOL && !(use->number > 0))
+    if (!sb_json_is(use, SB_JSON_BOOL) || !(use->number > 0))
         c->window = 0;
+    if (c->window == 0 || sb_json_get(r->at, "layer_types"))
+        return;
+    if (from >= c->layers)
+        c->window = 0;
+    else if (from > 0 && r->status == SB_OK)
+        r->status = sb_fail(r->doc->ctx, SB_UNSUPPORTED,
+                            "%s: max_window_layers %lld of %lld layers, want "
+                            "0, or all of them",
+                            r->doc->file, (long long)from,
+                            (long long)c->layers);
+}
+
+static void hf_window(hf_reader *r, sb_llm_config *c)
+{
+    c->window = hf_whole(r, "sliding_window", NULL, 0);
+    if (c->arch->flags & SB_LLM_WINDOW_ASKED)
+        hf_asked_window(r, c);
     if (c->arch->flags & SB_LLM_GEMMA) {
         double scale = hf_number(r, "query_pre_attn_scalar", NULL, 256);
 
@@ -300,6 +329,8 @@ static void hf_window(hf_reader *r, sb_llm_config *c)
             hf_whole(r, "sliding_window_pattern", "_sliding_window_pattern", 6);
         c->attention_scale = scale > 0 ? 1 / sqrt(scale) : -1;
         c->norm_plus_one = true;
+    } else { /* windows have no frequencies of their own */
+        c->local_rope = c->rope;
     }
     hf_layer_types(r, c);
 }

@@ -63,6 +63,9 @@ enum {
     SB_LLM_GEMMA = 1 << 2,
     /* Linear weights of Hugging Face files are [in, out]. */
     SB_LLM_TRANSPOSED = 1 << 3,
+    /* Has a window only where config.json says use_sliding_window, and then
+     * from layer max_window_layers on. */
+    SB_LLM_WINDOW_ASKED = 1 << 4,
 };
 
 typedef struct sb_llm_arch {

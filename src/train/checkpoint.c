@@ -49,6 +49,7 @@ static void add_data(sb_str *out, const sb_trainer *t)
                 sb_data_seed(t->train));
     sb_str_addf(out, ", \"teacher\": \"%s\"", t->opt.teacher ? "yes" : "no");
     sb_str_addf(out, ", \"quantized\": \"%s\"", t->qm ? "yes" : "no");
+    sb_str_addf(out, ", \"network\": \"%016" PRIx64 "\"", t->network);
     sb_str_addf(out, ", \"weights\": \"%016" PRIx64 "\"", t->weights);
     sb_str_addf(out, ", \"teacher_weights\": \"%016" PRIx64 "\"",
                 t->teacher_weights);
@@ -121,6 +122,45 @@ static bool checkpoint_is_ours(const sb_trainer *t)
     return t->opt.folder && sb_ctx_rank(t->ctx) == 0;
 }
 
+/* The first member of two objects, or of objects in them, that differs. */
+static const char *first_difference(const sb_json *a, const sb_json *b)
+{
+    for (; a && b; a = a->next, b = b->next) {
+        const char *x = sb_json_text(a), *y = sb_json_text(b), *inside;
+
+        if (a->kind != b->kind || a->number != b->number || a->n != b->n ||
+            (x && y && strcmp(x, y) != 0))
+            return a->key ? a->key : ""; /* of a list */
+        inside = first_difference(a->child, b->child);
+        if (inside)
+            return inside[0] || !a->key ? inside : a->key;
+    }
+    return a || b ? "" : NULL;
+}
+
+/* Says what rank r has, a text of `n` bytes, that rank 0 has otherwise. */
+static sb_status ranks_differ(const sb_trainer *t, const char *first,
+                              size_t n_first, int rank, const char *other,
+                              size_t n)
+{
+    sb_json_doc *a = NULL, *b = NULL;
+    sb_status status = sb_json_read(t->ctx, "rank 0", first, n_first, &a);
+
+    if (status == SB_OK)
+        status = sb_json_read(t->ctx, "another rank", other, n, &b);
+    if (status == SB_OK) {
+        const char *key = first_difference(a->root->child, b->root->child);
+
+        status = sb_fail(t->ctx, SB_BAD_DATA,
+                         "rank %d has not the '%s' of rank 0: start all ranks "
+                         "with the same files and options",
+                         rank, key ? key : "");
+    }
+    sb_json_free(b);
+    sb_json_free(a);
+    return status;
+}
+
 sb_status sb_checkpoint_compare(const sb_trainer *t)
 {
     int ranks = sb_ctx_ranks(t->ctx);
@@ -131,8 +171,10 @@ sb_status sb_checkpoint_compare(const sb_trainer *t)
     if (ranks == 1)
         return SB_OK;
     sb_str_init(&own, t->ctx);
+    sb_str_add(&own, "{\"options\": ");
     sb_params_json(sb_train_table, &t->keys, &own);
     add_data(&own, t);
+    sb_str_add(&own, "}");
     sizes = sb_alloc(t->ctx, (size_t)ranks, sizeof *sizes);
     sb_status status = sizes ? sb_str_status(&own) : SB_NO_MEMORY;
     if (status == SB_OK)
@@ -140,10 +182,7 @@ sb_status sb_checkpoint_compare(const sb_trainer *t)
     const char *at = all;
     for (int r = 0; r < ranks && status == SB_OK; at += sizes[r++])
         if (sizes[r] != sizes[0] || memcmp(at, all, sizes[0]) != 0)
-            status = sb_fail(t->ctx, SB_BAD_DATA,
-                             "rank %d has other options, seeds or samples than "
-                             "rank 0",
-                             r);
+            status = ranks_differ(t, all, sizes[0], r, at, sizes[r]);
     sb_memory_free(all);
     sb_free(t->ctx, sizes);
     sb_str_free(&own);
@@ -248,7 +287,44 @@ static sb_status check_list(const sb_trainer *t, const sb_json_doc *doc,
                    doc->file, want->key, there, here);
 }
 
-/* The same samples in the same order? */
+/* The same number or text?  Marks say nothing to a reader. */
+static sb_status check_item(const sb_trainer *t, const sb_json_doc *doc,
+                            const sb_json *found, const sb_json *want)
+{
+    bool is_text = want->kind == SB_JSON_TEXT;
+    bool model =
+        strcmp(want->key, "network") == 0 || strcmp(want->key, "weights") == 0;
+    char number[2][32];
+
+    if (!found || found->kind != want->kind)
+        return sb_fail(t->ctx, SB_BAD_DATA,
+                       "%s: says nothing of '%s': another version of "
+                       "sparsebit wrote it; resume it with that one, or train "
+                       "anew in another folder (--folder)",
+                       doc->file, want->key);
+    if (is_text ? strcmp(found->text, want->text) == 0
+                : found->number == want->number)
+        return SB_OK;
+    if (model || strcmp(want->key, "teacher_weights") == 0)
+        return sb_fail(t->ctx, SB_BAD_DATA,
+                       "%s: the run there began with another %s (its %s "
+                       "differ); resume it with the same file, options and "
+                       "version of sparsebit, or train anew in another folder "
+                       "(--folder)",
+                       doc->file, model ? "model" : "teacher",
+                       strcmp(want->key, "network") == 0
+                           ? "nodes or their attributes"
+                           : "weights");
+    (void)snprintf(number[0], sizeof number[0], "%g", found->number);
+    (void)snprintf(number[1], sizeof number[1], "%g", want->number);
+    return sb_fail(t->ctx, SB_BAD_DATA,
+                   "%s: the run there has %s %s, this one %s; go on with the "
+                   "same",
+                   doc->file, want->key, is_text ? found->text : number[0],
+                   is_text ? want->text : number[1]);
+}
+
+/* The same samples in the same order, for the same model? */
 static sb_status check_data(const sb_trainer *t, const sb_json_doc *doc)
 {
     sb_json_doc *own = NULL;
@@ -264,29 +340,9 @@ static sb_status check_data(const sb_trainer *t, const sb_json_doc *doc)
     for (const sb_json *want = own ? own->root->child : NULL;
          want && status == SB_OK; want = want->next) {
         const sb_json *found = sb_json_get(doc->root, want->key);
-        if (want->kind == SB_JSON_LIST) {
-            status = check_list(t, doc, found, want);
-            continue;
-        }
-        bool same =
-            found && found->kind == want->kind &&
-            (want->kind == SB_JSON_TEXT ? strcmp(found->text, want->text) == 0
-                                        : found->number == want->number);
 
-        if (same)
-            continue;
-        char number[2][32];
-        (void)snprintf(number[0], sizeof number[0], "%g",
-                       found ? found->number : 0);
-        (void)snprintf(number[1], sizeof number[1], "%g", want->number);
-        bool is_text = want->kind == SB_JSON_TEXT;
-        status =
-            sb_fail(t->ctx, SB_BAD_DATA,
-                    "%s: the run there has %s %s, this one %s; go on with "
-                    "the same",
-                    doc->file, want->key,
-                    is_text && found && found->text ? found->text : number[0],
-                    is_text ? want->text : number[1]);
+        status = want->kind == SB_JSON_LIST ? check_list(t, doc, found, want)
+                                            : check_item(t, doc, found, want);
     }
     sb_json_free(own);
     sb_str_free(&text);

@@ -1,33 +1,11 @@
 /* Is it the same model?  A run that goes on from other weights than it began
  * with would mix two networks: calibrated scales and frozen weights are those
- * of the file.
- *
- * FNV-1a (64 bit) over words of eight bytes: a guard against mistakes, not
- * against malice. */
+ * of the file. */
 #include <string.h>
 
 #include "api/model.h"
+#include "tensor/mark.h"
 #include "train/trainer.h"
-
-#define MARK_START UINT64_C(0xcbf29ce484222325)
-
-static uint64_t mark_bytes(uint64_t mark, const void *bytes, size_t n)
-{
-    const uint64_t prime = 0x100000001b3u;
-    const unsigned char *at = bytes;
-
-    for (; n > 0;) {
-        uint64_t word = 0;
-        size_t part = n < sizeof word ? n : sizeof word;
-
-        memcpy(&word, at, part);
-        mark = (mark ^ word) * prime;
-        mark ^= mark >> 29; /* high bits count, too */
-        at += part;
-        n -= part;
-    }
-    return mark;
-}
 
 /* The mark of a constant; 0: of none, or another rank knows it. */
 static uint64_t mark_constant(const sb_value *value, const sb_learner *learner)
@@ -37,8 +15,8 @@ static uint64_t mark_constant(const sb_value *value, const sb_learner *learner)
     if (!value->is_constant || !t->data || t->dtype == SB_DTYPE_STRING ||
         (learner && !sb_learner_reads(learner, value->name)))
         return 0;
-    uint64_t mark = mark_bytes(MARK_START, value->name, strlen(value->name));
-    return mark_bytes(mark, t->data, sb_tensor_bytes(t)) | 1;
+    uint64_t mark = sb_mark(SB_MARK_BEGIN, value->name, strlen(value->name));
+    return sb_mark(mark, t->data, sb_tensor_bytes(t)) | 1;
 }
 
 /* What every rank knows of a model: the size of its file, and names, types and
@@ -47,7 +25,7 @@ static uint64_t mark_outline(const sb_model *model)
 {
     const sb_graph *g = model->graph;
     uint64_t bytes = model->file_bytes;
-    uint64_t mark = mark_bytes(MARK_START, &bytes, sizeof bytes);
+    uint64_t mark = sb_mark(SB_MARK_BEGIN, &bytes, sizeof bytes);
 
     for (sb_value_id v = 0; v < g->n_values; v++) {
         const sb_value *value = sb_graph_value(g, v);
@@ -56,11 +34,43 @@ static uint64_t mark_outline(const sb_model *model)
 
         if (!value->is_constant)
             continue;
-        mark = mark_bytes(mark, value->name, strlen(value->name));
-        mark = mark_bytes(mark, type, sizeof type);
-        mark = mark_bytes(mark, t->dims, (size_t)t->rank * sizeof t->dims[0]);
+        mark = sb_mark(mark, value->name, strlen(value->name));
+        mark = sb_mark(mark, type, sizeof type);
+        mark = sb_mark(mark, t->dims, (size_t)t->rank * sizeof t->dims[0]);
     }
     return mark | 1;
+}
+
+/* Operators, attributes and what reads what. */
+static uint64_t mark_graph(uint64_t mark, const sb_graph *g)
+{
+    for (sb_node_id id = 0; id < g->n_nodes; id++) {
+        const sb_node *n = sb_graph_node(g, id);
+        const sb_graph *body;
+
+        if (n->dead)
+            continue;
+        mark = sb_mark(mark, n->op, strlen(n->op));
+        mark = sb_mark(mark, n->domain, strlen(n->domain));
+        for (uint32_t i = 0; i < n->n_in; i++)
+            mark = sb_mark(mark, &n->inputs[i], sizeof n->inputs[i]);
+        for (uint32_t i = 0; i < n->n_attrs; i++) {
+            const sb_attr *a = &n->attrs[i];
+            const void *data = NULL;
+            size_t size = sb_attr_bytes(a, &data);
+
+            mark = sb_mark(mark, a->name, strlen(a->name));
+            mark = sb_mark(mark, data, size);
+        }
+        for (size_t i = 0; (body = sb_node_body(n, i)); i++)
+            mark = mark_graph(mark, body);
+    }
+    return mark;
+}
+
+uint64_t sb_train_mark_network(const sb_model *model)
+{
+    return mark_graph(SB_MARK_BEGIN, model->graph);
 }
 
 static sb_status mark_differs(sb_ctx *ctx, int rank)
@@ -110,10 +120,10 @@ sb_status sb_train_mark(const sb_model *model, const sb_learner *learner,
         marks[g->n_values] = mark_outline(model);
     if (status == SB_OK && learner)
         status = mark_join(g->ctx, marks, g->n_values + 1);
-    *out = MARK_START;
+    *out = SB_MARK_BEGIN;
     for (sb_value_id v = 0; status == SB_OK && v < g->n_values; v++)
         if (marks[v])
-            *out = mark_bytes(*out, &marks[v], sizeof marks[v]);
+            *out = sb_mark(*out, &marks[v], sizeof marks[v]);
     sb_free(g->ctx, marks);
     return status;
 }

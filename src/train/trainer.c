@@ -406,6 +406,7 @@ static sb_status trainer_open(sb_trainer *t)
         learn.loss = SB_LEARN_LOSS_KL;
     if (!t->opt.teacher)
         learn.temperature = 1;
+    t->network = sb_train_mark_network(t->model);
     if (!t->opt.pipeline)
         SB_TRY(sb_train_mark(t->model, NULL, &t->weights));
     if (t->opt.teacher)

@@ -41,8 +41,9 @@ typedef struct sb_trainer {
     sb_tensor *target;     /* what the loss compares with, or NULL: labels */
     sb_data *train, *valid;
     size_t steps; /* in an epoch */
-    /* Marks of the weights that training starts from, and of the teacher's. */
-    uint64_t weights, teacher_weights;
+    /* Marks of the network and the weights that training starts from, and of
+     * the teacher's weights. */
+    uint64_t network, weights, teacher_weights;
     sb_train_progress at;
     sb_model *best;
     bool best_lost;   /* its checkpoint could not be written */
@@ -73,6 +74,10 @@ double sb_train_clock(void);
  * take part, each with the constants that it reads. */
 SB_MUST_USE sb_status sb_train_mark(const sb_model *model,
                                     const sb_learner *learner, uint64_t *out);
+
+/* The same of nodes: which operators, how connected, with which attributes, as
+ * the factor of adapters is one. */
+uint64_t sb_train_mark_network(const sb_model *model);
 
 /* checkpoint.c.  Failures to write are warnings. */
 void sb_checkpoint_save(sb_trainer *t);

@@ -54,44 +54,68 @@ static void reference(const char *const terms[], const sb_tensor *const in[],
     }
 }
 
+typedef struct {
+    const char *equation;
+    const char *terms[4]; /* of the inputs, then of the output */
+    const char *shapes[3];
+} einsum_case;
+
+static const einsum_case cases[] = {
+    {"ij,jk->ik", {"ij", "jk", "ik"}, {"3x4", "4x5"}},
+    {"ij,jk", {"ij", "jk", "ik"}, {"3x4", "4x5"}},
+    {"bij,bjk->bik", {"bij", "bjk", "bik"}, {"2x3x4", "2x4x5"}},
+    {"bhqd,bhkd->bhqk", {"bhqd", "bhkd", "bhqk"}, {"2x3x4x5", "2x3x6x5"}},
+    {"bhqk,bkhd->bqhd", {"bhqk", "bkhd", "bqhd"}, {"2x3x4x6", "2x6x3x5"}},
+    {"ij->ji", {"ij", "ji"}, {"3x4"}},
+    {"ij->", {"ij", ""}, {"3x4"}},
+    {"ii->i", {"ii", "i"}, {"4x4"}},
+    {"ii->", {"ii", ""}, {"4x4"}},
+    {"bii->bi", {"bii", "bi"}, {"3x4x4"}},
+    {"i,i->", {"i", "i", ""}, {"5", "5"}},
+    {"i,j->ij", {"i", "j", "ij"}, {"3", "5"}},
+    {"i,j->ji", {"i", "j", "ji"}, {"3", "5"}},
+    {"ij,ij->ij", {"ij", "ij", "ij"}, {"3x4", "3x4"}},
+    {"ij,j->i", {"ij", "j", "i"}, {"3x4", "4"}},
+    {"ijk,j->k", {"ijk", "j", "k"}, {"3x4x5", "4"}},
+    {"ij,kl->", {"ij", "kl", ""}, {"2x3", "4x2"}},
+    {"ij,jk->ik", {"ij", "jk", "ik"}, {"3x1", "4x5"}},
+    {"ab,bc,cd->ad", {"ab", "bc", "cd", "ad"}, {"2x3", "3x4", "4x5"}},
+    {"ab,ab,b->a", {"ab", "ab", "b", "a"}, {"2x3", "2x3", "3"}},
+    {"bik,bkj->bij", {"bik", "bkj", "bij"}, {"2x40x40", "2x40x20"}},
+    {"ki,kj->ji", {"ki", "kj", "ji"}, {"90x40", "90x30"}},
+    {"aAb,bc->cA", {"aAb", "bc", "cA"}, {"2x3x4", "4x5"}},
+};
+
+/* The text of a graph with the equation over `n` inputs of a type. */
+static void print_graph(const einsum_case *c, size_t n, const char *type,
+                        char text[512])
+{
+    static const char *const names[] = {"a", "b", "c"};
+    char types[64] = "", inputs[16] = "";
+
+    for (size_t i = 0; i < n; i++) {
+        size_t at = strlen(types);
+
+        (void)snprintf(types + at, sizeof types - at, "%s%s: %s[*]",
+                       i ? ", " : "", names[i], type);
+        at = strlen(inputs);
+        (void)snprintf(inputs + at, sizeof inputs - at, "%s%s", i ? ", " : "",
+                       names[i]);
+    }
+    (void)snprintf(text, 512,
+                   "graph g(%s) -> (y: %s[*]) {\n"
+                   "  y = Einsum(%s) {equation=\"%s\"}\n}\n",
+                   types, type, inputs, c->equation);
+}
+
 static void test_against_definition(void **state)
 {
-    static const struct {
-        const char *equation;
-        const char *terms[4]; /* of the inputs, then of the output */
-        const char *shapes[3];
-    } cases[] = {
-        {"ij,jk->ik", {"ij", "jk", "ik"}, {"3x4", "4x5"}},
-        {"ij,jk", {"ij", "jk", "ik"}, {"3x4", "4x5"}},
-        {"bij,bjk->bik", {"bij", "bjk", "bik"}, {"2x3x4", "2x4x5"}},
-        {"bhqd,bhkd->bhqk", {"bhqd", "bhkd", "bhqk"}, {"2x3x4x5", "2x3x6x5"}},
-        {"bhqk,bkhd->bqhd", {"bhqk", "bkhd", "bqhd"}, {"2x3x4x6", "2x6x3x5"}},
-        {"ij->ji", {"ij", "ji"}, {"3x4"}},
-        {"ij->", {"ij", ""}, {"3x4"}},
-        {"ii->i", {"ii", "i"}, {"4x4"}},
-        {"ii->", {"ii", ""}, {"4x4"}},
-        {"bii->bi", {"bii", "bi"}, {"3x4x4"}},
-        {"i,i->", {"i", "i", ""}, {"5", "5"}},
-        {"i,j->ij", {"i", "j", "ij"}, {"3", "5"}},
-        {"i,j->ji", {"i", "j", "ji"}, {"3", "5"}},
-        {"ij,ij->ij", {"ij", "ij", "ij"}, {"3x4", "3x4"}},
-        {"ij,j->i", {"ij", "j", "i"}, {"3x4", "4"}},
-        {"ijk,j->k", {"ijk", "j", "k"}, {"3x4x5", "4"}},
-        {"ij,kl->", {"ij", "kl", ""}, {"2x3", "4x2"}},
-        {"ij,jk->ik", {"ij", "jk", "ik"}, {"3x1", "4x5"}},
-        {"ab,bc,cd->ad", {"ab", "bc", "cd", "ad"}, {"2x3", "3x4", "4x5"}},
-        {"ab,ab,b->a", {"ab", "ab", "b", "a"}, {"2x3", "2x3", "3"}},
-        {"bik,bkj->bij", {"bik", "bkj", "bij"}, {"2x40x40", "2x40x20"}},
-        {"ki,kj->ji", {"ki", "kj", "ji"}, {"90x40", "90x30"}},
-        {"aAb,bc->cA", {"aAb", "bc", "cA"}, {"2x3x4", "4x5"}},
-    };
     static const sb_dtype types[] = {SB_DTYPE_F32, SB_DTYPE_F64, SB_DTYPE_I32};
 
     (void)state;
     for (size_t i = 0; i < SB_COUNT(cases) * SB_COUNT(types); i++) {
         size_t c = i / SB_COUNT(types), n_in = 0;
         sb_dtype type = types[i % SB_COUNT(types)];
-        const char *name = sb_dtype_get(type)->name;
         char text[512];
         const sb_tensor *in[3];
         double want[2048] = {0};
@@ -100,19 +124,7 @@ static void test_against_definition(void **state)
             in[n_in] = test_random(type, cases[c].shapes[n_in], 10 + i + n_in);
             n_in++;
         }
-        (void)snprintf(text, sizeof text,
-                       "graph g(%s%s[*]%s%s%s%s%s) -> (y: %s[*]) {\n"
-                       "  y = Einsum(a%s%s) {equation=\"%s\"}\n}\n",
-                       "a: ", name, n_in > 1 ? ", b: " : "",
-                       n_in > 1 ? name : "", n_in > 1 ? "[*]" : "",
-                       n_in > 2 ? ", c: " : "", n_in > 2 ? name : "", name,
-                       n_in > 1 ? ", b" : "", n_in > 2 ? ", c" : "",
-                       cases[c].equation);
-        if (n_in > 2) { /* the type of c, after its name */
-            char *at = strstr(text, ") -> ");
-            memmove(at + 3, at, strlen(at) + 1);
-            memcpy(at, "[*]", 3);
-        }
+        print_graph(&cases[c], n_in, sb_dtype_get(type)->name, text);
         sb_tensor *y = test_run1(text, in);
         assert_true(sb_tensor_count(y) <= 2048);
         reference(cases[c].terms, in, n_in, want, y);

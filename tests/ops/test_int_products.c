@@ -298,6 +298,30 @@ static conv_case random_case(uint64_t *seed)
     return c;
 }
 
+/* Every element of y is what the definition says. */
+static void expect_conv(const conv_case *c, const sb_tensor *y,
+                        const sb_tensor *x, int zx, const sb_tensor *w, int zw,
+                        bool quantized)
+{
+    int oh = out_size(c->h, c->top + c->bottom, c->kh, c->dilation, c->stride);
+    int ow = out_size(c->w, c->left + c->right, c->kw, c->dilation, c->stride);
+    int64_t i = 0;
+    int place[4];
+
+    for (place[0] = 0; place[0] < c->n; place[0]++)
+        for (place[1] = 0; place[1] < c->m; place[1]++)
+            for (place[2] = 0; place[2] < oh; place[2]++)
+                for (place[3] = 0; place[3] < ow; place[3]++, i++) {
+                    int64_t want = naive_conv(c, x, zx, w, zw, place);
+
+                    if (quantized) { /* powers of two: exact in double */
+                        double q = nearbyint((double)(want + 100) / 512) + 3;
+                        want = (int64_t)fmax(-128, fmin(127, q));
+                    }
+                    assert_int_equal(at(y, i), want);
+                }
+}
+
 /* Weights that are `known` and have no zero points are multiplied with images
  * that have channels last. */
 static void run_conv(const conv_case *c, uint64_t *seed, bool quantized,
@@ -345,21 +369,7 @@ static void run_conv(const conv_case *c, uint64_t *seed, bool quantized,
         c->left, c->bottom, c->right);
     sb_tensor *y =
         known ? run_on_threads(text, INPUTS(x)) : test_run1(text, INPUTS(x, w));
-    int64_t i = 0;
-    int place[4];
-
-    for (place[0] = 0; place[0] < c->n; place[0]++)
-        for (place[1] = 0; place[1] < c->m; place[1]++)
-            for (place[2] = 0; place[2] < oh; place[2]++)
-                for (place[3] = 0; place[3] < ow; place[3]++, i++) {
-                    int64_t want = naive_conv(c, x, zx, w, zw, place);
-
-                    if (quantized) { /* powers of two: exact in double */
-                        double q = nearbyint((double)(want + 100) / 512) + 3;
-                        want = (int64_t)fmax(-128, fmin(127, q));
-                    }
-                    assert_int_equal(at(y, i), want);
-                }
+    expect_conv(c, y, x, zx, w, zw, quantized);
 }
 
 static void test_conv_integer(void **state)

@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "sbtest.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -122,11 +123,52 @@ static void test_sums_are_those_of_numpy(void **state)
     assert_sums(7, 10, 468.00190929164745, 2.2786422486512796);
 }
 
+/* Of a text of two tokens, one predicted: p of the reference, q of the model. */
+static double divergence_of(const float p[3], const float q[3])
+{
+    int64_t tokens[] = {0, 1};
+    float a[6] = {0}, b[6] = {0};
+    sb_tensor ids = sb_tensor_make(SB_DTYPE_I64, 2, (int64_t[]){1, 2});
+    sb_tensor x = sb_tensor_make(SB_DTYPE_F32, 3, (int64_t[]){1, 2, 3}), y = x;
+    sb_batch batch = SB_BATCH_INIT;
+    sb_eval *e = NULL;
+
+    memcpy(a, q, 3 * sizeof *q);
+    memcpy(b, p, 3 * sizeof *p);
+    ids.data = tokens;
+    x.data = a;
+    y.data = b;
+    assert_ok(sb_eval_create(test_ctx(), 1, NULL, &e));
+    batch.count = 1;
+    batch.n_inputs = 1;
+    batch.inputs = (const sb_tensor *const[]){&ids};
+    batch.text_from = 1;
+    assert_ok(sb_eval_compare(e, &batch, (const sb_tensor *const[]){&x},
+                              (const sb_tensor *const[]){&y}));
+    double d = sb_eval_get(e)->divergence;
+    sb_eval_free(e);
+    return d;
+}
+
+/* 1/2 ln(1/2 : 3/4) + 1/2 ln(1/2 : 1/4), and a token that cannot be; what is
+ * not a number is not taken for no difference. */
+static void test_divergence_of_logits_that_are_not_finite(void **state)
+{
+    const float p[] = {0, 0, -INFINITY}, q[] = {1.0986123F, 0, -INFINITY};
+    const float nan[] = {NAN, 0, 0};
+
+    (void)state;
+    assert_close("divergence", divergence_of(p, q), 0.14384103622, 1e-7);
+    assert_true(isnan(divergence_of(p, nan)));
+    assert_true(isnan(divergence_of(nan, q)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows_follow_the_style),
         cmocka_unit_test(test_sums_are_those_of_numpy),
+        cmocka_unit_test(test_divergence_of_logits_that_are_not_finite),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

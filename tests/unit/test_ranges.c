@@ -115,24 +115,14 @@ static void test_averaged(void **state)
     sb_quant_model_free(qm);
 }
 
-/* Of eight values one is as above: 50 once, where its weight is 0.  The others
- * are 40 in every fourth sample, which averaged ends lose.  Neither all nor a
- * half of them may be clipped, but the one may, of which rounding loses less
- * then. */
-static void test_the_best(void **state)
+enum { VALUES = 8, EACH = 100, ALL = VALUES * EACH };
+
+/* x in eight pieces, each of them multiplied by 99 ones after a zero. */
+static const char *eight_values(void)
 {
-    enum {
-        VALUES = 8,
-        EACH = 100,
-        ALL = VALUES * EACH,
-        SAMPLES = 32,
-        GOOD = 2
-    };
     static char text[16384];
     char *at = text;
-    sb_tensor *batches[SAMPLES + 1] = {NULL};
 
-    (void)state;
     at += sprintf(at, "graph main(x: f32[N,800]) -> (y0");
     for (int i = 1; i < VALUES; i++)
         at += sprintf(at, ", y%d", i);
@@ -148,8 +138,21 @@ static void test_the_best(void **state)
         at += sprintf(at, "]\ny%d = MatMul(v%d, w%d) \"m%d\"\n", i, i, i, i);
     }
     (void)sprintf(at, "}");
+    return text;
+}
+
+/* Of eight values one is as above: 50 once, where its weight is 0.  The others
+ * are 40 in every fourth sample, which averaged ends lose.  Neither all nor a
+ * half of them may be clipped, but the one may, of which rounding loses less
+ * then. */
+static void test_the_best(void **state)
+{
+    enum { SAMPLES = 32, GOOD = 2 };
+    sb_tensor *batches[SAMPLES + 1] = {NULL};
+
+    (void)state;
     sb_quant_model *qm =
-        test_quant(text,
+        test_quant(eight_values(),
                    TEST_W8 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: "
                            "4}, OBSERVER: {TYPE: moving_average}}\n",
                    NULL);

@@ -81,7 +81,7 @@ static const char net[] =
     "    m = BatchNormalization(h, hn.weight, hn.bias, hn.running_mean, "
     "hn.running_var)\n"
     "    s = Relu(m)\n"
-    "    y = Gemm(s, fc.weight, fc.bias) {transB=1}\n"
+    "    y = Gemm(s, fc.weight, fc.bias) {transB=1, alpha=1.5}\n"
     "}\n";
 
 /* ---- one step ----------------------------------------------------------- */
@@ -184,6 +184,7 @@ typedef struct {
     const char *folder;
     size_t batch, stop_after, steps;
     int resume, rank_that_differs;
+    bool attribute; /* is what differs; else options */
     double loss[TEST_RANKS][4], best[TEST_RANKS];
 } train_case;
 
@@ -213,7 +214,7 @@ static sb_status train_rank(sb_ctx *ctx, int rank, void *user)
     sb_model *model = NULL, *out = NULL;
     sb_data *train = NULL, *valid = NULL;
 
-    opt.options_text = rank == c->rank_that_differs
+    opt.options_text = rank == c->rank_that_differs && !c->attribute
                            ? "EPOCHS: 3\nLR: 0.01\n"
                            : "EPOCHS: 3\nLR: 0.05\nEMA: 0.9\nCHECKPOINT: 5\n"
                              "ACCUMULATE: 2\n";
@@ -221,7 +222,11 @@ static sb_status train_rank(sb_ctx *ctx, int rank, void *user)
     opt.resume = c->resume;
     opt.watch = watch;
     opt.watch_user = &w;
-    sb_status status = sb_model_parse(ctx, net, &model);
+    char text[sizeof net];
+    memcpy(text, net, sizeof net);
+    if (rank == c->rank_that_differs && c->attribute)
+        memcpy(strstr(text, "alpha=1.5"), "alpha=2.5", 9);
+    sb_status status = sb_model_parse(ctx, text, &model);
     if (status == SB_OK)
         status = open_samples(ctx, c->batch, 0, &train);
     if (status == SB_OK)
@@ -297,6 +302,8 @@ static void test_what_cannot_be_shared_is_refused(void **state)
 {
     train_case odd = {.batch = 16, .rank_that_differs = -1};
     train_case other = {.batch = 24, .rank_that_differs = 2};
+    train_case attribute = {
+        .batch = 24, .rank_that_differs = 1, .attribute = true};
     train_case nothing = {
         .folder = "/nowhere/at/all", .batch = 24, .rank_that_differs = -1};
     test_rank out[TEST_RANKS];
@@ -311,7 +318,12 @@ static void test_what_cannot_be_shared_is_refused(void **state)
     for (int r = 0; r < 3; r++)
         assert_string_equal(
             out[r].error,
-            "rank 2 has other options, seeds or samples than rank 0");
+            "rank 2 has not the 'LR' of rank 0: start all ranks with the same "
+            "files and options");
+    test_ranks_run(3, train_rank, &attribute, out);
+    for (int r = 0; r < 3; r++)
+        assert_non_null(
+            strstr(out[r].error, "rank 1 has not the 'network' of rank 0"));
     /* Only the first one sees that the folder cannot be made. */
     test_ranks_run(2, train_rank, &nothing, out);
     assert_int_equal(out[0].status, SB_IO);

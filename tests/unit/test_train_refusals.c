@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "traintest.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,8 +115,9 @@ static void test_a_run_is_resumed_only_with_its_weights(void **state)
         opt.teacher = teaches ? nets[1] : NULL;
         assert_status(sb_train(nets[1 - teaches], data, valid, &opt, &out),
                       SB_BAD_DATA);
-        assert_error_has(teaches ? "the run there has teacher_weights "
-                                 : "the run there has weights ");
+        assert_error_has(teaches ? "began with another teacher (its weights"
+                                 : "began with another model (its weights");
+        assert_error_has("or train anew in another folder");
         sb_tensor_free(bias);
         sb_data_free(data);
         sb_data_free(valid);
@@ -122,6 +125,55 @@ static void test_a_run_is_resumed_only_with_its_weights(void **state)
         sb_model_free(nets[1]);
     }
     test_train_teaches = false;
+}
+
+/* Renames what begins with `key` in the note of a checkpoint. */
+static void rename_in_note(const char *path, const char *key)
+{
+    sb_train_options opt = SB_TRAIN_OPTIONS_INIT;
+    sb_learner *learner = NULL;
+    sb_model *model = test_train_net();
+
+    opt.options_text = test_train_settings;
+    assert_ok(sb_train_learner(model, &opt, &learner));
+    assert_ok(sb_learner_load(learner, path));
+    char *note = strdup(sb_learner_note(learner)), *at = strstr(note, key);
+    assert_non_null(at);
+    at[1] = '?';
+    assert_ok(sb_learner_set_note(learner, note));
+    assert_ok(sb_learner_save(learner, path));
+    free(note);
+    sb_learner_free(learner);
+    sb_model_free(model);
+}
+
+/* It has no mark of the network, or lacks an option. */
+static void test_a_run_of_another_version_says_what_to_do(void **state)
+{
+    static const struct {
+        const char *key, *said;
+    } cases[] = {{"\"network\"", "says nothing of 'network': another version "
+                                 "of sparsebit wrote it; resume it with that "
+                                 "one, or train anew in another folder"},
+                 {"\"EMA\"", "EMA: missing; another version of sparsebit "
+                             "wrote this file: use that one, or make the file "
+                             "anew"}};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        test_train_watch w = {.stop_after = 7};
+        char folder[160], file[160];
+        size_t size;
+
+        (void)snprintf(folder, sizeof folder, "%s",
+                       test_train_path(i ? "older" : "old"));
+        (void)snprintf(file, sizeof file, "%s",
+                       test_train_path(i ? "older/last.npz" : "old/last.npz"));
+        assert_null(test_train_bytes(folder, 0, &w, &size));
+        rename_in_note(file, cases[i].key);
+        test_train_refused(test_train_settings, folder, 1, 8, 0, SB_BAD_DATA,
+                           cases[i].said);
+    }
 }
 
 /* What was reached before a loss that is not finite stays, and leads there
@@ -322,6 +374,7 @@ int main(void)
         cmocka_unit_test(test_labels_beside_a_teacher_of_images_are_refused),
         cmocka_unit_test(test_a_run_is_resumed_only_as_it_was),
         cmocka_unit_test(test_a_run_is_resumed_only_with_its_weights),
+        cmocka_unit_test(test_a_run_of_another_version_says_what_to_do),
         cmocka_unit_test(test_a_loss_that_is_not_finite_keeps_the_checkpoint),
         cmocka_unit_test(test_a_pruned_run_is_resumed_only_as_it_was),
         cmocka_unit_test(test_pruning_is_done_before_training_is),

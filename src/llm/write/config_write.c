@@ -37,6 +37,10 @@ static void add_window(sb_str *out, const sb_llm_config *c)
 {
     if (c->window > 0)
         add_whole(out, "sliding_window", c->window);
+    if (c->window > 0 && (c->arch->flags & SB_LLM_WINDOW_ASKED)) {
+        sb_str_add(out, ",\n  \"use_sliding_window\": true");
+        add_whole(out, "max_window_layers", 0);
+    }
     if (!(c->arch->flags & SB_LLM_GEMMA))
         return;
     double scale = c->attention_scale;

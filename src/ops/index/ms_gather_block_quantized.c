@@ -80,11 +80,41 @@ typedef struct {
     int64_t outer, rows, inner, len, step, blocks;
 } gather_sizes;
 
-static sb_status gather_block_prepare(sb_kernel *k)
+/* One scale, and zero point if there are such, for each block along axis q. */
+static sb_status gather_check_scales(const sb_kernel *k, const gather_sizes *s,
+                                     int q)
 {
     const gather_attrs *a = k->attrs;
     const sb_tensor *x = k->in[DATA], *scales = k->in[SCALES];
     const sb_tensor *zeros = sb_kernel_in(k, ZEROS);
+    bool bytes = x->dtype == SB_DTYPE_U8;
+    int rank = x->rank;
+    bool fits = scales->rank == rank && scales->dtype == SB_DTYPE_F32;
+    for (int i = 0; fits && i < rank; i++)
+        fits = scales->dims[i] == (i == q ? s->blocks : x->dims[i]);
+    if (!fits)
+        return sb_kernel_fail(k, SB_BAD_MODEL,
+                              "the scales do not fit %lld blocks along axis "
+                              "%d of the data",
+                              (long long)s->blocks, q);
+    int64_t last = bytes ? (s->blocks * a->bits + 7) / 8 : 0;
+    fits = !zeros || (zeros->rank == rank && (zeros->dtype == x->dtype ||
+                                              zeros->dtype == SB_DTYPE_F32));
+    for (int i = 0; zeros && fits && i < rank; i++)
+        fits =
+            zeros->dims[i] == (bytes && i == q && zeros->dtype != SB_DTYPE_F32
+                                   ? last
+                                   : scales->dims[i]);
+    if (!fits)
+        return sb_kernel_fail(k, SB_BAD_MODEL,
+                              "the zero points do not fit the scales");
+    return SB_OK;
+}
+
+static sb_status gather_block_prepare(sb_kernel *k)
+{
+    const gather_attrs *a = k->attrs;
+    const sb_tensor *x = k->in[DATA];
     int64_t rank = x->rank;
     int64_t g = a->gather_axis + (a->gather_axis < 0 ? rank : 0);
     int64_t q = a->quantize_axis + (a->quantize_axis < 0 ? rank : 0);
@@ -120,26 +150,7 @@ static sb_status gather_block_prepare(sb_kernel *k)
     s->len = codes_in(a, x->dtype, x->dims[q]);
     s->step = sb_dims_product(x->dims, (int)q + 1, (int)rank);
     s->blocks = (s->len + a->block_size - 1) / a->block_size;
-    bool fits = scales->rank == rank && scales->dtype == SB_DTYPE_F32;
-    for (int64_t i = 0; fits && i < rank; i++)
-        fits = scales->dims[i] == (i == q ? s->blocks : x->dims[i]);
-    if (!fits)
-        return sb_kernel_fail(k, SB_BAD_MODEL,
-                              "the scales do not fit %lld blocks along axis "
-                              "%lld of the data",
-                              (long long)s->blocks, (long long)q);
-    int64_t last = bytes ? (s->blocks * a->bits + 7) / 8 : 0;
-    fits = !zeros || (zeros->rank == rank && (zeros->dtype == x->dtype ||
-                                              zeros->dtype == SB_DTYPE_F32));
-    for (int64_t i = 0; zeros && fits && i < rank; i++)
-        fits =
-            zeros->dims[i] == (bytes && i == q && zeros->dtype != SB_DTYPE_F32
-                                   ? last
-                                   : scales->dims[i]);
-    if (!fits)
-        return sb_kernel_fail(k, SB_BAD_MODEL,
-                              "the zero points do not fit the scales");
-    return SB_OK;
+    return gather_check_scales(k, s, (int)q);
 }
 
 /* Code `i` of packed ones, signed if they are so. */

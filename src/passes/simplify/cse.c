@@ -73,30 +73,6 @@ static bool tensor_same(const sb_tensor *a, const sb_tensor *b)
 
 /* ---- attributes --------------------------------------------------------- */
 
-static size_t attr_array_bytes(const sb_attr *a, const void **data)
-{
-    switch (a->type) {
-    case SB_ATTR_FLOATS:
-        *data = a->floats;
-        return a->n * sizeof *a->floats;
-    case SB_ATTR_INTS:
-        *data = a->ints;
-        return a->n * sizeof *a->ints;
-    case SB_ATTR_STRING:
-        *data = a->s.data;
-        return a->s.len;
-    case SB_ATTR_FLOAT:
-        *data = &a->f;
-        return sizeof a->f;
-    case SB_ATTR_INT:
-        *data = &a->i;
-        return sizeof a->i;
-    default:
-        *data = NULL;
-        return 0;
-    }
-}
-
 /* Nodes with other attributes (tensors, graphs, strings) are rare and left
  * alone. */
 static bool attrs_simple(const sb_node *node)
@@ -120,8 +96,8 @@ static bool attr_same(const sb_attr *a, const sb_attr *b)
         return false;
     if (a->type == SB_ATTR_TENSOR)
         return tensor_same(a->t, b->t);
-    size_t n = attr_array_bytes(a, &x);
-    return n == attr_array_bytes(b, &y) && (n == 0 || memcmp(x, y, n) == 0);
+    size_t n = sb_attr_bytes(a, &x);
+    return n == sb_attr_bytes(b, &y) && (n == 0 || memcmp(x, y, n) == 0);
 }
 
 static bool attrs_same(const sb_node *a, const sb_node *b)
@@ -142,7 +118,7 @@ static uint64_t hash_attrs(const sb_node *node)
     for (uint32_t i = 0; i < node->n_attrs; i++) {
         const sb_attr *a = &node->attrs[i];
         const void *data;
-        size_t n = attr_array_bytes(a, &data);
+        size_t n = sb_attr_bytes(a, &data);
         uint64_t h = hash_text((uint64_t)a->type, a->name);
         if (a->type == SB_ATTR_TENSOR)
             h = hash_tensor(h, a->t);

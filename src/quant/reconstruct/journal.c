@@ -14,6 +14,7 @@
 #include "quant/calibrate/replay.h"
 #include "quant/model/overlay.h"
 #include "tensor/mapped.h"
+#include "tensor/mark.h"
 
 static const char LAYER[] = "layer", BLOCK[] = "block";
 enum { JOURNAL_NAME = 32 };
@@ -31,26 +32,10 @@ static void journal_run_name(const char *kind, char name[JOURNAL_NAME])
 
 /* ---- which run ---------------------------------------------------------- */
 
-/* Fowler, Noll and Vo's hash, by words. */
-static uint64_t journal_hash(uint64_t h, const void *data, size_t size)
-{
-    const unsigned char *p = data;
-
-    for (; size >= sizeof h; size -= sizeof h, p += sizeof h) {
-        uint64_t word;
-        memcpy(&word, p, sizeof word);
-        h = (h ^ word) * UINT64_C(0x100000001b3);
-        h ^= h >> 29;
-    }
-    for (; size > 0; size--)
-        h = (h ^ *p++) * UINT64_C(0x100000001b3);
-    return h;
-}
-
 static uint64_t journal_hash_tensor(uint64_t h, const sb_tensor *t)
 {
-    h = journal_hash(h, t->dims, (size_t)t->rank * sizeof *t->dims);
-    return journal_hash(h, t->data, sb_tensor_bytes(t));
+    h = sb_mark(h, t->dims, (size_t)t->rank * sizeof *t->dims);
+    return sb_mark(h, t->data, sb_tensor_bytes(t));
 }
 
 static uint64_t journal_hash_qparams(uint64_t h, const sb_qparams *p)
@@ -58,9 +43,9 @@ static uint64_t journal_hash_qparams(uint64_t h, const sb_qparams *p)
     const int32_t bounds[] = {p->qmin, p->qmax};
     size_t bytes = (size_t)p->n * sizeof *p->scale;
 
-    h = journal_hash(h, bounds, sizeof bounds);
-    h = journal_hash(h, p->scale, bytes);
-    return journal_hash(h, p->zero_point, bytes);
+    h = sb_mark(h, bounds, sizeof bounds);
+    h = sb_mark(h, p->scale, bytes);
+    return sb_mark(h, p->zero_point, bytes);
 }
 
 /* Which layers, and how they are rounded. */
@@ -69,14 +54,14 @@ static uint64_t journal_hash_layers(uint64_t h, const sb_quant_model *qm,
 {
     const bool fit = sb_quant_config_schedule(qm->config).layerwise;
 
-    h = journal_hash(h, &fit, sizeof fit);
+    h = sb_mark(h, &fit, sizeof fit);
     for (size_t i = 0; i < n; i++) {
         const sb_quantizer *q = layers[i].q;
 
-        h = journal_hash(h, q->name, strlen(q->name));
-        h = journal_hash(h, q->def->name, strlen(q->def->name));
+        h = sb_mark(h, q->name, strlen(q->name));
+        h = sb_mark(h, q->def->name, strlen(q->def->name));
         if (q->spec.quantizer_params)
-            h = journal_hash(h, q->spec.quantizer_params, q->def->params_size);
+            h = sb_mark(h, q->spec.quantizer_params, q->def->params_size);
     }
     return h;
 }
@@ -88,9 +73,9 @@ static uint64_t journal_hash_blocks(uint64_t h, const sb_quant_model *qm,
                               how->rate,          how->scale_rate,
                               how->lambda,        how->drop};
 
-    h = journal_hash(h, numbers, sizeof numbers);
-    return journal_hash(h, &qm->state.calibration.seed,
-                        sizeof qm->state.calibration.seed);
+    h = sb_mark(h, numbers, sizeof numbers);
+    return sb_mark(h, &qm->state.calibration.seed,
+                   sizeof qm->state.calibration.seed);
 }
 
 /* Everything else that results depend on: weights as they are now, scales and
@@ -99,7 +84,7 @@ static sb_status journal_hash_model(sb_quant_model *qm, uint64_t *h)
 {
     const int mode = (int)sb_quant_config_mode(qm->config);
 
-    *h = journal_hash(*h, &mode, sizeof mode);
+    *h = sb_mark(*h, &mode, sizeof mode);
     for (sb_value_id v = 0; v < qm->graph->n_values; v++) {
         const sb_value *value = sb_graph_value(qm->graph, v);
 
@@ -259,8 +244,6 @@ static sb_status journal_start(const sb_journal *j, size_t n, uint64_t h)
     return status;
 }
 
-static const uint64_t JOURNAL_BEGIN = UINT64_C(0xcbf29ce484222325);
-
 /* ---- layers ------------------------------------------------------------- */
 
 sb_status sb_journal_open(sb_quant_model *qm, const sb_round_layer *layers,
@@ -275,7 +258,7 @@ sb_status sb_journal_open(sb_quant_model *qm, const sb_round_layer *layers,
     j->folder = qm->state.calibration.journal;
     return j->folder
                ? journal_start(
-                     j, n, journal_hash_layers(JOURNAL_BEGIN, qm, layers, n))
+                     j, n, journal_hash_layers(SB_MARK_BEGIN, qm, layers, n))
                : SB_OK;
 }
 
@@ -360,7 +343,7 @@ sb_status sb_journal_open_blocks(sb_quant_model *qm,
         return SB_OK;
     j->folder = qm->state.calibration.journal;
     return j->folder ? journal_start(
-                           j, n, journal_hash_blocks(JOURNAL_BEGIN, qm, how))
+                           j, n, journal_hash_blocks(SB_MARK_BEGIN, qm, how))
                      : SB_OK;
 }
 
