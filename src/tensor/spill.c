@@ -14,8 +14,6 @@
 #include "base/threads.h"
 
 static const size_t SPILL_LIMIT = (size_t)512 << 20;
-/* Copied at a time: threads share what it takes to get new pages. */
-enum { COPY_PIECE = 1 << 20 };
 
 typedef struct extent {
     uint64_t offset, size;
@@ -172,22 +170,6 @@ static sb_status put_in_file(sb_spill *s, const sb_tensor *t,
     return SB_OK;
 }
 
-typedef struct copy_job {
-    char *to;
-    const char *from;
-    size_t size;
-} copy_job;
-
-/* Items are pieces of COPY_PIECE bytes. */
-static void copy_pieces(void *arg, size_t begin, size_t end)
-{
-    const copy_job *j = arg;
-    size_t first = begin * COPY_PIECE, last = end * COPY_PIECE;
-
-    last = last < j->size ? last : j->size;
-    memcpy(j->to + first, j->from + first, last - first);
-}
-
 sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
 {
     size_t size = sb_tensor_bytes(t);
@@ -200,9 +182,7 @@ sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
         SB_TRY(put_in_file(s, t, &kept));
     } else {
         SB_TRY(sb_tensor_alloc_raw(s->ctx, &kept.t));
-        copy_job job = {kept.t.data, t->data, size};
-        sb_parallel_for(s->ctx, (size + COPY_PIECE - 1) / COPY_PIECE, 1,
-                        copy_pieces, &job);
+        sb_parallel_copy(s->ctx, kept.t.data, t->data, size);
         sb_status status = sb_ctx_poll(s->ctx);
         if (status != SB_OK) { /* it may not be complete */
             sb_tensor_drop(&kept.t);
