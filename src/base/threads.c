@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,6 +44,7 @@ enum {
     LOOKS = 16, /* grains between two looks at the interruption: some tenths of
                    a millisecond, so that looking costs nothing */
     LINE = 64,
+    COPY_PIECE = 1 << 18, /* bytes worth a thread */
 };
 
 /* The pieces of one thread: the next and the last, on a line of their own. */
@@ -424,6 +426,30 @@ void sb_parallel_lanes(sb_ctx *ctx, size_t n, size_t lanes, sb_lane_fn fn,
     j.lanes = n < j.lanes ? n : j.lanes;
     if (n > 0)
         run_job(ctx, &j);
+}
+
+typedef struct copy_job {
+    char *to;
+    const char *from;
+    size_t size;
+} copy_job;
+
+/* Items are pieces of COPY_PIECE bytes. */
+static void copy_pieces(void *arg, size_t begin, size_t end)
+{
+    const copy_job *j = arg;
+    size_t first = begin * COPY_PIECE, last = end * COPY_PIECE;
+
+    last = last < j->size ? last : j->size;
+    memcpy(j->to + first, j->from + first, last - first);
+}
+
+void sb_parallel_copy(sb_ctx *ctx, void *to, const void *from, size_t size)
+{
+    copy_job j = {to, from, size};
+    size_t rest = size % COPY_PIECE != 0;
+
+    sb_parallel_for(ctx, size / COPY_PIECE + rest, 1, copy_pieces, &j);
 }
 
 /* ---- how many ----------------------------------------------------------- */

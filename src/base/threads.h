@@ -21,6 +21,10 @@ typedef void (*sb_range_fn)(void *arg, size_t begin, size_t end);
 void sb_parallel_for(sb_ctx *ctx, size_t n, size_t grain, sb_range_fn fn,
                      void *arg);
 
+/* memcpy() on the context's threads: they share what it takes to read, and to
+ * get pages that were never written.  An interruption as above. */
+void sb_parallel_copy(sb_ctx *ctx, void *to, const void *from, size_t size);
+
 /* Called with one item, and with the number of the thread that does it, so
  * that it finds memory that no other thread uses meanwhile. */
 typedef void (*sb_lane_fn)(void *arg, size_t lane, size_t item);

@@ -48,11 +48,9 @@ typedef struct sb_dnn_post {
     float alpha, beta;
 } sb_dnn_post;
 
-/* The function itself, for loops that do without oneDNN; not of SUM.  NaN stays
- * NaN; CLIP with alpha > beta gives beta. */
-float sb_dnn_post_value(const sb_dnn_post *post, float x);
-/* The same of n elements in place. */
-void sb_dnn_post_row(const sb_dnn_post *post, float *x, size_t n);
+/* The function itself of n elements in place, for loops that do without oneDNN;
+ * not of SUM.  NaN stays NaN; CLIP with alpha > beta gives beta. */
+void sb_dnn_post_row(const sb_dnn_post *post, float *y, size_t n);
 
 enum { SB_DNN_MAX_POSTS = 4, SB_DNN_MAX_SPATIAL = 3 };
 

@@ -1,9 +1,8 @@
 /* The functions behind fused operators: for loops that do without oneDNN, and
  * for those that oneDNN does not compute as ONNX has them. */
-#include <math.h>
-
 #include "base/simd.h"
 #include "dnn/dnn_prim.h"
+#include "dnn/vec_math.h"
 
 /* The comparisons below are false for NaN, which so stays what it is.  They are
  * single instructions, whose operands are in the order that keeps it. */
@@ -19,52 +18,55 @@ static inline float post_clip(float x, float lo, float hi)
     return y > hi ? hi : y;
 }
 
-float sb_dnn_post_value(const sb_dnn_post *post, float x)
-{
-    switch (post->kind) {
-    case SB_DNN_RELU:
-        return post->alpha == 0 ? post_relu(x) : x < 0 ? post->alpha * x : x;
-    case SB_DNN_CLIP:
-        return post_clip(x, post->alpha, post->beta);
-    case SB_DNN_LINEAR:
-        return post->alpha * x + post->beta;
-    case SB_DNN_SWISH:
-        return x / (1 + expf(-post->alpha * x));
-    case SB_DNN_SIGMOID:
-        return 1 / (1 + expf(-x));
-    case SB_DNN_TANH:
-        return tanhf(x);
-    case SB_DNN_HARDSWISH:
-        return x * post_clip(x / 6 + 0.5f, 0, 1);
-    case SB_DNN_GELU_ERF:
-        return x * 0.5f * (1 + erff(x * 0.70710678f));
-    case SB_DNN_GELU_TANH:
-        return x * 0.5f *
-               (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
-    default:
-        return x;
-    }
-}
+/* One loop for each function, so that each is vector code. */
+#define POST_LOOP(expr)                  \
+    do {                                 \
+        SB_SIMD                          \
+        for (size_t i = 0; i < n; i++) { \
+            const float x = y[i];        \
+            y[i] = (expr);               \
+        }                                \
+    } while (0)
 
-SB_HOT void sb_dnn_post_row(const sb_dnn_post *post, float *x, size_t n)
+SB_HOT void sb_dnn_post_row(const sb_dnn_post *post, float *y, size_t n)
 {
     const float a = post->alpha, b = post->beta;
 
-    if (post->kind == SB_DNN_RELU && a == 0) {
-        SB_SIMD
-        for (size_t i = 0; i < n; i++)
-            x[i] = post_relu(x[i]);
-    } else if (post->kind == SB_DNN_RELU) {
-        SB_SIMD
-        for (size_t i = 0; i < n; i++)
-            x[i] = x[i] < 0 ? a * x[i] : x[i];
-    } else if (post->kind == SB_DNN_CLIP) {
-        SB_SIMD
-        for (size_t i = 0; i < n; i++)
-            x[i] = post_clip(x[i], a, b);
-    } else {
-        for (size_t i = 0; i < n; i++)
-            x[i] = sb_dnn_post_value(post, x[i]);
+    switch (post->kind) {
+    case SB_DNN_RELU:
+        if (a == 0)
+            POST_LOOP(post_relu(x));
+        else
+            POST_LOOP(x < 0 ? a * x : x);
+        break;
+    case SB_DNN_CLIP:
+        POST_LOOP(post_clip(x, a, b));
+        break;
+    case SB_DNN_LINEAR:
+        POST_LOOP(a * x + b);
+        break;
+    case SB_DNN_SWISH:
+        POST_LOOP(x * sb_vec_sigmoidf(a * x));
+        break;
+    case SB_DNN_SIGMOID:
+        POST_LOOP(sb_vec_sigmoidf(x));
+        break;
+    case SB_DNN_TANH:
+        POST_LOOP(sb_vec_tanhf(x));
+        break;
+    case SB_DNN_HARDSWISH:
+        POST_LOOP(x * post_clip(x / 6 + 0.5f, 0, 1));
+        break;
+    case SB_DNN_GELU_ERF:
+        POST_LOOP(0.5f * x * (1 + sb_vec_erff(x * 0.70710678f)));
+        break;
+    case SB_DNN_GELU_TANH:
+        POST_LOOP(
+            0.5f * x *
+            (1 + sb_vec_tanhf(0.79788456f * (x + 0.044715f * x * x * x))));
+        break;
+    case SB_DNN_SUM:
+        break;
     }
 }
 

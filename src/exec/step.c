@@ -41,7 +41,7 @@ sb_status sb_slot_resize(sb_ctx *ctx, sb_slot *s, const sb_tensor *like)
     size_t bytes = sb_tensor_bytes(like);
     if (!s->store || sb_buf_size(s->store) < bytes) {
         sb_buf *bigger = NULL;
-        SB_TRY(sb_buf_create(ctx, bytes, &bigger));
+        SB_TRY(sb_buf_create_raw(ctx, bytes, &bigger));
         sb_buf_unref(s->store);
         s->store = bigger;
     }

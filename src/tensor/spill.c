@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/threads.h"
 
 static const size_t SPILL_LIMIT = (size_t)512 << 20;
 
@@ -180,9 +181,13 @@ sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
     if (size > s->limit || *s->used > s->limit - size) {
         SB_TRY(put_in_file(s, t, &kept));
     } else {
-        SB_TRY(sb_tensor_alloc(s->ctx, &kept.t));
-        if (size > 0)
-            memcpy(kept.t.data, t->data, size);
+        SB_TRY(sb_tensor_alloc_raw(s->ctx, &kept.t));
+        sb_parallel_copy(s->ctx, kept.t.data, t->data, size);
+        sb_status status = sb_ctx_poll(s->ctx);
+        if (status != SB_OK) { /* it may not be complete */
+            sb_tensor_drop(&kept.t);
+            return status;
+        }
         *s->used += size;
         kept.there = true;
     }
@@ -199,7 +204,7 @@ sb_status sb_spill_get(sb_spill *s, const sb_spilled_tensor *kept,
         *out = sb_tensor_share(&kept->t);
         return SB_OK;
     }
-    SB_TRY(sb_tensor_alloc(s->ctx, &t));
+    SB_TRY(sb_tensor_alloc_raw(s->ctx, &t));
     sb_status status = read_at(s, kept->offset, t.data, sb_tensor_bytes(&t));
     if (status == SB_OK)
         *out = t;

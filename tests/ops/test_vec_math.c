@@ -5,7 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "ops/elementwise/vec_math.h"
+#include "dnn/vec_math.h"
 
 static double sigmoid(double x)
 {

@@ -298,6 +298,18 @@ static double sum_of(const problem *p, const float *x, const float *w,
     return sum;
 }
 
+/* Those that problems have; Relu is max(v, 0). */
+static double post_of(const sb_dnn_post *post, double v, double before)
+{
+    assert_true(post->kind == SB_DNN_SUM || post->kind == SB_DNN_CLIP ||
+                (post->kind == SB_DNN_RELU && post->alpha == 0));
+    if (post->kind == SB_DNN_SUM)
+        return v + before;
+    return post->kind == SB_DNN_RELU
+               ? fmax(v, 0)
+               : fmin(fmax(v, (double)post->alpha), (double)post->beta);
+}
+
 static void expect(const problem *p, const sb_dnn_conv_desc *d, const float *x,
                    const float *w, const float *b, float *y)
 {
@@ -308,9 +320,7 @@ static void expect(const problem *p, const sb_dnn_conv_desc *d, const float *x,
                                              i / d->out[1] % d->out[0],
                                              i % d->out[1], m);
             for (size_t k = 0; k < p->n_posts; k++)
-                v = p->posts[k].kind == SB_DNN_SUM
-                        ? v + (double)*at
-                        : (double)sb_dnn_post_value(&p->posts[k], (float)v);
+                v = post_of(&p->posts[k], v, (double)*at);
             *at = (float)v;
         }
 }

@@ -75,7 +75,7 @@ static double error_of(const sb_weight_format *f, const float *x, size_t n)
     sb_block b = {{0}, {0}, {0}};
 
     for (size_t at = 0; at < n; at += f->block) {
-        sb_block_search(f, x + at, NULL, &b);
+        sb_block_search(f, x + at, NULL, 1, &b);
         f->pack(&b, bytes);
         sb_weight_to_f32(f, bytes, back, f->block);
         for (size_t i = 0; i < f->block; i++) {
@@ -108,6 +108,48 @@ static void test_scales_are_as_good_as_those_of_ggml(void **state)
     }
 }
 
+/* Blocks are searched side by side; none changes another, and what weighs more
+ * is nearer. */
+static void test_blocks_are_as_alone(void **state)
+{
+    static float x[4096], weight[4096];
+
+    (void)state;
+    fill(x, SB_COUNT(x));
+    for (size_t i = 0; i < SB_COUNT(x); i++)
+        weight[i] = i % 4 == 0 ? 100.0F : 1.0F;
+    for (size_t i = 0; i < SB_COUNT(names); i++) {
+        const sb_weight_format *f = sb_weight_format_find(names[i]);
+        sb_block all[SB_BLOCK_GROUPS], one;
+        uint8_t a[256], b[256];
+        double heavy = 0, plain = 0;
+        int n = sb_block_batch(f);
+
+        for (int part = n; part > 0; part -= n > 1 ? n - 1 : 1) {
+            sb_block_search(f, x, weight, part, all);
+            for (int k = 0; k < part; k++) {
+                sb_block_search(f, x + k * f->block, weight, 1, &one);
+                f->pack(&all[k], a);
+                f->pack(&one, b);
+                assert_memory_equal(a, b, f->bytes);
+            }
+        }
+        for (size_t at = 0; at < SB_COUNT(x); at += f->block)
+            for (int w = 0; w < 2; w++) {
+                float back[256];
+
+                sb_block_search(f, x + at, w ? weight : NULL, 1, &one);
+                f->pack(&one, a);
+                sb_weight_to_f32(f, a, back, f->block);
+                for (size_t k = 0; k < f->block; k += 4)
+                    *(w ? &heavy : &plain) +=
+                        pow((double)back[k] - (double)x[at + k], 2);
+            }
+        if (!(heavy < 0.95 * plain))
+            fail_msg("%s: %g, without weights %g", names[i], heavy, plain);
+    }
+}
+
 /* Zeros, one number many times, numbers that float16 does not hold. */
 static void test_odd_blocks(void **state)
 {
@@ -123,7 +165,7 @@ static void test_odd_blocks(void **state)
 
             for (size_t n = 0; n < f->block; n++)
                 x[n] = all[k];
-            sb_block_search(f, x, NULL, &b);
+            sb_block_search(f, x, NULL, 1, &b);
             for (int g = 0; g < f->block / f->group; g++)
                 assert_true(fabsf(b.scale[g]) > 0 && isfinite(b.scale[g]));
             f->pack(&b, bytes);
@@ -206,6 +248,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes_are_read_as_gguf_py_does),
         cmocka_unit_test(test_scales_are_as_good_as_those_of_ggml),
+        cmocka_unit_test(test_blocks_are_as_alone),
         cmocka_unit_test(test_odd_blocks),
         cmocka_unit_test(test_rows_that_256_does_not_divide),
         cmocka_unit_test(test_files_are_mixed_as_llama_cpp_mixes_them),

@@ -49,10 +49,14 @@ const sb_weight_format *sb_block_format(const sb_weight_format *f,
                                         int64_t cols);
 /* Bits of an element with its share of scales. */
 double sb_block_bits(const sb_weight_format *f);
-/* Scales and offsets for the elements of a block that `f` holds exactly, with a
- * small sum of squared errors, each times its weight; NULL: all weigh the
- * same.  Scales are not 0.  Codes are to nearest. */
+/* Elements that are searched together, at most, and how many blocks these are.
+ */
+enum { SB_BATCH_MOST = 2 * SB_BLOCK_MOST };
+int sb_block_batch(const sb_weight_format *f);
+/* Scales and offsets for the elements of n <= sb_block_batch(f) blocks that `f`
+ * holds exactly, with a small sum of squared errors, each times its weight;
+ * NULL: all weigh the same.  Scales are not 0.  Codes are to nearest. */
 void sb_block_search(const sb_weight_format *f, const float *x,
-                     const float *weight, sb_block *out);
+                     const float *weight, int n, sb_block *out);
 
 #endif

@@ -43,15 +43,20 @@ static void round_to_bytes(const float *x, sb_block *b)
 static void pack_floats(const fill_job *job, const float *x, uint8_t *to)
 {
     const sb_weight_format *f = job->f;
-    size_t cols = (size_t)job->part->m.cols;
-    sb_block b = {{0}, {0}, {0}};
+    const float *end = x + job->part->m.cols;
+    sb_block b[SB_BLOCK_GROUPS] = {{{0}, {0}, {0}}};
 
-    for (size_t at = 0; at < cols; at += f->block, to += f->bytes) {
-        if (f->hi == INT8_MAX)
-            round_to_bytes(x + at, &b);
-        else
-            sb_block_search(f, x + at, NULL, &b);
-        f->pack(&b, to);
+    while (x < end) {
+        int left = (int)((end - x) / f->block), n = 1;
+
+        if (f->hi == INT8_MAX) {
+            round_to_bytes(x, b);
+        } else {
+            n = left < sb_block_batch(f) ? left : sb_block_batch(f);
+            sb_block_search(f, x, NULL, n, b);
+        }
+        for (int i = 0; i < n; i++, x += f->block, to += f->bytes)
+            f->pack(&b[i], to);
     }
 }
 

@@ -225,10 +225,30 @@ sb_status sb_matrix_look(sb_ctx *ctx, const sb_matrix *m, sb_matrix_facts *out)
     return status;
 }
 
+enum { SAME_ROWS = 16 };
+
+/* n rows from `first` on.  Of a matrix that lies turned, neighbors of a column
+ * are read together. */
+static void rows_of(const sb_matrix *m, int64_t first, int64_t n, float *to)
+{
+    float column[SAME_ROWS];
+
+    if (m->bits || !m->turned || m->heads) {
+        for (int64_t r = 0; r < n; r++)
+            sb_matrix_floats(m, first + r, to + r * m->cols);
+        return;
+    }
+    for (int64_t i = 0; i < m->cols; i++) {
+        floats_of(m->t, i * m->rows + first, n, column);
+        for (int64_t r = 0; r < n; r++)
+            to[r * m->cols + i] = column[r];
+    }
+}
+
 sb_status sb_matrix_same(sb_ctx *ctx, const sb_matrix *a, const sb_matrix *b,
                          bool *same)
 {
-    size_t n = (size_t)a->cols;
+    size_t n = SAME_ROWS * (size_t)a->cols;
 
     *same = a->rows == b->rows && a->cols == b->cols && a->bits == b->bits &&
             (a->bits == 0 || a->group == b->group);
@@ -237,10 +257,13 @@ sb_status sb_matrix_same(sb_ctx *ctx, const sb_matrix *a, const sb_matrix *b,
     float *x = sb_alloc_raw(ctx, 2 * n, sizeof *x);
     if (!x)
         return SB_NO_MEMORY;
-    for (int64_t row = 0; *same && row < a->rows; row++) {
-        sb_matrix_floats(a, row, x);
-        sb_matrix_floats(b, row, x + n);
-        for (size_t i = 0; *same && i < n; i++)
+    for (int64_t row = 0; *same && row < a->rows; row += SAME_ROWS) {
+        int64_t left = a->rows - row;
+        int64_t rows = left < SAME_ROWS ? left : SAME_ROWS;
+
+        rows_of(a, row, rows, x);
+        rows_of(b, row, rows, x + n);
+        for (size_t i = 0; *same && i < (size_t)(rows * a->cols); i++)
             *same = !(x[i] < x[n + i]) && !(x[i] > x[n + i]);
     }
     sb_free(ctx, x);

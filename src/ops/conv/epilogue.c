@@ -7,7 +7,6 @@
 
 #include "base/simd.h"
 #include "base/threads.h"
-#include "ops/elementwise/vec_math.h"
 
 /* ONNX name, kind, and the parameters if the node gives none. */
 static const struct {
@@ -79,49 +78,20 @@ typedef struct posts_job {
     const float *z;
 } posts_job;
 
-/* One loop for each function, so that each is vector code. */
-#define POST_LOOP(expr)                  \
-    do {                                 \
-        SB_SIMD                          \
-        for (size_t i = 0; i < n; i++) { \
-            const float x = y[i];        \
-            y[i] = (expr);               \
-        }                                \
-    } while (0)
-
-SB_HOT void sb_epilogue_op_row(const sb_dnn_post *post, float *y,
-                               const float *z, size_t n)
+SB_HOT static void posts_sum(float *y, const float *z, size_t n)
 {
-    const float a = post->alpha;
+    SB_SIMD
+    for (size_t i = 0; i < n; i++)
+        y[i] += z[i];
+}
 
-    switch (post->kind) {
-    case SB_DNN_SWISH:
-        POST_LOOP(x * sb_vec_sigmoidf(a * x));
-        break;
-    case SB_DNN_SIGMOID:
-        POST_LOOP(sb_vec_sigmoidf(x));
-        break;
-    case SB_DNN_TANH:
-        POST_LOOP(sb_vec_tanhf(x));
-        break;
-    case SB_DNN_HARDSWISH:
-        POST_LOOP(x * fminf(fmaxf(x / 6 + 0.5f, 0), 1));
-        break;
-    case SB_DNN_GELU_ERF:
-        POST_LOOP(0.5f * x * (1 + sb_vec_erff(x * 0.70710678f)));
-        break;
-    case SB_DNN_GELU_TANH:
-        POST_LOOP(
-            0.5f * x *
-            (1 + sb_vec_tanhf(0.79788456f * (x + 0.044715f * x * x * x))));
-        break;
-    case SB_DNN_SUM:
-        POST_LOOP(x + z[i]);
-        break;
-    default:
+void sb_epilogue_op_row(const sb_dnn_post *post, float *y, const float *z,
+                        size_t n)
+{
+    if (post->kind == SB_DNN_SUM)
+        posts_sum(y, z, n);
+    else
         sb_dnn_post_row(post, y, n);
-        break;
-    }
 }
 
 static void posts_range(void *arg, size_t begin, size_t end)

@@ -4,8 +4,8 @@
  * To add one, write its strip and its row. */
 #include <math.h>
 
+#include "dnn/vec_math.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/elementwise/vec_math.h"
 
 /* ---- without attributes ------------------------------------------------- */
 

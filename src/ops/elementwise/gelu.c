@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "dnn/vec_math.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/elementwise/vec_math.h"
 
 SB_VEC_INLINE float gelu_erf1(float x)
 {

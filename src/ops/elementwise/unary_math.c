@@ -5,8 +5,8 @@
  * integer, as NumPy's do. */
 #include <math.h>
 
+#include "dnn/vec_math.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/elementwise/vec_math.h"
 
 /* A float and a double strip from a function pair such as expf and exp, and
  * the table that holds them. */

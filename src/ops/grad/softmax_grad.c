@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/simd.h"
+#include "dnn/vec_math.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/elementwise/vec_math.h"
 #include "ops/grad/grad.h"
 #include "ops/grad/grad_rules.h"
 #include "ops/reduce/axis_walk.h"

@@ -16,7 +16,7 @@
 
 #include "base/simd.h"
 #include "base/threads.h"
-#include "ops/elementwise/vec_math.h"
+#include "dnn/vec_math.h"
 #include "ops/grad/grad.h"
 #include "ops/infer_util.h"
 

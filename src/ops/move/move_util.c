@@ -2,7 +2,8 @@
 #include "ops/move/move_util.h"
 
 #include <assert.h>
-#include <string.h>
+
+#include "base/threads.h"
 
 bool sb_fact_content(const sb_fact *f, sb_shape *out)
 {
@@ -76,8 +77,8 @@ sb_status sb_view_forward(sb_kernel *k)
         return sb_kernel_fail(
             k, SB_BAD_DATA, "%lld elements do not fit a result of %lld",
             (long long)sb_tensor_count(x), (long long)sb_tensor_count(y));
-    if (y->data != x->data && bytes)
-        memcpy(y->data, x->data, bytes);
+    if (y->data != x->data)
+        sb_parallel_copy(k->ctx, y->data, x->data, bytes);
     return SB_OK;
 }
 

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/simd.h"
+#include "dnn/vec_math.h"
 #include "ops/batch_rules.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/elementwise/vec_math.h"
 #include "ops/grad/grad_rules.h"
 #include "ops/move/move_util.h"
 #include "ops/norm/softmax.h"

@@ -5,9 +5,9 @@
 #include <math.h>
 
 #include "base/simd.h"
+#include "dnn/vec_math.h"
 #include "ops/batch_rules.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/elementwise/vec_math.h"
 #include "ops/grad/grad_rules.h"
 #include "ops/reduce/reduce.h"
 #include "ops/tie/tie_rules.h"

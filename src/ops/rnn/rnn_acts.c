@@ -5,7 +5,7 @@
 #include <strings.h>
 
 #include "base/simd.h"
-#include "ops/elementwise/vec_math.h"
+#include "dnn/vec_math.h"
 
 SB_VEC_INLINE float act_unit(float x)
 {

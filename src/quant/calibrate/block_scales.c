@@ -16,13 +16,13 @@ typedef struct scales_job {
     int64_t rows, cols;
 } scales_job;
 
-/* The elements of a block of row `row`, and what they weigh. */
-static void scales_read(const scales_job *j, int64_t row, int64_t at, float *x,
-                        float *weight)
+/* n elements of row `row`, and what they weigh. */
+static void scales_read(const scales_job *j, int64_t row, int64_t at, int64_t n,
+                        float *x, float *weight)
 {
     bool turned = j->q->axis == 0; /* [cols, rows] */
 
-    for (int64_t i = 0; i < j->q->blocks->block; i++) {
+    for (int64_t i = 0; i < n; i++) {
         int64_t c = at + i;
 
         x[i] = j->w[turned ? c * j->rows + row : row * j->cols + c];
@@ -53,14 +53,20 @@ static void scales_put(const scales_job *j, int64_t row, int64_t at,
 static void scales_rows(void *arg, size_t begin, size_t end)
 {
     const scales_job *j = arg;
-    float x[SB_BLOCK_MOST], weight[SB_BLOCK_MOST];
-    sb_block b = {{0}, {0}, {0}};
+    const sb_weight_format *f = j->q->blocks;
+    float x[SB_BATCH_MOST], weight[SB_BATCH_MOST];
+    sb_block b[SB_BLOCK_GROUPS] = {{{0}, {0}, {0}}};
 
     for (size_t row = begin; row < end; row++)
-        for (int64_t at = 0; at < j->cols; at += j->q->blocks->block) {
-            scales_read(j, (int64_t)row, at, x, weight);
-            sb_block_search(j->q->blocks, x, j->gram ? weight : NULL, &b);
-            scales_put(j, (int64_t)row, at, &b);
+        for (int64_t at = 0; at < j->cols;) {
+            int64_t n = (j->cols - at) / f->block;
+
+            if (n > sb_block_batch(f))
+                n = sb_block_batch(f);
+            scales_read(j, (int64_t)row, at, n * f->block, x, weight);
+            sb_block_search(f, x, j->gram ? weight : NULL, (int)n, b);
+            for (int64_t i = 0; i < n; i++, at += f->block)
+                scales_put(j, (int64_t)row, at, &b[i]);
         }
 }
 

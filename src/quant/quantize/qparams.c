@@ -5,6 +5,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "base/simd.h"
+
 /* Keeps a constant tensor from dividing by zero. */
 static const float scale_least = 1e-6F;
 
@@ -20,27 +22,34 @@ int32_t sb_qmax(int bits, bool symmetric)
     return ((int32_t)1 << (symmetric ? bits - 1 : bits)) - 1;
 }
 
-void sb_qparams_from_range(sb_range range, int bits, bool symmetric,
-                           float *scale, float *zero_point)
+/* Of as many ranges as a vector has lanes: all is computed, then chosen. */
+static inline void qparams_of(sb_range range, float steps, bool symmetric,
+                              float *scale, float *zero_point)
 {
     float lo = range.lo < 0.0F ? range.lo : 0.0F;
     float hi = range.hi > 0.0F ? range.hi : 0.0F;
-    float steps = (float)(sb_qmax(bits, symmetric) - sb_qmin(bits, symmetric));
-    float s;
+    float most = -lo > hi ? -lo : hi;
+    float s = symmetric ? most * 2.0F / steps : (hi - lo) / steps;
+    /* Twice the range does not fit a float. */
+    float parts = symmetric ? most / (steps / 2.0F) : hi / steps - lo / steps;
 
-    if (symmetric)
-        s = (-lo > hi ? -lo : hi) * 2.0F / steps;
-    else
-        s = (hi - lo) / steps;
-    if (!isfinite(s)) /* twice the range does not fit a float */
-        s = (symmetric ? (-lo > hi ? -lo : hi) / (steps / 2.0F)
-                       : hi / steps - lo / steps);
-    if (!isfinite(s)) /* one step, as wide as that */
-        s = FLT_MAX;
-    if (s < scale_least)
-        s = scale_least;
+    s = s <= FLT_MAX ? s : parts;
+    s = s <= FLT_MAX ? s : FLT_MAX; /* one step, as wide as that */
+    s = s < scale_least ? scale_least : s;
     *scale = s;
     *zero_point = symmetric ? 0.0F : rintf(0.0F - lo / s) + 0.0F; /* no -0 */
+}
+
+static float qparams_steps(int bits, bool symmetric)
+{
+    return (float)(sb_qmax(bits, symmetric) - sb_qmin(bits, symmetric));
+}
+
+void sb_qparams_from_range(sb_range range, int bits, bool symmetric,
+                           float *scale, float *zero_point)
+{
+    qparams_of(range, qparams_steps(bits, symmetric), symmetric, scale,
+               zero_point);
 }
 
 sb_status sb_qparams_init(sb_ctx *ctx, sb_qparams *q, int64_t n, int axis,
@@ -66,11 +75,18 @@ sb_status sb_qparams_init(sb_ctx *ctx, sb_qparams *q, int64_t n, int axis,
     return SB_OK;
 }
 
+SB_HOT static void qparams_fill(const sb_range *ranges, int64_t n, float steps,
+                                bool symmetric, float *scale, float *zero_point)
+{
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        qparams_of(ranges[i], steps, symmetric, &scale[i], &zero_point[i]);
+}
+
 void sb_qparams_set(sb_qparams *q, const sb_range *ranges)
 {
-    for (int64_t i = 0; i < q->n; i++)
-        sb_qparams_from_range(ranges[i], q->bits, q->symmetric, &q->scale[i],
-                              &q->zero_point[i]);
+    qparams_fill(ranges, q->n, qparams_steps(q->bits, q->symmetric),
+                 q->symmetric, q->scale, q->zero_point);
 }
 
 void sb_qparams_free(sb_ctx *ctx, sb_qparams *q)

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/simd.h"
 #include "base/threads.h"
-#include "ops/elementwise/vec_math.h"
+#include "dnn/vec_math.h"
 
 enum { SOFT_GRAIN = 2048 };
 

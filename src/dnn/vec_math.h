@@ -7,8 +7,8 @@
  * test measures it).  Infinities, NaN, zeros and results below the normal
  * range come out as C's functions give them; floating-point exceptions are not
  * kept. */
-#ifndef SB_OPS_ELEMENTWISE_VEC_MATH_H
-#define SB_OPS_ELEMENTWISE_VEC_MATH_H
+#ifndef SB_DNN_VEC_MATH_H
+#define SB_DNN_VEC_MATH_H
 
 #include <math.h>
 #include <stdint.h>
