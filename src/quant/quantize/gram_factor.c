@@ -35,13 +35,15 @@ static void gram_arrange(const float *gram, int64_t n, const int64_t *order,
 
 sb_status sb_gram_factor(sb_ctx *ctx, const float *gram, int64_t n,
                          const int64_t *order, double damping, float *h,
-                         bool *done)
+                         double *added, bool *done)
 {
     double mean = gram_mean_diagonal(gram, n), share = damping;
 
+    *added = 0;
     *done = false;
     while (!*done && share <= 1) {
-        gram_arrange(gram, n, order, share * mean, h);
+        *added = share * mean;
+        gram_arrange(gram, n, order, *added, h);
         SB_TRY(sb_cholesky_upper(ctx, h, n, done));
         share = share > 0 ? share * 10 : 1e-4;
     }
