@@ -60,3 +60,21 @@ SB_HOT void sb_gram_pass_on(const float *factor, float error, int64_t n,
     for (int64_t i = 0; i < n; i++)
         sums[i] += error * factor[i];
 }
+
+SB_HOT float sb_gram_gather(const float *factor, const float *x, int64_t n)
+{
+    enum { LANES = 16 };
+    float sums[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        SB_SIMD
+        for (int k = 0; k < LANES; k++)
+            sums[k] += factor[i + k] * x[i + k];
+    }
+    for (; i < n; i++)
+        sum += factor[i] * x[i];
+    for (int k = 0; k < LANES; k++)
+        sum += sums[k];
+    return sum;
+}

@@ -22,5 +22,7 @@ SB_MUST_USE sb_status sb_gram_factor(sb_ctx *ctx, const float *gram, int64_t n,
                                      float *h, double *added, bool *done);
 /* sums[i] += error * factor[i]: what n columns get of an error before them. */
 void sb_gram_pass_on(const float *factor, float error, int64_t n, float *sums);
+/* The sum of factor[i] * x[i]: the other way round. */
+float sb_gram_gather(const float *factor, const float *x, int64_t n);
 
 #endif

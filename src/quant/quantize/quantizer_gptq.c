@@ -60,9 +60,11 @@ typedef struct gptq_job {
     const sb_rounding *r;
     const float *factor; /* R[j,i] / R[i,i] */
     const int64_t *order;
-    float *sums; /* [rows, cols] in that order */
-    float *was;  /* [rows, cols]: what is rounded; NULL: without passes */
-    float added; /* to the diagonal */
+    /* [rows, cols] in that order: what columns get of errors before them, and
+     * once they are rounded their terms, times R[i,i]. */
+    float *sums;
+    float *slopes; /* [rows, cols], NULL: no passes */
+    float added;   /* to the diagonal */
 } gptq_job;
 
 /* ---- the order of columns ------------------------------------------------ */
@@ -100,7 +102,9 @@ static void gptq_block(const gptq_job *j, int64_t begin, int64_t end,
     const sb_rounding *r = j->r;
     int64_t n = r->cols;
 
-    for (int64_t i = begin; i < end; i++)
+    for (int64_t i = begin; i < end; i++) {
+        float square = j->factor[i * n + i] * j->factor[i * n + i];
+
         for (int64_t row = first; row < last; row++) {
             float *w = &r->w[row * n + j->order[i]];
             float was = *w, *sums = j->sums + row * n;
@@ -109,7 +113,9 @@ static void gptq_block(const gptq_job *j, int64_t begin, int64_t end,
             error[i - begin][row - first] = was - *w;
             sb_gram_pass_on(j->factor + i * n + i + 1, was - *w, end - i - 1,
                             sums + i + 1);
+            sums[i] = (was + sums[i] - *w) * square;
         }
+    }
 }
 
 /* What columns behind a block get from it is added at its end, some of them at
@@ -136,32 +142,43 @@ static void gptq_columns(const gptq_job *j, int64_t first, int64_t last)
 
 /* ---- passes ------------------------------------------------------------- */
 
-/* Element `col` of a row changes by d: what that adds to the slopes of the
- * squared error, half of them. */
-static void gptq_tilt(const gptq_job *j, int64_t row, int64_t col, float d)
+/* The slopes of the squared error, half of them, along each element.  With t_i
+ * the terms of gram_factor.h, whose squares make the error, that of element j
+ * is the sum over i >= j of t_i R[j,i], less than zero if it should grow. */
+static void gptq_slopes(const gptq_job *j, int64_t first, int64_t last)
 {
     int64_t n = j->r->cols;
-    float *slope = j->sums + row * n;
 
-    if (d == 0)
-        return;
-    sb_gram_pass_on(j->r->gram + col * n, d, n, slope);
-    slope[col] += d * j->added;
+    for (int64_t i = 0; i < n; i++) {
+        const float *factor = j->factor + i * n + i + 1;
+
+        for (int64_t row = first; row < last; row++) {
+            const float *left = j->sums + row * n + i;
+
+            j->slopes[row * n + j->order[i]] =
+                0 - *left - sb_gram_gather(factor, left + 1, n - i - 1);
+        }
+    }
 }
 
-/* Along one column the error is a parabola, whose least number is rounded. */
+/* Along one column the error is a parabola, whose lowest place is rounded. */
 static void gptq_anew(const gptq_job *j, int64_t col, int64_t first,
                       int64_t last)
 {
     const sb_rounding *r = j->r;
-    float curve = r->gram[col * (r->cols + 1)] + j->added;
+    int64_t n = r->cols;
+    const float *gram = r->gram + col * n;
+    float curve = gram[col] + j->added;
 
     for (int64_t row = first; row < last; row++) {
-        float *w = &r->w[row * r->cols + col], before = *w;
+        float *w = &r->w[row * n + col], was = *w;
+        float *slopes = j->slopes + row * n;
 
-        *w = sb_rounding_nearest(r, row, col,
-                                 before - j->sums[row * r->cols + col] / curve);
-        gptq_tilt(j, row, col, *w - before);
+        *w = sb_rounding_nearest(r, row, col, was - slopes[col] / curve);
+        if (*w == was)
+            continue;
+        sb_gram_pass_on(gram, *w - was, n, slopes);
+        slopes[col] += (*w - was) * j->added;
     }
 }
 
@@ -170,11 +187,7 @@ static void gptq_passes(const gptq_job *j, int64_t first, int64_t last)
     const gptq_params *p = j->r->params;
     int64_t n = j->r->cols;
 
-    memset(j->sums + first * n, 0,
-           (size_t)((last - first) * n) * sizeof(float));
-    for (int64_t c = 0; c < n; c++)
-        for (int64_t row = first; row < last; row++)
-            gptq_tilt(j, row, c, j->r->w[row * n + c] - j->was[row * n + c]);
+    gptq_slopes(j, first, last);
     for (int64_t k = 0; k < p->passes; k++)
         for (int64_t c = 0; c < n; c++)
             if (j->r->gram[c * (n + 1)] > 0)
@@ -192,7 +205,7 @@ static void gptq_tiles(void *arg, size_t begin, size_t end)
 
         last = last < r->rows ? last : r->rows;
         gptq_columns(j, first, last);
-        if (j->was)
+        if (j->slopes)
             gptq_passes(j, first, last);
     }
 }
@@ -271,10 +284,8 @@ static sb_status gptq_run(sb_rounding *r, const gptq_plan *plan)
                     .factor = plan->h,
                     .order = plan->order,
                     .sums = sums,
-                    .was = p->passes > 0 ? sums + n : NULL,
+                    .slopes = p->passes > 0 ? sums + n : NULL,
                     .added = (float)plan->added};
-    if (job.was)
-        memcpy(job.was, r->w, n * sizeof *sums);
     r->dead += gptq_count_dead(r);
     sb_parallel_for(r->ctx, (size_t)((r->rows + GPTQ_TILE - 1) / GPTQ_TILE), 1,
                     gptq_tiles, &job);
