@@ -157,11 +157,12 @@ static sb_status sparse_run(sparse_job *j, sb_thin_matrix *m)
 {
     int64_t channels = m->cols / m->taps;
     bool done = false;
+    double added;
 
     for (int64_t i = 0; i < m->cols; i++)
         j->order[i] = i % channels * m->taps + i / channels;
     SB_TRY(sb_gram_factor(m->ctx, m->gram, m->cols, j->order, sparse_damping,
-                          j->factor, &done));
+                          j->factor, &added, &done));
     if (!done) {
         m->why_not = "the products of its inputs have no Cholesky factor";
         return SB_OK;

@@ -35,13 +35,15 @@ static void gram_arrange(const float *gram, int64_t n, const int64_t *order,
 
 sb_status sb_gram_factor(sb_ctx *ctx, const float *gram, int64_t n,
                          const int64_t *order, double damping, float *h,
-                         bool *done)
+                         double *added, bool *done)
 {
     double mean = gram_mean_diagonal(gram, n), share = damping;
 
+    *added = 0;
     *done = false;
     while (!*done && share <= 1) {
-        gram_arrange(gram, n, order, share * mean, h);
+        *added = share * mean;
+        gram_arrange(gram, n, order, *added, h);
         SB_TRY(sb_cholesky_upper(ctx, h, n, done));
         share = share > 0 ? share * 10 : 1e-4;
     }
@@ -57,4 +59,22 @@ SB_HOT void sb_gram_pass_on(const float *factor, float error, int64_t n,
     SB_SIMD
     for (int64_t i = 0; i < n; i++)
         sums[i] += error * factor[i];
+}
+
+SB_HOT float sb_gram_gather(const float *factor, const float *x, int64_t n)
+{
+    enum { LANES = 16 };
+    float sums[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        SB_SIMD
+        for (int k = 0; k < LANES; k++)
+            sums[k] += factor[i + k] * x[i + k];
+    }
+    for (; i < n; i++)
+        sum += factor[i] * x[i];
+    for (int k = 0; k < LANES; k++)
+        sum += sums[k];
+    return sum;
 }

@@ -15,12 +15,14 @@
 
 /* Fills h [n, n], for columns in this order: R[i,i] on the diagonal, above it
  * R[j,i] / R[i,i].  `damping` is added to the diagonal, as a share of its mean,
- * and more until there is a factor; *done is false if there is none.  Columns
- * without input stand alone. */
+ * and more until there is a factor: *added in all; *done is false if there is
+ * none.  Columns without input stand alone. */
 SB_MUST_USE sb_status sb_gram_factor(sb_ctx *ctx, const float *gram, int64_t n,
                                      const int64_t *order, double damping,
-                                     float *h, bool *done);
+                                     float *h, double *added, bool *done);
 /* sums[i] += error * factor[i]: what n columns get of an error before them. */
 void sb_gram_pass_on(const float *factor, float error, int64_t n, float *sums);
+/* The sum of factor[i] * x[i]: the other way round. */
+float sb_gram_gather(const float *factor, const float *x, int64_t n);
 
 #endif
