@@ -101,6 +101,7 @@ sb_status sb_quant_model_create(const sb_model *model,
     }
     const sb_build_options build = {
         .blocks = blocks,
+        .half_scales = opt.half_scales,
         .follow = mode != SB_QUANT_STATIC,
         .asked = opt.config || opt.config_text,
         .dump_after = opt.dump_after,
@@ -109,7 +110,6 @@ sb_status sb_quant_model_create(const sb_model *model,
     SB_TRY(
         sb_quant_model_build(ctx, model->graph, config, target, &build, &qm));
     qm->exact = opt.exact;
-    qm->half_scales = opt.half_scales;
     qm->choose_ranges = !build.asked && !build.train;
     qm->reduce_range = opt.reduce_range;
     /* Weights that change all the time have bounds instead of scales that were
