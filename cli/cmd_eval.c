@@ -52,7 +52,7 @@ extern const cli_cmd cmd_eval;
 
 /* One of the two models. */
 typedef struct {
-    const char *path;
+    const char *path, *name; /* as it is called in tables */
     sb_model *model;
     sb_session *session;
     sb_eval *eval;
@@ -198,9 +198,8 @@ static int run_all(cli_env *env, job *j)
 static void print_side(cli_table *t, const side *s)
 {
     const sb_eval_result *r = sb_eval_get(s->eval);
-    const char *slash = strrchr(s->path, '/');
 
-    cli_table_add(t, "%s", slash ? slash + 1 : s->path);
+    cli_table_add(t, "%s", s->name);
     if (r->labeled) {
         cli_table_add(t, "%.2f %%", r->top1);
         cli_table_add(t, "%.2f %%", r->top5);
@@ -216,13 +215,11 @@ static void print_side(cli_table *t, const side *s)
 static void print_language(const side *s)
 {
     const sb_eval_result *r = sb_eval_get(s->eval);
-    const char *slash = strrchr(s->path, '/');
 
     if (r->tokens)
         cli_put("perplexity of %s  %.4f (%zu tokens predicted in %zu "
                 "windows)\n",
-                slash ? slash + 1 : s->path, r->perplexity, r->tokens,
-                r->samples);
+                s->name, r->perplexity, r->tokens, r->samples);
 }
 
 /* What was compared besides elements. */
@@ -442,13 +439,12 @@ static int print_json(cli_env *env, const job *j)
 static void report_side(sb_report *r, const side *s)
 {
     const sb_eval_result *e = sb_eval_get(s->eval);
-    const char *name = cli_base_name(s->path);
 
     if (e->labeled) {
-        char *label = cli_printf("top-1 of %s", name);
+        char *label = cli_printf("top-1 of %s", s->name);
         cli_report_fact(r, label, "%.2f %%", e->top1);
         free(label);
-        label = cli_printf("top-5 of %s", name);
+        label = cli_printf("top-5 of %s", s->name);
         cli_report_fact(r, label, "%.2f %%", e->top5);
         free(label);
     }
@@ -488,10 +484,9 @@ static int eval_write_report(cli_env *env, const job *j)
 {
     char *below = cli_printf("sparsebit %s eval%s%s", sb_version(),
                              j->other.path ? ", against " : "",
-                             j->other.path ? cli_base_name(j->other.path) : "");
+                             j->other.path ? j->other.name : "");
     sb_report *r = NULL;
-    sb_status status =
-        sb_report_create(env->ctx, cli_base_name(j->main.path), below, &r);
+    sb_status status = sb_report_create(env->ctx, j->main.name, below, &r);
 
     if (status == SB_OK) {
         report_side(r, &j->main);
@@ -558,6 +553,8 @@ static int eval_run(cli_env *env, const void *parsed)
                          "want either --against or --against-outputs");
     if (j.args->integer && j.args->simulate)
         return cli_usage(&cmd_eval, "want either --integer or --simulate");
+    j.main.name = cli_name_beside(j.args->model, j.args->against);
+    j.other.name = cli_name_beside(j.args->against, j.args->model);
     int rc = job_open(env, &j);
     if (rc == CLI_OK)
         rc = run_all(env, &j);
