@@ -161,7 +161,7 @@ const char *cli_nearest(const char *word, const char *const *names)
             strncmp(word, *names, strlen(word)) == 0)
             prefix = *names; /* cut short */
     }
-    return best ? best : *prefix ? prefix : NULL;
+    return *prefix ? prefix : best;
 }
 
 /* ---- parsing ------------------------------------------------------------ */
@@ -219,14 +219,18 @@ static int set_number(const parser *p, const cli_opt *o, void *field,
         unsigned long n = strtoul(value, &end, 10);
 
         if (*value < '0' || *value > '9' || *end || errno || n > UINT32_MAX)
-            return cli_usage(p->cmd, "--%s: '%s' is not a whole number",
-                             o->name, value);
+            return cli_usage(
+                p->cmd,
+                "--%s: found '%s', want a whole number up to 4294967295",
+                o->name, value);
         *(unsigned *)field = (unsigned)n;
         return CLI_OK;
     }
     double x = strtod(value, &end);
     if (end == value || *end || errno || !(x >= 0 && x < 1e9))
-        return cli_usage(p->cmd, "--%s: '%s' is not a number", o->name, value);
+        return cli_usage(p->cmd,
+                         "--%s: found '%s', want a number from 0 to 1e9",
+                         o->name, value);
     if (o->kind == CLI_SHARE && !(x > 0 && x < 1))
         return cli_usage(p->cmd,
                          "--%s: found %s, want a share, more than 0 and less "

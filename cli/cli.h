@@ -322,7 +322,7 @@ int cli_data_open(cli_env *env, const cli_cmd *cmd, const sb_model *model,
 #define CLI_DATA_HELP                                                         \
     "data file (YAML, see docs/data.md); or a folder of images, an image, a " \
     ".npy or .npz file or a folder of them, with the preprocessing that the " \
-    "model's input suggests"
+    "model's input suggests; or a .txt file, for a language model"
 #define CLI_SET_ARG "KEY=VALUE"
 #define CLI_SET_HELP                                                         \
     "a key of the data file, instead of what it says: `--set LETTERBOX=640 " \

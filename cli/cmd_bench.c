@@ -7,6 +7,7 @@
 
 #include "bench_profile.h"
 #include "learn_args.h"
+#include "report_page.h"
 
 typedef struct {
     const char *model;
@@ -268,8 +269,7 @@ static int save_report(cli_env *env, const bench_args *args,
                        const bench_peak *peak)
 {
     int n = sb_ctx_threads(env->ctx);
-    const char *slash = strrchr(args->model, '/');
-    const char *name = slash ? slash + 1 : args->model;
+    const char *name = cli_base_name(args->model);
     char cpu[128], date[32], size[32];
     char *subtitle = cli_printf(
         "%s, batch %lld, %d thread%s; %s, peak measured with %s; sparsebit %s, "

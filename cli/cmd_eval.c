@@ -207,6 +207,8 @@ static int eval_run(cli_env *env, const void *parsed)
                          "want either --against or --against-outputs");
     if (j.args->integer && j.args->simulate)
         return cli_usage(&cmd_eval, "want either --integer or --simulate");
+    j.main.name = cli_name_beside(j.args->model, j.args->against);
+    j.other.name = cli_name_beside(j.args->against, j.args->model);
     int rc = job_open(env, &j);
     if (rc == CLI_OK)
         rc = run_all(env, &j);

@@ -19,7 +19,7 @@ static const cli_opt opts[] = {
     {CLI_WORDS,  0,   "asym",    ARG(asym),    "w,a",   "calibrate each layer on the outputs of quantized weights (w), activations (a) or both; with a the network runs block by block", false},
     {CLI_UINT,   0,   "asym-memory", ARG(memory), "MB", "memory for activations kept by --asym; the rest goes to a file in TMPDIR (default: 512)", false},
     {CLI_SIZE,   0,   "memory-limit", ARG(limit), "SIZE", "quantize in so much memory, such as `2G`: weights are taken from their files layer by layer, and what must be kept lies in temporary files in TMPDIR; the result is the same", false},
-    {CLI_OUT,    'o', "output",  ARG(output),  "FILE",  "quantized ONNX file to write", false},
+    {CLI_OUT,    'o', "output",  ARG(output),  "FILE",  "quantized file to write; one that ends in .gguf is for `--format gguf`", false},
     {CLI_TARGET, 't', "target",  ARG(target),  "NAME",  "runtime to write for; see `sparsebit list targets` (default: BACKEND of the config, or `virtual`: for simulation, slower than float in runtimes)", false},
     {CLI_STRING, 0,   "format",  ARG(format),  "FORM",  "`qdq` (default); `qoperator`: QOperator nodes such as QLinearConv; `matmulnbits`: MatMulNBits, for `A: none`; of language models also `gguf` (for llama.cpp) and `gptq` (a Hugging Face folder)", false},
     {CLI_FILE,   0,   "tokenizer", ARG(tokenizer), "FILE", "of `--format gguf` and `gptq`, and of `--calibrate`: the tokenizer (default: the model's own, or what is beside it)", false},
@@ -84,15 +84,26 @@ static int word_in(const char *word, const char *const *names)
     return -1;
 }
 
+/* In `formats`, -1: none of them.  A name that ends in .gguf says it, too. */
+static int format_of(const quantize_args *a)
+{
+    size_t n = a->output ? strlen(a->output) : 0;
+    bool gguf = n > 5 && strcasecmp(a->output + n - 5, ".gguf") == 0;
+
+    return a->format ? word_in(a->format, formats)
+           : gguf    ? FORMAT_GGUF
+                     : SB_EXPORT_FORMAT_QDQ;
+}
+
 static bool is_language(const quantize_args *a)
 {
-    return a->format && word_in(a->format, formats) >= FORMAT_GGUF;
+    return format_of(a) >= FORMAT_GGUF;
 }
 
 /* ---- work --------------------------------------------------------------- */
 
 /* The model to quantize, with the nodes that --exclude names and others in
- * float. */
+ * float; none if these others leave nothing to quantize. */
 static int quantize_create(quantize_job *j, const char *const *floats, size_t n)
 {
     const quantize_args *a = j->args;
@@ -122,6 +133,8 @@ static int quantize_create(quantize_job *j, const char *const *floats, size_t n)
     sb_status status = sb_quant_model_create(j->model, &opt, &j->qm);
     free(dump_after);
     free(exclude);
+    if (status == SB_BAD_MODEL && n > 0)
+        return CLI_OK; /* it was good with fewer in float: none is left */
     if (status != SB_OK)
         return cli_fail(j->env, status == SB_BAD_CONFIG && a->config
                                     ? a->config
@@ -282,7 +295,7 @@ static int quantize_redo(quantize_job *j, const char *const *floats, size_t n)
     j->qm = NULL;
     j->data = NULL;
     int rc = quantize_create(j, floats, n);
-    if (rc == CLI_OK)
+    if (rc == CLI_OK && j->qm)
         rc = quantize_calibrate(j);
     j->calibrate += before;
     return rc;
@@ -341,10 +354,8 @@ static sb_export_options export_options(const quantize_args *a)
     opt.extra_info = a->extra_info;
     opt.opset = a->opset;
     opt.accuracy_level = (int)a->level;
-    if (a->format)
-        opt.format = is_language(a)
-                         ? SB_EXPORT_FORMAT_MATMULNBITS
-                         : (sb_export_format)word_in(a->format, formats);
+    opt.format = is_language(a) ? SB_EXPORT_FORMAT_MATMULNBITS
+                                : (sb_export_format)format_of(a);
     return opt;
 }
 
@@ -360,7 +371,7 @@ static bool is_llama_mix(const char *type)
 static sb_language_options language_options(const quantize_args *a)
 {
     sb_language_options opt = SB_LANGUAGE_OPTIONS_INIT;
-    bool gguf = word_in(a->format, formats) == FORMAT_GGUF;
+    bool gguf = format_of(a) == FORMAT_GGUF;
 
     opt.format = gguf ? SB_LANGUAGE_GGUF : SB_LANGUAGE_GPTQ;
     opt.tokenizer = a->tokenizer ? a->tokenizer : a->model;
@@ -441,7 +452,7 @@ static int check_options(const cli_env *env, const quantize_args *args)
 {
     if (args->memory && (!args->asym || !strchr(args->asym, 'a')))
         return cli_usage(&cmd_quantize, "--asym-memory is for --asym a");
-    if (args->format && word_in(args->format, formats) < 0)
+    if (format_of(args) < 0)
         return cli_usage(&cmd_quantize,
                          "--format: found '%s', allowed are qdq, qoperator, "
                          "matmulnbits, gguf, gptq",
@@ -456,16 +467,21 @@ static int check_options(const cli_env *env, const quantize_args *args)
         !is_language(args))
         return cli_usage(&cmd_quantize, "--%s is for --format gguf and gptq",
                          args->float_as ? "float-as" : "tokenizer");
-    if (args->gguf_type &&
-        (!is_language(args) || word_in(args->format, formats) != FORMAT_GGUF))
+    if (args->gguf_type && format_of(args) != FORMAT_GGUF)
         return cli_usage(&cmd_quantize, "--gguf-type is for --format gguf");
-    if (args->version && (args->version > 2 || !is_language(args) ||
-                          word_in(args->format, formats) != FORMAT_GPTQ))
+    if (is_language(args) && !args->config && !args->gguf_type)
+        return cli_usage(&cmd_quantize,
+                         "%s files are weight-only: give a --config with "
+                         "`A: none`%s",
+                         formats[format_of(args)],
+                         format_of(args) == FORMAT_GGUF
+                             ? ", or a type such as `--gguf-type q4_k_m`"
+                             : "");
+    if (args->version && (args->version > 2 || format_of(args) != FORMAT_GPTQ))
         return cli_usage(&cmd_quantize,
                          "--gptq-version is 1 or 2 and for --format gptq");
     if (args->level &&
-        (args->level > 4 || !args->format ||
-         word_in(args->format, formats) != SB_EXPORT_FORMAT_MATMULNBITS))
+        (args->level > 4 || format_of(args) != SB_EXPORT_FORMAT_MATMULNBITS))
         return cli_usage(&cmd_quantize, "--accuracy-level is 1 to 4 and for "
                                         "--format matmulnbits");
     if (args->reduce && word_in(args->reduce, reductions) < 0)
@@ -491,9 +507,7 @@ static int check_options(const cli_env *env, const quantize_args *args)
 
 static bool quantize_writes_folder(const void *parsed)
 {
-    const char *format = ((const quantize_args *)parsed)->format;
-
-    return format && word_in(format, formats) == FORMAT_GPTQ;
+    return format_of(parsed) == FORMAT_GPTQ;
 }
 
 static int quantize_run(cli_env *env, const void *parsed)

@@ -25,7 +25,7 @@ static const cli_opt opts[] = {
     {CLI_TARGET, 't', "target",  ARG(target),  "TARGET", "runtime that the file is for (default: BACKEND of the configuration)", false},
     {CLI_STRING, 0,   "budget",  ARG(budget),  "WHAT:X", "`bits:4.5`: mean bits of a weight; `size:200K`: bytes of the exported file; `mac-bits:1.5G`: multiply-accumulates of a sample times bits of the weight; `error:0.01`: noise to signal (squared) of the outputs, the smallest weights within it", false},
     {CLI_STRING, 0,   "accuracy-drop", ARG(drop), "X", "instead of a budget: which layers stay in float, the worst first, until no more than X per cent are lost on the samples: of top-1 where they have labels, else of what agrees with the float model (classes, boxes, ...)", false},
-    {CLI_STRING, 0,   "bits",    ARG(bits),    "8,4,2", "widths to choose from (default: those of 8, 4 and 2 that the target takes)", false},
+    {CLI_STRING, 0,   "bits",    ARG(bits),    "8,4,2", "widths to choose from (default: those of 8, 4 and 2 that the target takes and that make its files smaller)", false},
     {CLI_LIST,   0,   "exclude", ARG(exclude), "PATTERN", "nodes or modules that stay in float; repeatable", false},
     {CLI_OUT,    'o', "output",  ARG(output),  "FILE.yaml", "qconfig.yaml to write, for `sparsebit quantize -c`", false},
     {CLI_OUT,    0,   "report",  ARG(report),  CLI_REPORT_ARG, "write a page with the curve of size and error, and all layers", false},

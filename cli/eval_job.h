@@ -15,7 +15,7 @@ typedef struct eval_args {
 
 /* One of the two models. */
 typedef struct eval_side {
-    const char *path;
+    const char *path, *name; /* as it is called in tables */
     sb_model *model;
     sb_session *session;
     sb_eval *eval;

@@ -10,9 +10,8 @@
 static void print_side(cli_table *t, const eval_side *s)
 {
     const sb_eval_result *r = sb_eval_get(s->eval);
-    const char *slash = strrchr(s->path, '/');
 
-    cli_table_add(t, "%s", slash ? slash + 1 : s->path);
+    cli_table_add(t, "%s", s->name);
     if (r->labeled) {
         cli_table_add(t, "%.2f %%", r->top1);
         cli_table_add(t, "%.2f %%", r->top5);
@@ -28,13 +27,11 @@ static void print_side(cli_table *t, const eval_side *s)
 static void print_language(const eval_side *s)
 {
     const sb_eval_result *r = sb_eval_get(s->eval);
-    const char *slash = strrchr(s->path, '/');
 
     if (r->tokens)
         cli_put("perplexity of %s  %.4f (%zu tokens predicted in %zu "
                 "windows)\n",
-                slash ? slash + 1 : s->path, r->perplexity, r->tokens,
-                r->samples);
+                s->name, r->perplexity, r->tokens, r->samples);
 }
 
 static bool is_language(const sb_eval_result *r)
@@ -261,18 +258,17 @@ int eval_print_json(cli_env *env, const eval_job *j)
 static void report_side(sb_report *r, const eval_side *s)
 {
     const sb_eval_result *e = sb_eval_get(s->eval);
-    const char *name = cli_base_name(s->path);
 
     if (e->labeled) {
-        char *label = cli_printf("top-1 of %s", name);
+        char *label = cli_printf("top-1 of %s", s->name);
         cli_report_fact(r, label, "%.2f %%", e->top1);
         free(label);
-        label = cli_printf("top-5 of %s", name);
+        label = cli_printf("top-5 of %s", s->name);
         cli_report_fact(r, label, "%.2f %%", e->top5);
         free(label);
     }
     if (e->tokens) {
-        char *label = cli_printf("perplexity of %s", name);
+        char *label = cli_printf("perplexity of %s", s->name);
         cli_report_fact(r, label, "%.4f", e->perplexity);
         free(label);
     }
@@ -315,10 +311,9 @@ int eval_write_report(cli_env *env, const eval_job *j)
 {
     char *below = cli_printf("sparsebit %s eval%s%s", sb_version(),
                              j->other.path ? ", against " : "",
-                             j->other.path ? cli_base_name(j->other.path) : "");
+                             j->other.path ? j->other.name : "");
     sb_report *r = NULL;
-    sb_status status =
-        sb_report_create(env->ctx, cli_base_name(j->main.path), below, &r);
+    sb_status status = sb_report_create(env->ctx, j->main.name, below, &r);
 
     if (status == SB_OK) {
         report_side(r, &j->main);

@@ -92,7 +92,7 @@ int cli_set_lines(const cli_cmd *cmd, const char *first, const cli_list *set,
 }
 
 /* A folder, or a file that holds samples itself. */
-static bool is_samples(const char *path)
+static bool is_samples(const sb_model *model, const char *path)
 {
     static const char *const endings[] = {".jpg", ".jpeg", ".jpe",
                                           ".png", ".npy",  ".npz"};
@@ -101,6 +101,8 @@ static bool is_samples(const char *path)
 
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return true;
+    if (len > 4 && strcasecmp(path + len - 4, ".txt") == 0)
+        return sb_model_positions(model) > 0; /* a text, for such a model */
     for (size_t i = 0; i < CLI_COUNT(endings); i++) {
         size_t n = strlen(endings[i]);
 
@@ -167,8 +169,9 @@ int cli_data_open(cli_env *env, const cli_cmd *cmd, const sb_model *model,
     opt.strict = spec->strict;
     opt.seed = env->common.seed;
     opt.keys = keys;
-    sb_status status = (is_samples(spec->path) ? open_samples : open_file)(
-        env, model, spec->path, &opt, out);
+    sb_status status = (is_samples(model, spec->path)
+                            ? open_samples
+                            : open_file)(env, model, spec->path, &opt, out);
     free(keys);
     return status == SB_OK ? CLI_OK : cli_fail(env, spec->path);
 }

@@ -198,46 +198,56 @@ static int drop_rank(dropper *d)
 
 /* ---- how many must stay -------------------------------------------------- */
 
-/* Quantizes all but the worst `n` layers; *met says whether that is enough. */
-static int drop_try(dropper *d, size_t n, bool *met)
+typedef enum { DROP_TOO_FEW, DROP_ENOUGH, DROP_NONE_LEFT } drop_outcome;
+
+/* Quantizes all but the worst `n` layers: is that enough? */
+static int drop_try(dropper *d, size_t n, drop_outcome *out)
 {
     quantize_job *j = d->j;
     int rc = d->redo(j, (const char *const *)d->names, n);
 
-    if (rc == CLI_OK)
+    if (rc == CLI_OK && j->qm)
         rc = drop_measure(d);
-    *met = rc == CLI_OK && j->drop.lost <= j->drop.most;
+    *out = !j->qm                         ? DROP_NONE_LEFT
+           : j->drop.lost <= j->drop.most ? DROP_ENOUGH
+                                          : DROP_TOO_FEW;
     j->drop.n = n;
     return rc;
 }
 
+/* Operators that only go with others, such as pooling, are no longer quantized
+ * once those stay in float: none may be left long before `n` is that of all. */
 static int drop_search(dropper *d)
 {
     quantize_job *j = d->j;
-    size_t few = 0, enough = 1; /* few are too few */
-    bool met = false;
+    size_t few = 0, many = d->n; /* too few; enough or too many */
+    size_t best = 0;
+    double lost = j->drop.before; /* with `few` */
     int rc = CLI_OK;
 
-    for (; d->n > 1 && rc == CLI_OK;
-         enough = 2 * enough < d->n ? 2 * enough : d->n - 1) {
-        rc = drop_try(d, enough, &met);
-        if (met || enough + 1 >= d->n)
-            break;
-        few = enough;
-    }
-    if (rc == CLI_OK && !met)
-        return cli_error("%s: --accuracy-drop %g cannot be met: with %zu of "
-                         "%zu layers in float %s still drops by %.4g",
-                         j->args->model, j->drop.most, j->drop.n, d->n,
-                         j->drop.what, j->drop.lost);
-    while (rc == CLI_OK && enough - few > 1) {
-        size_t middle = few + (enough - few) / 2;
+    while (rc == CLI_OK && many - few > 1) {
+        size_t n = many < d->n      ? few + (many - few) / 2
+                   : few == 0       ? 1
+                   : 2 * few < many ? 2 * few
+                                    : many - 1;
+        drop_outcome outcome;
 
-        rc = drop_try(d, middle, &met);
-        *(met ? &enough : &few) = middle;
+        rc = drop_try(d, n, &outcome);
+        if (outcome == DROP_TOO_FEW) {
+            few = n;
+            lost = j->drop.lost;
+        } else {
+            many = n;
+            best = outcome == DROP_ENOUGH ? n : best;
+        }
     }
-    if (rc == CLI_OK && j->drop.n != enough)
-        rc = drop_try(d, enough, &met);
+    if (rc == CLI_OK && best == 0)
+        return cli_error("%s: --accuracy-drop %g cannot be met: with %zu of "
+                         "%zu layers in float %s still drops by %.4g%s",
+                         j->args->model, j->drop.most, few, d->n, j->drop.what,
+                         lost, many < d->n ? ", with more none is left" : "");
+    if (rc == CLI_OK && j->drop.n != best)
+        rc = drop_try(d, best, &(drop_outcome){0});
     return rc;
 }
 

@@ -62,7 +62,8 @@ int quantize_load(quantize_job *j);
 int quantize_all_but(quantize_job *j);
 void quantize_free(quantize_job *j);
 
-/* Quantizes anew with further nodes in float. */
+/* Quantizes anew with further nodes in float; `qm` is NULL if nothing is left
+ * to quantize. */
 typedef int (*quantize_redo_fn)(quantize_job *j, const char *const *floats,
                                 size_t n);
 /* Keeps layers in float until no more is lost than --accuracy-drop allows

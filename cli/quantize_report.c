@@ -189,20 +189,25 @@ static void print_steps(const quantize_job *j)
         else
             cli_put("%s: %zu layer%s, error of the outputs %.3g -> %.3g%s\n",
                     s->name, s->layers, s->layers == 1 ? "" : "s", s->before,
-                    s->after, s->kept ? "" : ": taken back");
+                    s->after,
+                    s->kept                ? ""
+                    : s->after < s->before ? ": no clear gain, taken back"
+                                           : ": taken back");
 }
 
 void quantize_print_drop(const quantize_drop *d)
 {
     if (!d->what)
         return;
-    cli_put("%s drops by %.4g with all layers quantized", d->what, d->before);
-    if (d->n > 0)
-        cli_put(", by %.4g with %zu of %zu in float:", d->lost, d->n,
-                d->n_layers);
+    if (d->n == 0)
+        cli_put("%s drops by %.4g with all layers quantized\n", d->what,
+                d->before);
+    else
+        cli_put("%s drops by %.4g with all layers quantized, by %.4g with %zu "
+                "of %zu in float:\n",
+                d->what, d->before, d->lost, d->n, d->n_layers);
     for (size_t i = 0; i < d->n; i++)
-        cli_put(" %s", d->layers[i]);
-    cli_put("\n");
+        cli_put("  %s\n", d->layers[i]);
 }
 
 static void print_size(const quantize_job *j)

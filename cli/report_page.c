@@ -7,9 +7,23 @@
 
 const char *cli_base_name(const char *path)
 {
-    const char *slash = strrchr(path, '/');
+    size_t n = strlen(path);
 
-    return slash ? slash + 1 : path;
+    while (n > 1 && path[n - 1] == '/') /* of a folder */
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    return path + n;
+}
+
+const char *cli_name_beside(const char *path, const char *other)
+{
+    const char *name = path ? cli_base_name(path) : NULL;
+
+    return path && other && strcmp(path, other) != 0 &&
+                   strcmp(name, cli_base_name(other)) == 0
+               ? path
+               : name;
 }
 
 void cli_report_fact(sb_report *report, const char *label, const char *fmt, ...)

@@ -38,6 +38,9 @@ typedef struct cli_train_page {
 int cli_report_training(cli_env *env, const cli_train_page *page);
 /* The name of a file without its folders. */
 const char *cli_base_name(const char *path);
+/* The same, but all of the path if another file would be called like it; NULL
+ * if there is none. */
+const char *cli_name_beside(const char *path, const char *other);
 /* A fact made by printf(). */
 void cli_report_fact(sb_report *report, const char *label, const char *fmt, ...)
     CLI_PRINTF(3, 4);

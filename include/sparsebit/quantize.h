@@ -34,7 +34,7 @@ typedef struct sb_quant_options {
      *  its activations are calibrated. */
     int calibrate;
     /** Scales of weights are float16 numbers, which files of language models
-     *  hold; see sb_model_save_language(). */
+     *  hold, and embeddings stay in float; see sb_model_save_language(). */
     int half_scales;
     /** NULL, or stages (sb_list_get "stages"), separated by commas or spaces,
      *  after which the graph goes to the log as text. */

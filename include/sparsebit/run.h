@@ -189,8 +189,8 @@ SB_API SB_MUST_USE sb_status sb_data_parse(sb_ctx *ctx, const char *text,
                                            const sb_data_options *opt,
                                            sb_data **out);
 /** A data file for samples that come without one.
- *  @param path a folder of images, an image, a .npy or .npz file, or a folder
- *              of such files
+ *  @param path a folder of images, an image, a .npy or .npz file, a folder of
+ *              such files or, for a language model, a text (.txt)
  *  @param keys as in sb_data_options: what is given there is not guessed
  *  @param out  receives YAML for sb_data_parse() that names `path` and the
  *              preprocessing that the model's inputs suggest; free it with

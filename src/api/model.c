@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "api/model.h"
 
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
@@ -25,6 +26,7 @@ void sb_model_free(sb_model *model)
     sb_model_io_free(&model->io);
     for (size_t i = 0; i < SB_QUESTIONS; i++)
         sb_arena_free(&model->answers[i]);
+    sb_free(model->ctx, model->path);
     sb_free(model->ctx, model);
 }
 
@@ -142,8 +144,19 @@ sb_status sb_model_load_with(sb_ctx *ctx, const char *path,
         sb_graph_free(graph);
         return status;
     }
-    SB_TRY(sb_model_wrap(graph, out));
+    char *kept = sb_alloc(ctx, strlen(path) + 1, 1);
+    if (!kept) {
+        sb_graph_free(graph);
+        return SB_NO_MEMORY;
+    }
+    memcpy(kept, path, strlen(path) + 1);
+    status = sb_model_wrap(graph, out);
+    if (status != SB_OK) {
+        sb_free(ctx, kept);
+        return status;
+    }
     (*out)->file_bytes = bytes;
+    (*out)->path = kept;
     return SB_OK;
 }
 

@@ -35,6 +35,7 @@ struct sb_model {
     sb_ctx *ctx;
     sb_graph *graph;
     uint64_t file_bytes;
+    char *path; /* it was read from; NULL: from none */
     sb_model_io io;
     sb_arena answers[SB_QUESTIONS];
 };

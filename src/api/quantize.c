@@ -85,7 +85,6 @@ static sb_status find_blocks(sb_ctx *ctx, const char *type,
 static void set_options(sb_quant_model *qm, const sb_quant_options *opt)
 {
     qm->exact = opt->exact;
-    qm->half_scales = opt->half_scales;
     qm->choose_ranges = !opt->config && !opt->config_text && !opt->train;
     qm->reduce_range = opt->reduce_range;
     /* Weights that change all the time have bounds instead of scales that were
@@ -121,6 +120,7 @@ sb_status sb_quant_model_create(const sb_model *model,
     const sb_quant_mode mode =
         asked || opt.calibrate ? SB_QUANT_STATIC : sb_import_mode(model->graph);
     sb_build_options build = {
+        .half_scales = opt.half_scales,
         .follow = mode != SB_QUANT_STATIC,
         .asked = asked,
         .dump_after = opt.dump_after,

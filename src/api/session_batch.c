@@ -217,6 +217,12 @@ sb_status sb_data_set_model(sb_data *data, const sb_model *model)
 sb_status sb_data_describe(const sb_model *model, const char *path,
                            const char *keys, char **out)
 {
-    return sb_data_suggest(model->ctx, model->io.inputs, model->io.n_inputs,
-                           path, keys, out);
+    const sb_data_model to = {
+        .inputs = model->io.inputs,
+        .n_inputs = model->io.n_inputs,
+        .positions = sb_model_positions(model),
+        .path = model->path,
+    };
+
+    return sb_data_suggest(model->ctx, &to, path, keys, out);
 }

@@ -71,10 +71,18 @@ extern const sb_param_def sb_data_table[];
 /* From the next sample on, tensor `k` is for this input of a model. */
 SB_MUST_USE sb_status sb_data_want(sb_data *data, size_t k,
                                    const sb_value_info *in);
-/* sb_data_describe() for inputs of a model. */
-SB_MUST_USE sb_status sb_data_suggest(sb_ctx *ctx, const sb_value_info *inputs,
-                                      size_t n, const char *path,
-                                      const char *keys, char **out);
+/* What samples are for. */
+typedef struct sb_data_model {
+    const sb_value_info *inputs;
+    size_t n_inputs;
+    size_t positions; /* of a language model, 0: it is none */
+    const char *path; /* its file, or NULL */
+} sb_data_model;
+
+/* sb_data_describe() for such a model. */
+SB_MUST_USE sb_status sb_data_suggest(sb_ctx *ctx, const sb_data_model *to,
+                                      const char *path, const char *keys,
+                                      char **out);
 /* Reads the options (NULL: none) and the description, and opens the source. */
 SB_MUST_USE sb_status sb_data_setup(sb_data *data, const sb_data_options *opt);
 /* Puts the chosen samples, from `begin` to `end`, into another order. */

@@ -17,6 +17,8 @@ static const struct {
 };
 
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+/* Tokens of a window, the preset of WINDOW. */
+enum { LONG_WINDOW = 1024 };
 
 /* Are there such files?  Images also in folders below. */
 static sb_status look_into(sb_ctx *ctx, sb_arena *arena, const char *dir,
@@ -141,23 +143,46 @@ static void suggest_feed(const sb_value_info *inputs, size_t n,
         sb_str_add(out, "FEED: files\n");
 }
 
-static sb_status suggest(sb_ctx *ctx, const sb_value_info *inputs, size_t n,
-                         const char *path, const sb_yaml *keys, sb_str *out)
+/* ---- texts --------------------------------------------------------------- */
+
+/* The tokenizer is the model's own, and windows are no longer than it takes.
+ * One at a time: the logits of 1024 tokens are 200 MB with 50000 of them. */
+static void suggest_text(const sb_data_model *to, const sb_yaml *keys,
+                         sb_str *out)
 {
+    if (to->path && !sb_yaml_get(keys, "TOKENIZER")) {
+        sb_str_add(out, "TOKENIZER: ");
+        add_quoted(out, to->path);
+        sb_str_add(out, "\n");
+    }
+    if (!sb_yaml_get(keys, "BATCH"))
+        sb_str_add(out, "BATCH: 1\n");
+    if (!sb_yaml_get(keys, "WINDOW"))
+        sb_str_addf(out, "WINDOW: %zu\n",
+                    to->positions < LONG_WINDOW ? to->positions : LONG_WINDOW);
+}
+
+static sb_status suggest(sb_ctx *ctx, const sb_data_model *to, const char *path,
+                         const sb_yaml *keys, sb_str *out)
+{
+    bool text = to->positions > 0 && sb_ends_with(path, ".txt");
     const char *source = NULL;
 
-    SB_TRY(find_source(ctx, path, &source));
-    sb_str_addf(out, "SOURCE: %s\nPATH: ", source);
+    if (!text)
+        SB_TRY(find_source(ctx, path, &source));
+    sb_str_addf(out, "SOURCE: %s\nPATH: ", source ? source : "text");
     add_quoted(out, path);
     sb_str_add(out, "\n");
-    if (source == kinds[0].source)
-        SB_TRY(suggest_image(ctx, inputs, n, keys, out));
+    if (text)
+        suggest_text(to, keys, out);
+    else if (source == kinds[0].source)
+        SB_TRY(suggest_image(ctx, to->inputs, to->n_inputs, keys, out));
     else
-        suggest_feed(inputs, n, keys, out);
+        suggest_feed(to->inputs, to->n_inputs, keys, out);
     return sb_str_status(out);
 }
 
-sb_status sb_data_suggest(sb_ctx *ctx, const sb_value_info *inputs, size_t n,
+sb_status sb_data_suggest(sb_ctx *ctx, const sb_data_model *to,
                           const char *path, const char *keys, char **out)
 {
     sb_yaml_doc *doc = NULL;
@@ -166,8 +191,7 @@ sb_status sb_data_suggest(sb_ctx *ctx, const sb_value_info *inputs, size_t n,
     if (keys && *keys)
         SB_TRY(sb_yaml_load_memory(ctx, "--set", keys, strlen(keys), &doc));
     sb_str_init(&text, ctx);
-    sb_status status =
-        suggest(ctx, inputs, n, path, doc ? doc->root : NULL, &text);
+    sb_status status = suggest(ctx, to, path, doc ? doc->root : NULL, &text);
     if (status == SB_OK)
         status = sb_str_copy_out(&text, out);
     sb_str_free(&text);

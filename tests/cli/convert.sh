@@ -22,8 +22,13 @@ echo
 code $sparsebit info gptq | head -n 3
 printf 'W:\n  QSCHEME: per-group-symmetric\n  QUANTIZER: {BIT: 4, GROUP_SIZE: 32}\n  OBSERVER: {TYPE: minmax}\nA: none\n' >w4.yaml
 code $sparsebit quantize folder -c w4.yaml --format gguf --exclude 'model.embed_tokens' -o w4.gguf | grep -v seconds
-code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --tokenizer $llm/tiny.gguf -o again
+code $sparsebit quantize folder -c w4.yaml -o named.gguf -q
+cmp w4.gguf named.gguf && echo the name says the format
+code $sparsebit quantize folder -o no.gguf
+code $sparsebit quantize folder --format gptq -o no
+code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --tokenizer $llm/tiny.gguf -o plain -q
 code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --exclude 'model.embed_tokens' --tokenizer $llm/tiny.gguf -o again | grep -v seconds
+diff -r plain again && echo embeddings stay in float by themselves
 code $sparsebit quantize $llm/gptq -c w4.yaml --format gptq --exclude 'model.embed_tokens' --tokenizer $llm/tiny.gguf -o again -q --force --gptq-version 2
 grep checkpoint_format again/config.json
 code $sparsebit convert again again1 --gptq-version 1 -q

@@ -88,3 +88,17 @@ code $sparsebit eval $models/tiny.onnx -d x.yaml --task detcet
 code $sparsebit eval $models/tiny.onnx -d x.yaml --against $models/tiny.onnx --task detect
 code $sparsebit eval $models/tiny.onnx -d x.yaml --against $models/tiny.onnx --task embed | sed -n '/^task/,$p'
 code $sparsebit eval $models/tiny.onnx -d x.yaml --value y=3
+echo --- models of the same name, folders and texts
+mkdir other
+cp $models/tiny.onnx tiny.onnx
+cp tiny.onnx other
+code $sparsebit eval tiny.onnx -d x.yaml --against other/tiny.onnx | sed "$speed" | head -n 3
+llm=$models/../../fixtures/llm
+printf 'ab ba ab ab ba ab ba ba ab ab ba ab ba ab ab ba ba ab ab ba\n' >story.txt
+printf "SOURCE: text\nPATH: story.txt\nTOKENIZER: $llm/tiny.gguf\nWINDOW: 16\nBATCH: 1\n" >text.yaml
+code $sparsebit eval $llm/tiny.gguf -d text.yaml | grep perplexity >one
+code $sparsebit eval $llm/tiny.gguf -d story.txt --set WINDOW=16 2>&1 | sed "s|'.*gguf'|'GGUF'|" | grep 'perplexity\|assumed' >two
+cat two
+diff one two | grep -c '^<'
+code $sparsebit eval $llm/qwen2/ -d text.yaml | grep -c 'perplexity of qwen2/ '
+code $sparsebit eval $models/tiny.onnx -d story.txt

@@ -23,6 +23,7 @@ search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:-1
 search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:4 --bits 4,8
 search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:4 --bits 8,x
 search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:4 --bits 8
+search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:4 --bits 8,5,4
 search $models/tiny.onnx -c mixed.yaml -d x.yaml --budget bits:4
 printf 'W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}, SPECIFIC: [{fc: [QUANTIZER.BIT, 4]}]}\nA: none\n' >s.yaml
 search $models/tiny.onnx -c s.yaml -d x.yaml --budget bits:4

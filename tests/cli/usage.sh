@@ -11,6 +11,7 @@ code $sparsebit run $models/tiny.onnx --input
 code $sparsebit run $models/tiny.onnx --threads many
 code $sparsebit run $models/tiny.onnx --threads -1
 code $sparsebit run $models/tiny.onnx --seed 99999999999999999999
+code $sparsebit generate none.gguf --temp 1
 $sparsebit >out 2>err
 echo "exit code $?, $(grep -c . err) error lines, $(head -n 1 out)"
 echo --- what may be meant

@@ -151,6 +151,45 @@ check("nothing to keep", code == 0 and
 code, text, _ = run({0, 1, 2}, "--accuracy-drop", "1")
 check(f"cannot be met: {text}", code == 1 and "cannot be met" in text and
       len(text.splitlines()) == 1)
+
+
+def alone():
+    """Four channels differ by less than a step of their scale.  With the
+    convolution in float the pooling behind it is not quantized either."""
+    with tempfile.TemporaryDirectory() as folder:
+        at = lambda name: os.path.join(folder, name)
+        rng = np.random.default_rng(1)
+        w = 1 + 1e-4 * rng.normal(size=(4, 2, 3, 3))
+        nodes = [helper.make_node("Conv", ["x", "w"], ["c"], name="conv"),
+                 helper.make_node("MaxPool", ["c"], ["p"], name="pool",
+                                  kernel_shape=[2, 2]),
+                 helper.make_node("GlobalAveragePool", ["p"], ["a"]),
+                 helper.make_node("Flatten", ["a"], ["y"])]
+        f32 = TensorProto.FLOAT
+        graph = helper.make_graph(
+            nodes, "net",
+            [helper.make_tensor_value_info("x", f32, ["N", 2, 8, 8])],
+            [helper.make_tensor_value_info("y", f32, ["N", 4])],
+            [numpy_helper.from_array(w.astype(np.float32), "w")])
+        model = helper.make_model(graph,
+                                  opset_imports=[helper.make_opsetid("", 17)])
+        model.ir_version = 8
+        onnx.save(model, at("net.onnx"))
+        np.save(at("x.npy"), rng.normal(size=(32, 2, 8, 8)).astype(np.float32))
+        with open(at("q.yaml"), "w") as f:
+            f.write(CONFIG)
+        done = subprocess.run(
+            [command, "quantize", at("net.onnx"), "-c", at("q.yaml"), "-d",
+             at("x.npy"), "-t", "onnxruntime-x86", "-o", at("out.onnx"), "-q",
+             "--accuracy-drop", "0"], capture_output=True, text=True)
+        check(f"none is left: {done.stderr}", done.returncode == 1 and
+              "cannot be met" in done.stderr and
+              "none is left" in done.stderr and
+              len(done.stderr.splitlines()) == 1)
+        check("nothing is written by it", not os.path.exists(at("out.onnx")))
+
+
+alone()
 for word in ("x", "-1", "101", "1%"):
     code, text, _ = run({1}, f"--accuracy-drop={word}")
     check(f"{word}: {text}", code == 2 and "want per cent" in text)

@@ -5,6 +5,7 @@
 #include "api/model.h"
 #include "base/file.h"
 #include "base/options.h"
+#include "quant/model/weight.h"
 #include "quant/search/mixed_config.h"
 #include "quant/search/search.h"
 
@@ -90,6 +91,35 @@ static sb_status search_model(const sb_search *s, int bits,
 
 /* ---- widths -------------------------------------------------------------- */
 
+/* Bits of an element in the file, all weights together. */
+static size_t stored_bits(const sb_quant_model *qm)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; i < qm->place.n_quantizers; i++) {
+        const sb_quantizer *q = &qm->place.quantizers[i];
+
+        if (sb_quantizer_is_constant(qm, q))
+            sum += sb_dtype_get(sb_quantizer_type(qm, q).dtype)->bits;
+    }
+    return sum;
+}
+
+/* A narrower width that files hold in as many bits as the one before only
+ * loses. */
+static sb_status check_saving(const sb_search *s, const sb_quant_model *qm,
+                              int bits)
+{
+    size_t last = s->n_widths - 1;
+
+    if (s->n_widths == 0 || stored_bits(qm) < stored_bits(s->models[last]))
+        return SB_OK;
+    return sb_fail(s->ctx, SB_UNSUPPORTED,
+                   "files for target %s hold weights of %d bits in as many "
+                   "bits as those of %d: leave %d out",
+                   sb_quant_model_target(qm), bits, s->widths[last], bits);
+}
+
 static sb_status add_width(sb_search *s, int bits, bool must)
 {
     sb_calibration_options weights = SB_CALIBRATION_OPTIONS_INIT;
@@ -103,6 +133,8 @@ static sb_status add_width(sb_search *s, int bits, bool must)
         return sb_fail(s->ctx, SB_BAD_ARG, "more than %d bit widths",
                        SB_SEARCH_WIDTHS_MOST);
     sb_status status = search_model(s, bits, NULL, 0, &qm);
+    if (status == SB_OK)
+        status = check_saving(s, qm, bits);
     if (status == SB_BAD_CONFIG || status == SB_UNSUPPORTED) {
         sb_quant_model_free(qm);
         return must ? status : SB_OK; /* the target does not take it */

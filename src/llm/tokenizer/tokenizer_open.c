@@ -114,10 +114,13 @@ static sb_status read_folder(sb_tokenizer *t, const char *folder)
         if (there)
             return read_ends_in(t, folder);
     }
+    size_t n = strlen(folder);
+    if (n > 2 && strcmp(folder + n - 2, "/.") == 0) /* beside a model */
+        n -= 2;
     return sb_fail(t->ctx, SB_IO,
-                   "%s: no tokenizer.json, tokenizer.model or tokenizer.bin; "
+                   "%.*s: no tokenizer.json, tokenizer.model or tokenizer.bin; "
                    "--tokenizer names another file",
-                   folder);
+                   (int)n, folder);
 }
 
 /* Models without a tokenizer of their own have it beside them. */

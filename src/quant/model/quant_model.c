@@ -51,6 +51,7 @@ sb_status sb_quant_model_build(sb_ctx *ctx, const sb_graph *graph,
     qm->asked = opt->asked;
     qm->train = opt->train;
     qm->blocks = opt->blocks;
+    qm->half_scales = opt->half_scales;
     qm->target = target ? target : sb_quant_config_target(config);
     sb_arena_init(&qm->arena, ctx);
     if (opt->dump_after)

@@ -38,7 +38,9 @@ struct sb_quant_model {
     bool train;         /* to be trained */
     struct sb_qat *qat; /* how (quant/train/qat.h); NULL: not yet */
     bool equalized;     /* constants of the graph are not those of the file */
-    bool half_scales;   /* scales of weights are float16 numbers */
+    /* For a file of a language model: scales of weights are float16 numbers,
+     * embeddings stay in float. */
+    bool half_scales;
     /* By value: the batch norm of the file that made it, to correct biases
      * without samples (correct.h); NULL: not kept. */
     struct sb_bn_channel **norms;
@@ -58,7 +60,8 @@ typedef struct sb_build_options {
     bool asked;
     const char *dump_after; /* NULL, or stages separated by commas or spaces */
     bool train;             /* it will be trained */
-    const struct sb_block_mix *blocks; /* as in the model */
+    bool half_scales;       /* this and the next as in the model */
+    const struct sb_block_mix *blocks;
 } sb_build_options;
 
 /* A quantized model of `graph`, which is copied (weights are shared).  The

@@ -158,6 +158,7 @@ static bool is_tied(const placer *p)
         const sb_op_def *op = node->dead ? NULL : sb_op_of(node);
 
         if (op && op->quant == SB_ROLE_TABLE && node->name &&
+            sb_is_const(g, sb_node_in(node, 0)) &&
             strncmp(node->name, p->node->name, n) == 0 &&
             !strchr(node->name + n, '.'))
             return true;
@@ -376,6 +377,10 @@ static sb_status place_input(placer *p)
 
     sb_quant_config_spec(p->qm->config, SB_QUANT_WEIGHT, p->node, &settings);
     if (settings.disabled || !weight_of(p))
+        return SB_OK;
+    /* Files of language models have no integers for embeddings, nor for a head
+     * that is the embedding. */
+    if (p->qm->half_scales && (p->table || is_tied(p)))
         return SB_OK;
     const sb_imported_qparams *k = p->qm->follow ? known_weight(p) : NULL;
     if (p->qm->follow && !k)
