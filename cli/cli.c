@@ -73,15 +73,23 @@ const char *cli_last_error(void)
     return last_error;
 }
 
+/* The text of a message, which becomes the last one. */
+static char *error_text(const char *fmt, va_list args)
+{
+    char *text = cli_vprintf(fmt, args);
+
+    sb_make_printable(text);
+    (void)snprintf(last_error, sizeof last_error, "%s", text);
+    return text;
+}
+
 int cli_error(const char *fmt, ...)
 {
     va_list args;
 
     va_start(args, fmt);
-    char *text = cli_vprintf(fmt, args);
+    char *text = error_text(fmt, args);
     va_end(args);
-    sb_make_printable(text);
-    (void)snprintf(last_error, sizeof last_error, "%s", text);
     (void)fflush(stdout);
     if (!silent)
         (void)fprintf(stderr, "sparsebit: %s\n", text);
@@ -105,10 +113,8 @@ int cli_usage(const cli_cmd *cmd, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    char *text = cli_vprintf(fmt, args);
+    char *text = error_text(fmt, args);
     va_end(args);
-    sb_make_printable(text);
-    (void)snprintf(last_error, sizeof last_error, "%s", text);
     if (!silent)
         (void)fprintf(stderr,
                       "sparsebit%s%s: %s (see 'sparsebit%s%s --help')\n",

@@ -257,6 +257,7 @@ double cli_seconds(void);
             "is not empty",                                             \
             false                                                       \
     }
+bool cli_ends_with(const char *text, const char *end);
 /* Are both there, and one? */
 bool cli_same_file(const char *a, const char *b);
 /* Of a folder, the files in it; 0 if there is nothing. */

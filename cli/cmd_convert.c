@@ -50,19 +50,12 @@ typedef enum {
 
 static const char *const names[] = {"gguf", "float", "gptq", "onnx", "genai"};
 
-static bool ends_with(const char *path, const char *end)
-{
-    size_t n = strlen(path), k = strlen(end);
-
-    return n >= k && strcmp(path + n - k, end) == 0;
-}
-
 /* False if there is no such format. */
 static bool find_target(const convert_args *args, target *out)
 {
-    *out = ends_with(args->output, ".gguf")   ? TO_GGUF
-           : ends_with(args->output, ".onnx") ? TO_ONNX
-                                              : TO_FOLDER;
+    *out = cli_ends_with(args->output, ".gguf")   ? TO_GGUF
+           : cli_ends_with(args->output, ".onnx") ? TO_ONNX
+                                                  : TO_FOLDER;
     if (!args->format)
         return true;
     for (size_t i = 0; i < CLI_COUNT(names); i++)

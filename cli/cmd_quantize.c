@@ -207,14 +207,14 @@ static sb_status quantize_save(quantize_job *j)
 static void quantize_keep(quantize_job *j)
 {
     const quantize_args *a = j->args;
-    size_t n = strlen(a->model);
-    bool onnx = n > 5 && strcmp(a->model + n - 5, ".onnx") == 0;
+    bool onnx = cli_ends_with(a->model, ".onnx");
     bool learns = sb_quant_model_learns(j->qm);
 
     /* --accuracy-drop rounds several times, each time other layers. */
     if (!a->output || a->drop || (onnx && !is_language(a) && !learns))
         return;
-    for (n = strlen(a->output); n > 1 && a->output[n - 1] == '/';)
+    size_t n = strlen(a->output);
+    for (; n > 1 && a->output[n - 1] == '/';)
         n--;
     j->journal = cli_printf("%.*s.rounding", (int)n, a->output);
 }

@@ -15,7 +15,7 @@ static const char *after_name(const char *word, const char *name)
                                                              : NULL;
 }
 
-static bool ends_with(const char *text, const char *end)
+bool cli_ends_with(const char *text, const char *end)
 {
     size_t a = strlen(text), b = strlen(end);
 
@@ -46,7 +46,7 @@ static int check_names(const cli_cmd *cmd, const sb_model *model,
 
         for (size_t i = 0; i < n && !found; i++)
             found = after_name(list->v[k], sb_model_input(model, i)->name) ||
-                    ends_with(list->v[k], ".npz");
+                    cli_ends_with(list->v[k], ".npz");
         /* With one input, `a=b.npy` may be a file of that name. */
         if (!found && !(one && strcmp(option, "input") == 0 &&
                         access(list->v[k], F_OK) == 0))
@@ -71,7 +71,7 @@ static char *file_of(const cli_list *files, const sb_value_info *in, bool only)
 
         if (rest)
             return cli_printf("%s", rest);
-        if (ends_with(files->v[k], ".npz") && !only && !in->is_constant)
+        if (cli_ends_with(files->v[k], ".npz") && !only && !in->is_constant)
             return cli_printf("%s:%s", files->v[k], name);
         if (only)
             return cli_printf("%s", files->v[k]);

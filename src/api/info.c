@@ -260,14 +260,10 @@ static sb_status count_graph(counting *c, const sb_graph *g);
 
 static sb_status count_bodies(counting *c, const sb_node *node)
 {
-    for (uint32_t a = 0; a < node->n_attrs; a++) {
-        const sb_attr *attr = &node->attrs[a];
-        size_t n = attr->type == SB_ATTR_GRAPH    ? 1
-                   : attr->type == SB_ATTR_GRAPHS ? attr->n
-                                                  : 0;
-        for (size_t i = 0; i < n; i++)
-            SB_TRY(count_graph(c, attr->graphs[i]));
-    }
+    const sb_graph *body;
+
+    for (size_t i = 0; (body = sb_node_body(node, i)) != NULL; i++)
+        SB_TRY(count_graph(c, body));
     return SB_OK;
 }
 
@@ -369,16 +365,11 @@ static int64_t graph_subnormals(const sb_graph *g);
 
 static int64_t node_subnormals(const sb_node *node)
 {
+    const sb_graph *body;
     int64_t count = 0;
 
-    for (uint32_t a = 0; a < node->n_attrs; a++) {
-        const sb_attr *attr = &node->attrs[a];
-        size_t n = attr->type == SB_ATTR_GRAPH    ? 1
-                   : attr->type == SB_ATTR_GRAPHS ? attr->n
-                                                  : 0;
-        for (size_t i = 0; i < n; i++)
-            count += graph_subnormals(attr->graphs[i]);
-    }
+    for (size_t i = 0; (body = sb_node_body(node, i)) != NULL; i++)
+        count += graph_subnormals(body);
     return count;
 }
 

@@ -168,6 +168,13 @@ sb_status sb_str_take(sb_str *s, char **out)
     return SB_OK;
 }
 
+bool sb_text_ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
 size_t sb_text_before(const char *text, const char *const *tails)
 {
     size_t len = strlen(text);

@@ -40,6 +40,7 @@ size_t sb_printable_size(const char *text, size_t size);
  * move a cursor or look like another line. */
 void sb_text_make_printable(char *text);
 
+bool sb_text_ends_with(const char *text, const char *end);
 /* Length of `text` without the first of `tails` (NULL after the last) that it
  * ends with and is longer than. */
 size_t sb_text_before(const char *text, const char *const *tails);

@@ -92,33 +92,23 @@ static sb_status host_run_body(sb_kernel *k, const sb_graph *body,
 {
     sb_step *st = k->host_data;
     const sb_node *node = k->node;
-    size_t index = 0;
     uint32_t first = node->n_in;
+    const sb_graph *g;
+    size_t i = 0;
 
-    for (uint32_t a = 0; a < node->n_attrs; a++) {
-        const sb_attr *attr = &node->attrs[a];
-        size_t n = attr->type == SB_ATTR_GRAPH    ? 1
-                   : attr->type == SB_ATTR_GRAPHS ? attr->n
-                                                  : 0;
-        for (size_t i = 0; i < n; i++, index++) {
-            const sb_graph *g = attr->graphs[i];
-            if (g != body) {
-                first += (uint32_t)g->n_captures;
-                continue;
-            }
-            sb_exec_options opt = st->exec->opt;
-            opt.profile = false; /* the node that holds it is measured */
-            opt.n_states = 0;
-            opt.like = NULL;
-            if (!st->bodies[index])
-                SB_TRY(sb_exec_create(k->ctx, body, &opt, &st->bodies[index]));
-            const sb_tensor *const *captured =
-                (const sb_tensor *const *)(k->in + first);
-            return sb_exec_run(st->bodies[index], inputs, captured, outputs);
-        }
-    }
-    return sb_fail(k->ctx, SB_BAD_ARG, "node '%s': not a body of this node",
-                   sb_node_label(k->graph, node));
+    for (; (g = sb_node_body(node, i)) && g != body; i++)
+        first += (uint32_t)g->n_captures;
+    if (!g)
+        return sb_fail(k->ctx, SB_BAD_ARG, "node '%s': not a body of this node",
+                       sb_node_label(k->graph, node));
+    sb_exec_options opt = st->exec->opt;
+    opt.profile = false; /* the node that holds it is measured */
+    opt.n_states = 0;
+    opt.like = NULL;
+    if (!st->bodies[i])
+        SB_TRY(sb_exec_create(k->ctx, body, &opt, &st->bodies[i]));
+    return sb_exec_run(st->bodies[i], inputs,
+                       (const sb_tensor *const *)(k->in + first), outputs);
 }
 
 static sb_status host_observe(sb_kernel *k, int64_t id, const sb_tensor *x)
@@ -192,10 +182,8 @@ static size_t count_bodies(const sb_node *node)
 {
     size_t n = 0;
 
-    for (uint32_t a = 0; a < node->n_attrs; a++)
-        n += node->attrs[a].type == SB_ATTR_GRAPH    ? 1
-             : node->attrs[a].type == SB_ATTR_GRAPHS ? node->attrs[a].n
-                                                     : 0;
+    while (sb_node_body(node, n))
+        n++;
     return n;
 }
 

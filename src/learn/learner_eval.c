@@ -101,18 +101,9 @@ const sb_parameter_info *sb_learner_find_parameter(const sb_learner *l,
 sb_status sb_learner_set_parameter(sb_learner *l, const char *name,
                                    const sb_tensor *value)
 {
-    sb_parameter *p = sb_store_get(&l->store, name);
-    char got[128], want[128];
+    sb_parameter *p = NULL;
 
-    if (!p || !p->info.trained)
-        return sb_fail(l->ctx, SB_BAD_ARG, "there is no trained parameter '%s'",
-                       name);
-    const sb_tensor *t = &p->kept[SB_STORE_VALUE].t;
-    if (value->dtype != t->dtype || value->rank != t->rank ||
-        memcmp(value->dims, t->dims, (size_t)t->rank * sizeof t->dims[0]) != 0)
-        return sb_fail(l->ctx, SB_BAD_DATA, "parameter '%s': got %s, want %s",
-                       name, sb_tensor_describe(value, got, sizeof got),
-                       sb_tensor_describe(t, want, sizeof want));
+    SB_TRY(sb_store_get_trained(&l->store, name, "parameter", value, &p));
     sb_parameter_set(p, SB_STORE_VALUE, value->data);
     return SB_OK;
 }

@@ -31,19 +31,11 @@ void sb_parameter_apply_mask(sb_parameter *p)
 sb_status sb_learner_set_mask(sb_learner *l, const char *name,
                               const sb_tensor *mask)
 {
-    sb_parameter *p = sb_store_get(&l->store, name);
-    char got[128], want[128];
+    sb_parameter *p = NULL;
 
-    if (!p || !p->info.trained)
-        return sb_fail(l->ctx, SB_BAD_ARG, "there is no trained parameter '%s'",
-                       name);
+    SB_TRY(sb_store_get_trained(&l->store, name, "the mask of parameter", mask,
+                                &p));
     const sb_tensor *t = &p->kept[SB_STORE_VALUE].t;
-    if (mask->dtype != SB_DTYPE_F32 || mask->rank != t->rank ||
-        memcmp(mask->dims, t->dims, (size_t)t->rank * sizeof t->dims[0]) != 0)
-        return sb_fail(l->ctx, SB_BAD_DATA,
-                       "the mask of parameter '%s': got %s, want %s", name,
-                       sb_tensor_describe(mask, got, sizeof got),
-                       sb_tensor_describe(t, want, sizeof want));
     if (!sb_parameter_has(p, SB_STORE_MASK)) {
         sb_tensor *own = &p->kept[SB_STORE_MASK].t;
 

@@ -42,6 +42,26 @@ sb_parameter *sb_store_get(const sb_store *store, const char *name)
     return at == SB_MAP_NONE ? NULL : &store->all[at];
 }
 
+sb_status sb_store_get_trained(const sb_store *store, const char *name,
+                               const char *what, const sb_tensor *value,
+                               sb_parameter **out)
+{
+    sb_parameter *p = sb_store_get(store, name);
+    char got[128], want[128];
+
+    if (!p || !p->info.trained)
+        return sb_fail(store->ctx, SB_BAD_ARG,
+                       "there is no trained parameter '%s'", name);
+    const sb_tensor *t = &p->kept[SB_STORE_VALUE].t;
+    if (value->dtype != t->dtype || value->rank != t->rank ||
+        memcmp(value->dims, t->dims, (size_t)t->rank * sizeof t->dims[0]) != 0)
+        return sb_fail(store->ctx, SB_BAD_DATA, "%s '%s': got %s, want %s",
+                       what, name, sb_tensor_describe(value, got, sizeof got),
+                       sb_tensor_describe(t, want, sizeof want));
+    *out = p;
+    return SB_OK;
+}
+
 void sb_parameter_set(sb_parameter *p, sb_store_kind kind, const void *data)
 {
     sb_state *s = &p->kept[kind];

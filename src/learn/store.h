@@ -63,6 +63,12 @@ SB_MUST_USE sb_status sb_store_alloc(sb_store *store, const sb_graph *graph,
                                      const sb_learn_options *opt);
 /* NULL if there is none. */
 sb_parameter *sb_store_get(const sb_store *store, const char *name);
+/* One that is trained, to take elements as `value` has them; messages call
+ * these `what`. */
+SB_MUST_USE sb_status sb_store_get_trained(const sb_store *store,
+                                           const char *name, const char *what,
+                                           const sb_tensor *value,
+                                           sb_parameter **out);
 static inline bool sb_parameter_has(const sb_parameter *p, sb_store_kind kind)
 {
     return p->kept[kind].t.data != NULL;

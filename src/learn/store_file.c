@@ -180,8 +180,10 @@ static sb_status file_check_item(const sb_store *store, const char *path,
     if (a->dtype == b->dtype && a->rank == b->rank &&
         memcmp(a->dims, b->dims, (size_t)b->rank * sizeof b->dims[0]) == 0)
         return SB_OK;
-    return sb_fail(store->ctx, SB_BAD_DATA, "%s: '%s' is %s, want %s", path,
-                   want->name, sb_tensor_describe(a, got, sizeof got),
+    return sb_fail(store->ctx, SB_BAD_DATA,
+                   "%s: '%s' is %s, want %s: it was written with another "
+                   "network, or other options",
+                   path, want->name, sb_tensor_describe(a, got, sizeof got),
                    sb_tensor_describe(b, wanted, sizeof wanted));
 }
 

@@ -310,11 +310,11 @@ static void hf_asked_window(hf_reader *r, sb_llm_config *c)
     if (from >= c->layers)
         c->window = 0;
     else if (from > 0 && r->status == SB_OK)
-        r->status = sb_fail(r->doc->ctx, SB_UNSUPPORTED,
-                            "%s: max_window_layers %lld of %lld layers, want "
-                            "0, or all of them",
-                            r->doc->file, (long long)from,
-                            (long long)c->layers);
+        r->status =
+            sb_fail(r->doc->ctx, SB_UNSUPPORTED,
+                    "%s: max_window_layers %lld of %lld layers, want "
+                    "0, or all of them",
+                    r->doc->file, (long long)from, (long long)c->layers);
 }
 
 static void hf_window(hf_reader *r, sb_llm_config *c)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/str.h"
 #include "learn/pipe_stages.h"
 #include "llm/arch.h"
 #include "llm/llama2c.h"
@@ -23,13 +24,6 @@ typedef enum llm_kind {
     KIND_GGUF,
     KIND_LLAMA2C
 } llm_kind;
-
-static bool ends_with(const char *path, const char *end)
-{
-    size_t n = strlen(path), k = strlen(end);
-
-    return n >= k && strcmp(path + n - k, end) == 0;
-}
 
 static bool has_config(const char *folder)
 {
@@ -48,7 +42,7 @@ static llm_kind kind_of(const char *path)
         return KIND_NONE;
     if (S_ISDIR(st.st_mode))
         return has_config(path) ? KIND_FOLDER : KIND_NONE;
-    if (ends_with(path, ".safetensors"))
+    if (sb_text_ends_with(path, ".safetensors"))
         return KIND_FOLDER;
     if (!S_ISREG(st.st_mode))
         return KIND_NONE;

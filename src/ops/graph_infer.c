@@ -176,27 +176,19 @@ static void tell_inputs(const sb_node *node, const sb_fact *facts,
 }
 
 /* Tells each sub-graph of the node what it captures, then infers it. */
-static sb_status infer_bodies(sb_graph *graph, const sb_node *node,
-                              const sb_fact *facts)
+static sb_status infer_bodies(const sb_node *node, const sb_fact *facts)
 {
     uint32_t k = node->n_in;
+    sb_graph *body;
 
-    for (uint32_t a = 0; a < node->n_attrs; a++) {
-        const sb_attr *attr = &node->attrs[a];
-        size_t n = attr->type == SB_ATTR_GRAPH    ? 1
-                   : attr->type == SB_ATTR_GRAPHS ? attr->n
-                                                  : 0;
-        for (size_t i = 0; i < n; i++) {
-            sb_graph *body = attr->graphs[i];
-            for (size_t c = 0; c < body->n_captures; c++) {
-                sb_value *inner = sb_graph_value(body, body->captures[c]);
-                inner->type = facts[node->inputs[k++]].type;
-            }
-            tell_inputs(node, facts, body);
-            SB_TRY(sb_graph_infer(body));
+    for (size_t i = 0; (body = sb_node_body(node, i)) != NULL; i++) {
+        for (size_t c = 0; c < body->n_captures; c++) {
+            sb_value *inner = sb_graph_value(body, body->captures[c]);
+            inner->type = facts[node->inputs[k++]].type;
         }
+        tell_inputs(node, facts, body);
+        SB_TRY(sb_graph_infer(body));
     }
-    (void)graph;
     return SB_OK;
 }
 
@@ -216,7 +208,7 @@ static sb_status infer_node(infer_walk *w, const sb_node *node)
         w->ins[i] =
             node->inputs[i] == SB_NONE ? NULL : &w->facts[node->inputs[i]];
     if (w->bodies && node->n_attrs)
-        SB_TRY(infer_bodies(g, node, w->facts));
+        SB_TRY(infer_bodies(node, w->facts));
     bool misfits = false;
     sb_status status = op_infer(g->ctx, g, node, w->ins, w->outs, &misfits);
     /* A branch need not fit inputs for which it is not taken. */

@@ -82,17 +82,13 @@ static bool graph_is_pure(const sb_graph *g)
 
 bool sb_node_is_pure(const sb_node *node)
 {
+    const sb_graph *body;
+
     if (sb_node_flag(node, SB_OP_IMPURE))
         return false;
-    for (uint32_t a = 0; a < node->n_attrs; a++) {
-        const sb_attr *attr = &node->attrs[a];
-        size_t n = attr->type == SB_ATTR_GRAPH    ? 1
-                   : attr->type == SB_ATTR_GRAPHS ? attr->n
-                                                  : 0;
-        for (size_t i = 0; i < n; i++)
-            if (!graph_is_pure(attr->graphs[i]))
-                return false;
-    }
+    for (size_t i = 0; (body = sb_node_body(node, i)) != NULL; i++)
+        if (!graph_is_pure(body))
+            return false;
     return true;
 }
 

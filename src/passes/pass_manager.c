@@ -243,6 +243,8 @@ static sb_status pass_manager_infer(sb_graph *g, uint32_t *count)
 static sb_status run_everywhere(sb_graph *g, const sb_pass_def *pass,
                                 size_t *changes)
 {
+    sb_graph *body;
+
     SB_TRY(sb_ctx_poll(g->ctx));
     SB_TRY(pass->run ? pass->run(g, changes)
                      : pass->run_added(pass, g, changes));
@@ -250,9 +252,8 @@ static sb_status run_everywhere(sb_graph *g, const sb_pass_def *pass,
         const sb_node *node = sb_graph_node(g, (sb_node_id)i);
         if (node->dead)
             continue;
-        for (uint32_t a = 0; a < node->n_attrs; a++)
-            for (size_t k = 0; k < sb_attr_graphs(&node->attrs[a]); k++)
-                SB_TRY(run_everywhere(node->attrs[a].graphs[k], pass, changes));
+        for (size_t k = 0; (body = sb_node_body(node, k)) != NULL; k++)
+            SB_TRY(run_everywhere(body, pass, changes));
     }
     return SB_OK;
 }

@@ -117,21 +117,6 @@ sb_status sb_rewrite_set_string(sb_graph *g, sb_node_id node, const char *name,
     return sb_graph_set_attr(g, node, &attr);
 }
 
-size_t sb_attr_graphs(const sb_attr *attr)
-{
-    return attr->type == SB_ATTR_GRAPH    ? 1
-           : attr->type == SB_ATTR_GRAPHS ? attr->n
-                                          : 0;
-}
-
-bool sb_node_has_graphs(const sb_node *node)
-{
-    for (uint32_t i = 0; i < node->n_attrs; i++)
-        if (sb_attr_graphs(&node->attrs[i]) > 0)
-            return true;
-    return false;
-}
-
 /* ---- shapes ------------------------------------------------------------- */
 
 bool sb_value_same_shape(const sb_graph *g, sb_value_id a, sb_value_id b)

@@ -31,9 +31,6 @@ SB_MUST_USE sb_status sb_rewrite_set_float(sb_graph *g, sb_node_id node,
 /* `text` must be a literal or live in the arena. */
 SB_MUST_USE sb_status sb_rewrite_set_string(sb_graph *g, sb_node_id node,
                                             const char *name, const char *text);
-/* Sub-graphs of an attribute; 0 if it holds none. */
-size_t sb_attr_graphs(const sb_attr *attr);
-bool sb_node_has_graphs(const sb_node *node);
 
 /* ---- shapes ------------------------------------------------------------- */
 /* Rank and every dimension agree, symbols included. */

@@ -1,21 +1,15 @@
 /* The public calls that read and write tensors. */
 #include <string.h>
 
+#include "base/str.h"
 #include "tensor/npy.h"
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), k = strlen(end);
-
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
 
 /* `ARCHIVE.npz:NAME`, `ARCHIVE.npz`, or a .npy file of any name. */
 static sb_status tensor_file_load(sb_ctx *ctx, const char *path, sb_tensor *out)
 {
     const char *colon = strstr(path, ".npz:");
 
-    if (ends_with(path, ".npz"))
+    if (sb_text_ends_with(path, ".npz"))
         return sb_npz_load_one(ctx, path, NULL, out);
     if (!colon)
         return sb_npy_load(ctx, path, out);

@@ -123,7 +123,8 @@ static void test_sums_are_those_of_numpy(void **state)
     assert_sums(7, 10, 468.00190929164745, 2.2786422486512796);
 }
 
-/* Of a text of two tokens, one predicted: p of the reference, q of the model. */
+/* Of a text of two tokens, one predicted: p of the reference, q of the model.
+ */
 static double divergence_of(const float p[3], const float q[3])
 {
     int64_t tokens[] = {0, 1};

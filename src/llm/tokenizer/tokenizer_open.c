@@ -75,13 +75,6 @@ static sb_status head_of(sb_ctx *ctx, const char *path, char head[4])
     return SB_OK;
 }
 
-static bool file_ends_with(const char *path, const char *end)
-{
-    size_t n = strlen(path), k = strlen(end);
-
-    return n >= k && strcmp(path + n - k, end) == 0;
-}
-
 /* By the first bytes: `{` is JSON, a piece of a SentencePiece model begins with
  * field 1; what is left is llama2.c's. */
 static sb_status read_file(sb_tokenizer *t, const char *path)
@@ -91,9 +84,9 @@ static sb_status read_file(sb_tokenizer *t, const char *path)
     SB_TRY(head_of(t->ctx, path, head));
     if (sb_gguf_is(head, sizeof head))
         return sb_tokenizer_read_gguf(t, path);
-    if (head[0] == '{' || file_ends_with(path, ".json"))
+    if (head[0] == '{' || sb_text_ends_with(path, ".json"))
         return sb_tokenizer_read_json(t, path);
-    return head[0] == 0x0a && !file_ends_with(path, ".bin")
+    return head[0] == 0x0a && !sb_text_ends_with(path, ".bin")
                ? sb_tokenizer_read_model(t, path)
                : sb_tokenizer_read_bin(t, path);
 }
@@ -129,7 +122,7 @@ static bool has_none(const char *path)
     static const char *const ends[] = {".onnx", ".safetensors"};
 
     for (size_t i = 0; i < SB_COUNT(ends); i++)
-        if (file_ends_with(path, ends[i]))
+        if (sb_text_ends_with(path, ends[i]))
             return true;
     return false;
 }

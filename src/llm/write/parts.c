@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/str.h"
 #include "llm/arch.h"
 
 /* A constant, perhaps behind a Cast that widens it. */
@@ -292,13 +293,6 @@ void sb_parts_free(sb_parts *p)
     *p = (sb_parts){0};
 }
 
-static bool ends_in(const char *name, const char *end)
-{
-    size_t n = strlen(name), k = strlen(end);
-
-    return n >= k && strcmp(name + n - k, end) == 0;
-}
-
 sb_status sb_parts_set_rotary(sb_parts *p, bool neighbors)
 {
     const sb_llm_config *c = &p->config;
@@ -308,10 +302,10 @@ sb_status sb_parts_set_rotary(sb_parts *p, bool neighbors)
     for (size_t i = 0; i < p->n; i++) {
         const char *name = p->v[i].name;
         sb_matrix *m = &p->v[i].m;
-        bool q = ends_in(name, ".self_attn.q_proj");
+        bool q = sb_text_ends_with(name, ".self_attn.q_proj");
         int64_t heads = q ? c->heads : c->kv_heads;
 
-        if (!q && !ends_in(name, ".self_attn.k_proj"))
+        if (!q && !sb_text_ends_with(name, ".self_attn.k_proj"))
             continue;
         if (m->rows != heads * c->head_size)
             return sb_fail(p->ctx, SB_BAD_MODEL,

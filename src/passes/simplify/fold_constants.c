@@ -96,7 +96,7 @@ static bool fold_constants_foldable(const sb_graph *g, const sb_node *node,
 
     if (node->dead || !op || !op->forward || (op->flags & SB_OP_IMPURE) ||
         fold_constants_kept(node) || node->n_implicit > 0 ||
-        sb_node_has_graphs(node) || node->n_in == 0 || node->n_in > MAX_IN ||
+        sb_node_body(node, 0) || node->n_in == 0 || node->n_in > MAX_IN ||
         !results_free(g, node))
         return false;
     for (uint32_t i = 0; i < node->n_in; i++)

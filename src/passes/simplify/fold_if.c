@@ -20,9 +20,8 @@ static sb_graph *chosen_branch(const sb_node *node, bool condition,
     *first = node->n_in;
     if (!want || want->type != SB_ATTR_GRAPH)
         return NULL;
-    for (uint32_t i = 0; i < node->n_attrs && &node->attrs[i] != want; i++)
-        for (size_t k = 0; k < sb_attr_graphs(&node->attrs[i]); k++)
-            *first += (uint32_t)node->attrs[i].graphs[k]->n_captures;
+    for (size_t i = 0; sb_node_body(node, i) != want->graphs[0]; i++)
+        *first += (uint32_t)sb_node_body(node, i)->n_captures;
     return want->graphs[0];
 }
 
@@ -33,8 +32,8 @@ static bool names_free(const sb_graph *g, const sb_graph *branch)
     bool nested = false;
 
     for (size_t i = 0; i < branch->n_nodes; i++)
-        nested = nested || (!branch->nodes[i].dead &&
-                            sb_node_has_graphs(&branch->nodes[i]));
+        nested = nested ||
+                 (!branch->nodes[i].dead && sb_node_body(&branch->nodes[i], 0));
     if (!nested)
         return true;
     for (size_t i = 0; i < branch->n_values; i++)
