@@ -31,16 +31,19 @@ def normalize(pixels, how):
     return np.ascontiguousarray((x / np.float32(how["scale"]) - mean) / std)
 
 
-def photo(path, crop):
-    """Short side 256, bilinear with antialias, center crop."""
+def photo(path, crop, draw=None):
+    """Short side 256, bilinear with antialias, center crop; or one that is
+    drawn, mirrored or not."""
     image = Image.open(path).convert("RGB")
     w, h = image.size
     small = min(w, h)
     image = image.resize((max(256, int(256 * w / small)),
                           max(256, int(256 * h / small))), Image.BILINEAR)
     w, h = image.size
-    x, y = round((w - crop) / 2), round((h - crop) / 2)
-    return np.asarray(image.crop((x, y, x + crop, y + crop))).transpose(2, 0, 1)
+    right, down, mirror = draw.random(3) if draw else (0.5, 0.5, 1)
+    x, y = round((w - crop) * right), round((h - crop) * down)
+    pixels = np.asarray(image.crop((x, y, x + crop, y + crop)))
+    return (pixels[:, ::-1] if mirror < 0.5 else pixels).transpose(2, 0, 1)
 
 
 def keys(how):
@@ -48,8 +51,9 @@ def keys(how):
             f"COLOR: {how['color']}\nBATCH: 8\n")
 
 
-def photo_sets(folder, name):
-    """Data files for ours, arrays for theirs: calibration and test."""
+def photo_sets(folder, name, crops=1):
+    """Data files for ours, arrays for theirs: calibration and test, of which
+    there are the center and other crops."""
     how = PHOTOS[name]
     place = fixtures.find("data/imagenet300")
     if not place:
@@ -69,11 +73,13 @@ def photo_sets(folder, name):
             f.write(f"SOURCE: image_list\nPATH: {listing}\nRESIZE: 256\n"
                     f"CROP: {how['crop']}\nLABEL_OFFSET: {how['offset']}\n"
                     + keys(how))
-        pixels = np.stack([photo(os.path.join(place, n), how["crop"])
-                           for n, _ in mine])
+        draw, times = np.random.default_rng(7), crops if part == "test" else 1
+        pixels = np.stack([
+            photo(os.path.join(place, n), how["crop"], draw if k else None)
+            for k in range(times) for n, _ in mine])
         arrays[part] = (normalize(pixels, how),
                         np.array([int(label) + how["offset"]
-                                  for _, label in mine]))
+                                  for _, label in mine] * times))
     return files, arrays
 
 
@@ -145,10 +151,10 @@ def sentence_sets(folder, tokenizer):
     return files, arrays
 
 
-def sets(folder, name, calib=64, tokenizer=None):
+def sets(folder, name, calib=64, tokenizer=None, crops=1):
     """files and arrays of "calib" and "test" for a network by its name."""
     if name in PHOTOS:
-        return photo_sets(folder, name)
+        return photo_sets(folder, name, crops)
     if name == "minilm_l6":
         return sentence_sets(folder, tokenizer)
     if name == "fashion_mnist":
