@@ -25,6 +25,8 @@ sb_nbits_shape sb_nbits_shape_of(int64_t bits, int64_t block, int64_t k)
     s.chunks = n_block * s.per_block;
     s.group = s.planes * SB_NBITS_PLANE / s.chunk;
     s.groups = (s.chunks + s.group - 1) / s.group;
+    s.stride = s.groups | 1;
+    s.spans = (s.chunks + SB_NBITS_SPAN - 1) / SB_NBITS_SPAN;
     s.bytes = s.planes * SB_NBITS_PLANE * bits / 8;
     s.row = n_block * block * bits / 8;
     return s;
@@ -32,12 +34,12 @@ sb_nbits_shape sb_nbits_shape_of(int64_t bits, int64_t block, int64_t k)
 
 static size_t codes_bytes(const sb_nbits_shape *s, int64_t rows)
 {
-    return (size_t)(rows * s->groups * s->planes * SB_NBITS_PLANE);
+    return (size_t)(rows * s->stride * s->planes * SB_NBITS_PLANE);
 }
 
 static int64_t lanes_count(const sb_nbits_shape *s, int64_t rows)
 {
-    return rows * s->groups * SB_NBITS_LANES;
+    return rows * s->stride * SB_NBITS_LANES;
 }
 
 size_t sb_nbits_acts_bytes(const sb_nbits_shape *s, int64_t rows)
@@ -90,40 +92,18 @@ SB_HOT static void take_plane(const int8_t *codes, int64_t step, int64_t n,
             out[i] = codes[i * step];
 }
 
-/* Chunk `c` of a group: its codes in all planes, and its lanes. */
-static void round_chunk(const float *x, int64_t n, const sb_nbits_shape *s,
-                        int64_t bits, int64_t c, const sb_nbits_acts *group)
-{
-    float most = largest_of(x, n), by = most > 0 ? 127 / most : 0;
-    int64_t each = s->chunk / s->planes, lanes = SB_NBITS_LANES / s->group;
-    int8_t codes[CHUNK] = {0};
-
-    if (!isfinite(by))
-        by = 0;
-    /* What is not finite stays so in the result. */
-    float scale = isfinite(most) ? most / 127 : most;
-    int32_t sum = by > 0 ? round_codes(x, by, n, codes) : 0;
-    for (int64_t p = 0; p < s->planes; p++)
-        take_plane(codes + p, s->planes, each,
-                   group->codes + p * SB_NBITS_PLANE + c * each);
-    for (int64_t i = 0; i < lanes; i++) {
-        group->scales[c * lanes + i] = scale;
-        group->sums[c * lanes + i] = i ? 0 : scale * (float)sum;
-        group->starts[c * lanes + i] = i ? 0 : -sum * (1 << (bits - 1));
-    }
-}
-
 typedef struct round_job {
     const sb_nbits_weights *w;
     const sb_nbits_acts *a;
     const float *x;
+    bool by_span;
 } round_job;
 
 /* What belongs to a group. */
 static sb_nbits_acts acts_group(const sb_nbits_acts *a, int64_t m, int64_t g)
 {
     const sb_nbits_shape *s = &a->shape;
-    int64_t at = m * s->groups + g;
+    int64_t at = m * s->stride + g;
 
     return (sb_nbits_acts){.codes = a->codes + at * s->planes * SB_NBITS_PLANE,
                            .scales = a->scales + at * SB_NBITS_LANES,
@@ -131,22 +111,54 @@ static sb_nbits_acts acts_group(const sb_nbits_acts *a, int64_t m, int64_t g)
                            .starts = a->starts + at * SB_NBITS_LANES};
 }
 
+/* Chunk `c` of row m, `n` elements: its codes in all planes, and its lanes. */
+static void round_chunk(const round_job *job, int64_t m, int64_t c,
+                        const float *x, int64_t n)
+{
+    const sb_nbits_acts *a = job->a;
+    const sb_nbits_shape *s = &a->shape;
+    float most = largest_of(x, n), by = most > 0 ? 127 / most : 0;
+    int64_t each = s->chunk / s->planes, in_span = c % SB_NBITS_SPAN;
+    int64_t lanes = job->by_span ? 1 : SB_NBITS_LANES / s->group;
+    int64_t at = job->by_span ? m * s->spans * SB_NBITS_SPAN + c - in_span +
+                                    sb_nbits_place(s->group, in_span)
+                              : (m * s->stride * s->group + c) * lanes;
+    int8_t codes[CHUNK] = {0};
+
+    if (!isfinite(by))
+        by = 0;
+    /* What is not finite stays so in the result. */
+    float scale = isfinite(most) ? most / 127 : most;
+    int32_t sum = by > 0 ? round_codes(x, by, n, codes) : 0;
+    for (int64_t i = 0; i < lanes; i++) {
+        a->scales[at + i] = scale;
+        a->sums[at + i] = i ? 0 : scale * (float)sum;
+        a->starts[at + i] = i ? 0 : -sum * (1 << (job->w->bits - 1));
+    }
+    if (c >= s->groups * s->group) /* of the last span, and of no group */
+        return;
+    sb_nbits_acts group = acts_group(a, m, c / s->group);
+    for (int64_t p = 0; p < s->planes; p++)
+        take_plane(codes + p, s->planes, each,
+                   group.codes + p * SB_NBITS_PLANE + c % s->group * each);
+}
+
 static void round_rows(void *arg, size_t begin, size_t end)
 {
     const round_job *job = arg;
     const sb_nbits_shape *s = &job->a->shape;
     int64_t k = job->w->k;
+    int64_t chunks =
+        job->by_span ? s->spans * SB_NBITS_SPAN : s->groups * s->group;
 
     for (size_t m = begin; m < end; m++) {
         const float *x = job->x + (int64_t)m * k;
 
-        for (int64_t c = 0; c < s->groups * s->group; c++) {
-            sb_nbits_acts group = acts_group(job->a, (int64_t)m, c / s->group);
+        for (int64_t c = 0; c < chunks; c++) {
             int64_t at = c * s->chunk;
             int64_t n = at >= k ? 0 : k - at < s->chunk ? k - at : s->chunk;
 
-            round_chunk(n ? x + at : x, n, s, job->w->bits, c % s->group,
-                        &group);
+            round_chunk(job, (int64_t)m, c, n ? x + at : x, n);
         }
     }
 }
@@ -155,17 +167,15 @@ static void round_rows(void *arg, size_t begin, size_t end)
 
 static sb_nbits_blocks blocks_of(const sb_nbits_shape *s)
 {
-    int64_t span = s->per_block / s->group; /* groups of a block */
     sb_nbits_blocks b = {0};
 
-    if (s->group % s->per_block == 0)
-        b.count = s->group / s->per_block;
-    else if (s->per_block % s->group == 0 && (span & (span - 1)) == 0)
+    if (SB_NBITS_SPAN % s->per_block == 0)
+        b.count = SB_NBITS_SPAN / s->per_block;
+    else if (s->per_block % SB_NBITS_SPAN == 0)
         b.count = 1;
-    while (b.count == 1 && span >> b.shift > 1)
-        b.shift++;
-    for (int64_t i = 0; i < SB_NBITS_LANES; i++)
-        b.index[i] = (uint32_t)(i * b.count / SB_NBITS_LANES);
+    for (int64_t i = 0; i < SB_NBITS_SPAN; i++)
+        b.index[sb_nbits_place(s->group, i)] =
+            (uint32_t)(b.count > 1 ? i / s->per_block : 0);
     return b;
 }
 
@@ -285,7 +295,7 @@ static bool suits_all(void)
 
 static const sb_nbits_kernel *plain_kernel(void)
 {
-    static const sb_nbits_kernel plain = {"plain", suits_all, plain_run};
+    static const sb_nbits_kernel plain = {"plain", suits_all, plain_run, false};
 
     return &plain;
 }
@@ -312,7 +322,7 @@ void sb_nbits_int8_run_with(sb_ctx *ctx, const sb_nbits_kernel *kernel,
     sb_nbits_acts acts = {.shape = sb_nbits_shape_of(w->bits, w->block, w->k)};
     nbits_job job = {
         .w = w, .a = &acts, .bias = bias, .y = y, .m = m, .fn = kernel->fn};
-    round_job rounding = {w, &acts, a};
+    round_job rounding = {w, &acts, a, kernel->by_span};
     int64_t lanes = lanes_count(&acts.shape, m);
 
     acts.blocks = blocks_of(&acts.shape);

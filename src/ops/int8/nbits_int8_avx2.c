@@ -13,6 +13,7 @@
 #define AVX2_INLINE __attribute__((always_inline)) static inline AVX2_TARGET
 
 enum { HALF_LANES = SB_NBITS_LANES / 2, HALF_PLANE = SB_NBITS_PLANE / 2 };
+enum { PART = 4 }; /* rows of activations that share unpacked weights */
 
 /* 24 bytes as 32 pairs of 3-bit codes, a pair to a byte.  Each 16-bit lane gets
  * the two bytes its pair is in, and moves it up and down again. */
@@ -91,7 +92,7 @@ AVX2_INLINE void avx2_row(const sb_nbits_weights *w, int64_t bits, int64_t n,
     const sb_nbits_shape *s = &a->shape;
     const uint8_t *row = w->codes + n * s->row;
     const bool middle = !w->zeros && !w->zero_bits;
-    __m256 acc[SB_NBITS_ROWS];
+    __m256 acc[PART];
 
     for (int r = 0; r < rows; r++)
         acc[r] = _mm256_setzero_ps();
@@ -110,7 +111,7 @@ AVX2_INLINE void avx2_row(const sb_nbits_weights *w, int64_t bits, int64_t n,
 
             avx2_codes(from + h * s->bytes / 2, bits, codes);
             for (int r = 0; r < rows; r++) {
-                int64_t at = (m + r) * s->groups + g;
+                int64_t at = (m + r) * s->stride + g;
                 int64_t lane = at * SB_NBITS_LANES + h * HALF_LANES;
                 __m256i d =
                     avx2_dot(codes, bits,
@@ -145,13 +146,13 @@ AVX2_INLINE void avx2_tile(const sb_nbits_weights *w, int64_t bits, int64_t n,
 {
     for (int64_t c = 0; c < cols; c++) {
         float sums[SB_NBITS_ROWS];
+        int64_t r = 0;
 
-        if (rows == SB_NBITS_ROWS)
-            avx2_row(w, bits, n + c, a, m, SB_NBITS_ROWS, sums);
-        else
-            for (int64_t r = 0; r < rows; r++)
-                avx2_row(w, bits, n + c, a, m + r, 1, sums + r);
-        for (int64_t r = 0; r < rows; r++)
+        for (; r + PART <= rows; r += PART)
+            avx2_row(w, bits, n + c, a, m + r, PART, sums + r);
+        for (; r < rows; r++)
+            avx2_row(w, bits, n + c, a, m + r, 1, sums + r);
+        for (r = 0; r < rows; r++)
             out[r * SB_NBITS_COLS + c] = sums[r];
     }
 }
@@ -177,7 +178,7 @@ static bool suits_avx2(void)
 
 const sb_nbits_kernel *sb_nbits_avx2(void)
 {
-    static const sb_nbits_kernel kernel = {"avx2", suits_avx2, avx2_run};
+    static const sb_nbits_kernel kernel = {"avx2", suits_avx2, avx2_run, false};
 
     return &kernel;
 }
