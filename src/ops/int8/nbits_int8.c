@@ -10,6 +10,8 @@
 #include "tensor/tensor.h"
 
 enum { CHUNK = 32 };
+/* Rows of activations for which rows of weights are worth a panel. */
+enum { MANY = 4 };
 
 /* ---- sizes -------------------------------------------------------------- */
 
@@ -42,10 +44,22 @@ static int64_t lanes_count(const sb_nbits_shape *s, int64_t rows)
     return rows * s->stride * SB_NBITS_LANES;
 }
 
-size_t sb_nbits_acts_bytes(const sb_nbits_shape *s, int64_t rows)
+static size_t acts_bytes(const sb_nbits_shape *s, int64_t rows)
 {
     return codes_bytes(s, rows) +
            (size_t)lanes_count(s, rows) * (2 * sizeof(float) + sizeof(int32_t));
+}
+
+size_t sb_nbits_panel_bytes(const sb_nbits_shape *s)
+{
+    int64_t chunk = s->chunk + 2 * (int64_t)sizeof(float); /* and two floats */
+
+    return (size_t)(s->spans * SB_NBITS_SPAN * SB_NBITS_COLS * chunk);
+}
+
+size_t sb_nbits_room(const sb_nbits_shape *s, int64_t m, size_t lanes)
+{
+    return acts_bytes(s, m) + (m < MANY ? 0 : lanes * sb_nbits_panel_bytes(s));
 }
 
 /* ---- activations -------------------------------------------------------- */
@@ -173,9 +187,12 @@ static sb_nbits_blocks blocks_of(const sb_nbits_shape *s)
         b.count = SB_NBITS_SPAN / s->per_block;
     else if (s->per_block % SB_NBITS_SPAN == 0)
         b.count = 1;
-    for (int64_t i = 0; i < SB_NBITS_SPAN; i++)
-        b.index[sb_nbits_place(s->group, i)] =
-            (uint32_t)(b.count > 1 ? i / s->per_block : 0);
+    for (int64_t i = 0; i < SB_NBITS_SPAN; i++) {
+        int64_t place = sb_nbits_place(s->group, i);
+
+        b.index[place] = (uint32_t)(b.count > 1 ? i / s->per_block : 0);
+        b.chunk[place] = i;
+    }
     return b;
 }
 
@@ -229,47 +246,51 @@ static void plain_run(const sb_nbits_weights *w, int64_t n, int64_t cols,
 /* ---- all of it ---------------------------------------------------------- */
 
 typedef struct nbits_job {
-    const sb_nbits_weights *w;
-    const sb_nbits_acts *a;
-    const float *bias;
-    float *y;
-    int64_t m;
-    sb_nbits_fn fn;
+    const sb_nbits_product *p;
+    const sb_nbits_kernel *kernel;
+    sb_nbits_acts acts;
+    char *panels;        /* of the lanes; NULL: rows are few */
     size_t tiles, parts; /* of rows of weights */
 } nbits_job;
 
-/* Some rows of weights at a time, which stay in the cache for all
+/* Rows [n, n + cols) of weights, which stay in the cache, and all rows of
  * activations. */
-static void nbits_range(void *arg, size_t begin, size_t end)
+static void nbits_few(const nbits_job *job, int64_t n, int64_t cols)
 {
-    const nbits_job *job = arg;
+    const sb_nbits_product *p = job->p;
 
-    for (size_t i = begin; i < end; i++) {
-        int64_t n = (int64_t)i * SB_NBITS_COLS, left = job->w->n - n;
-        int64_t cols = left < SB_NBITS_COLS ? left : SB_NBITS_COLS;
+    for (int64_t m = 0; m < p->m; m += SB_NBITS_ROWS) {
+        int64_t rows = p->m - m < SB_NBITS_ROWS ? p->m - m : SB_NBITS_ROWS;
+        float out[SB_NBITS_ROWS * SB_NBITS_COLS];
 
-        for (int64_t m = 0; m < job->m; m += SB_NBITS_ROWS) {
-            int64_t rows =
-                job->m - m < SB_NBITS_ROWS ? job->m - m : SB_NBITS_ROWS;
-            float out[SB_NBITS_ROWS * SB_NBITS_COLS];
-
-            job->fn(job->w, n, cols, job->a, m, rows, out);
-            for (int64_t r = 0; r < rows; r++)
-                for (int64_t c = 0; c < cols; c++)
-                    job->y[(m + r) * job->w->n + n + c] =
-                        out[r * SB_NBITS_COLS + c] +
-                        (job->bias ? job->bias[n + c] : 0);
-        }
+        job->kernel->fn(p->w, n, cols, &job->acts, m, rows, out);
+        for (int64_t r = 0; r < rows; r++)
+            memcpy(p->y + (m + r) * p->w->n + n, out + r * SB_NBITS_COLS,
+                   (size_t)cols * sizeof *out);
     }
 }
 
 static void nbits_part(void *arg, size_t lane, size_t part)
 {
     const nbits_job *job = arg;
+    const sb_nbits_product *p = job->p;
+    size_t end = job->tiles * (part + 1) / job->parts;
 
-    (void)lane;
-    nbits_range(arg, job->tiles * part / job->parts,
-                job->tiles * (part + 1) / job->parts);
+    for (size_t i = job->tiles * part / job->parts; i < end; i++) {
+        int64_t n = (int64_t)i * SB_NBITS_COLS, left = p->w->n - n;
+        int64_t cols = left < SB_NBITS_COLS ? left : SB_NBITS_COLS;
+
+        if (job->panels)
+            job->kernel->many(p->w, n, cols, &job->acts, p->m,
+                              job->panels +
+                                  lane * sb_nbits_panel_bytes(&job->acts.shape),
+                              p->y + n);
+        else
+            nbits_few(job, n, cols);
+        for (int64_t r = 0; p->bias && r < p->m; r++)
+            for (int64_t c = n; c < n + cols; c++)
+                p->y[r * p->w->n + c] += p->bias[c];
+    }
 }
 
 /* In more parts than usual: where memory is what all wait for, threads do not
@@ -277,15 +298,14 @@ static void nbits_part(void *arg, size_t lane, size_t part)
 static void share_tiles(sb_ctx *ctx, nbits_job *job)
 {
     enum { PARTS = 16 }; /* of a thread */
-    size_t threads = (size_t)sb_ctx_threads(ctx);
-    size_t least =
-        (size_t)(32768 / (SB_NBITS_COLS * job->w->k * job->m + 1) + 1);
+    const sb_nbits_product *p = job->p;
+    size_t least = (size_t)(32768 / (SB_NBITS_COLS * p->w->k * p->m + 1) + 1);
 
-    job->tiles = (size_t)((job->w->n + SB_NBITS_COLS - 1) / SB_NBITS_COLS);
+    job->tiles = (size_t)((p->w->n + SB_NBITS_COLS - 1) / SB_NBITS_COLS);
     job->parts = job->tiles / least;
-    job->parts = job->parts < PARTS * threads ? job->parts : PARTS * threads;
+    job->parts = job->parts < PARTS * p->lanes ? job->parts : PARTS * p->lanes;
     job->parts = job->parts > 1 ? job->parts : 1;
-    sb_parallel_lanes(ctx, job->parts, threads, nbits_part, job);
+    sb_parallel_lanes(ctx, job->parts, p->lanes, nbits_part, job);
 }
 
 static bool suits_all(void)
@@ -295,7 +315,8 @@ static bool suits_all(void)
 
 static const sb_nbits_kernel *plain_kernel(void)
 {
-    static const sb_nbits_kernel plain = {"plain", suits_all, plain_run, false};
+    static const sb_nbits_kernel plain = {
+        .name = "plain", .suits = suits_all, .fn = plain_run};
 
     return &plain;
 }
@@ -316,31 +337,33 @@ const sb_nbits_kernel *sb_nbits_kernel_at(size_t i)
 }
 
 void sb_nbits_int8_run_with(sb_ctx *ctx, const sb_nbits_kernel *kernel,
-                            const sb_nbits_weights *w, const float *a,
-                            int64_t m, const float *bias, float *y, void *room)
+                            const sb_nbits_product *p)
 {
-    sb_nbits_acts acts = {.shape = sb_nbits_shape_of(w->bits, w->block, w->k)};
-    nbits_job job = {
-        .w = w, .a = &acts, .bias = bias, .y = y, .m = m, .fn = kernel->fn};
-    round_job rounding = {w, &acts, a, kernel->by_span};
-    int64_t lanes = lanes_count(&acts.shape, m);
+    const sb_nbits_weights *w = p->w;
+    nbits_job job = {.p = p, .kernel = kernel};
+    sb_nbits_acts *acts = &job.acts;
+    round_job rounding = {w, acts, p->a, kernel->by_span};
 
-    acts.blocks = blocks_of(&acts.shape);
-    acts.codes = room;
-    acts.scales = (float *)(void *)(acts.codes + codes_bytes(&acts.shape, m));
-    acts.sums = acts.scales + lanes;
-    acts.starts = (int32_t *)(void *)(acts.sums + lanes);
-    sb_parallel_for(ctx, (size_t)m, (size_t)(4096 / (w->k + 1) + 1), round_rows,
-                    &rounding);
+    acts->shape = sb_nbits_shape_of(w->bits, w->block, w->k);
+    acts->blocks = blocks_of(&acts->shape);
+    int64_t lanes = lanes_count(&acts->shape, p->m);
+    acts->codes = p->room;
+    acts->scales =
+        (float *)(void *)(acts->codes + codes_bytes(&acts->shape, p->m));
+    acts->sums = acts->scales + lanes;
+    acts->starts = (int32_t *)(void *)(acts->sums + lanes);
+    if (kernel->many && p->m >= MANY)
+        job.panels = (char *)p->room + acts_bytes(&acts->shape, p->m);
+    sb_parallel_for(ctx, (size_t)p->m, (size_t)(4096 / (w->k + 1) + 1),
+                    round_rows, &rounding);
     share_tiles(ctx, &job);
 }
 
-void sb_nbits_int8_run(sb_ctx *ctx, const sb_nbits_weights *w, const float *a,
-                       int64_t m, const float *bias, float *y, void *room)
+void sb_nbits_int8_run(sb_ctx *ctx, const sb_nbits_product *p)
 {
     size_t i = 0;
 
     while (!sb_nbits_kernel_at(i)->suits())
         i++;
-    sb_nbits_int8_run_with(ctx, sb_nbits_kernel_at(i), w, a, m, bias, y, room);
+    sb_nbits_int8_run_with(ctx, sb_nbits_kernel_at(i), p);
 }

@@ -21,7 +21,7 @@
 #include "base/ctx.h"
 
 /* Rows of weights, and of activations, that a kernel takes at most. */
-enum { SB_NBITS_COLS = 16, SB_NBITS_ROWS = 16 };
+enum { SB_NBITS_COLS = 16, SB_NBITS_ROWS = 4 };
 /* Bytes of a plane, lanes of their sums. */
 enum { SB_NBITS_PLANE = 64, SB_NBITS_LANES = 16 };
 /* Chunks of a span, what a kernel may take at a time instead of a group. */
@@ -95,6 +95,7 @@ static inline int64_t sb_nbits_place(int64_t group, int64_t i)
 typedef struct sb_nbits_blocks {
     int64_t count;
     uint32_t index[SB_NBITS_SPAN];
+    int64_t chunk[SB_NBITS_SPAN]; /* that stands at place i */
 } sb_nbits_blocks;
 
 /* Rows of rounded activations. */
@@ -111,13 +112,20 @@ typedef struct sb_nbits_acts {
 } sb_nbits_acts;
 
 sb_nbits_shape sb_nbits_shape_of(int64_t bits, int64_t block, int64_t k);
-/* Bytes for `rows` rows. */
-size_t sb_nbits_acts_bytes(const sb_nbits_shape *s, int64_t rows);
 
-/* y [m, n] = a [m, k] x weights' + bias (NULL: none); `room` has the bytes
- * above for m rows. */
-void sb_nbits_int8_run(sb_ctx *ctx, const sb_nbits_weights *w, const float *a,
-                       int64_t m, const float *bias, float *y, void *room);
+/* y [m, n] = a [m, k] x weights' + bias (NULL: none). */
+typedef struct sb_nbits_product {
+    const sb_nbits_weights *w;
+    int64_t m;
+    const float *a, *bias;
+    float *y;
+    size_t lanes; /* threads at most */
+    void *room;   /* sb_nbits_room() */
+} sb_nbits_product;
+
+/* Bytes that a product needs. */
+size_t sb_nbits_room(const sb_nbits_shape *s, int64_t m, size_t lanes);
+void sb_nbits_int8_run(sb_ctx *ctx, const sb_nbits_product *p);
 
 /* ---- kernels ------------------------------------------------------------ */
 
@@ -137,7 +145,14 @@ typedef struct sb_nbits_kernel {
     bool (*suits)(void); /* does this processor have it? */
     sb_nbits_fn fn;
     bool by_span; /* does it take spans? */
+    /* (optional) rows [n, n + cols) of weights, SB_NBITS_COLS or less, times
+     * all rows of activations, the same sums in the same order as those of
+     * `fn`: out[r * w->n + c].  `room` has sb_nbits_panel_bytes(). */
+    void (*many)(const sb_nbits_weights *w, int64_t n, int64_t cols,
+                 const sb_nbits_acts *a, int64_t rows, void *room, float *out);
 } sb_nbits_kernel;
+
+size_t sb_nbits_panel_bytes(const sb_nbits_shape *s);
 
 /* The i-th implementation that this program has, the most wanted first, plain
  * loops last; NULL past the end. */
@@ -149,7 +164,6 @@ const sb_nbits_kernel *sb_nbits_dotprod(void);
 const sb_nbits_kernel *sb_nbits_neon(void);
 /* The same run with a given one. */
 void sb_nbits_int8_run_with(sb_ctx *ctx, const sb_nbits_kernel *kernel,
-                            const sb_nbits_weights *w, const float *a,
-                            int64_t m, const float *bias, float *y, void *room);
+                            const sb_nbits_product *p);
 
 #endif

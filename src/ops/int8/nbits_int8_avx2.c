@@ -13,7 +13,6 @@
 #define AVX2_INLINE __attribute__((always_inline)) static inline AVX2_TARGET
 
 enum { HALF_LANES = SB_NBITS_LANES / 2, HALF_PLANE = SB_NBITS_PLANE / 2 };
-enum { PART = 4 }; /* rows of activations that share unpacked weights */
 
 /* 24 bytes as 32 pairs of 3-bit codes, a pair to a byte.  Each 16-bit lane gets
  * the two bytes its pair is in, and moves it up and down again. */
@@ -92,7 +91,7 @@ AVX2_INLINE void avx2_row(const sb_nbits_weights *w, int64_t bits, int64_t n,
     const sb_nbits_shape *s = &a->shape;
     const uint8_t *row = w->codes + n * s->row;
     const bool middle = !w->zeros && !w->zero_bits;
-    __m256 acc[PART];
+    __m256 acc[SB_NBITS_ROWS];
 
     for (int r = 0; r < rows; r++)
         acc[r] = _mm256_setzero_ps();
@@ -146,13 +145,13 @@ AVX2_INLINE void avx2_tile(const sb_nbits_weights *w, int64_t bits, int64_t n,
 {
     for (int64_t c = 0; c < cols; c++) {
         float sums[SB_NBITS_ROWS];
-        int64_t r = 0;
 
-        for (; r + PART <= rows; r += PART)
-            avx2_row(w, bits, n + c, a, m + r, PART, sums + r);
-        for (; r < rows; r++)
-            avx2_row(w, bits, n + c, a, m + r, 1, sums + r);
-        for (r = 0; r < rows; r++)
+        if (rows == SB_NBITS_ROWS)
+            avx2_row(w, bits, n + c, a, m, SB_NBITS_ROWS, sums);
+        else
+            for (int64_t r = 0; r < rows; r++)
+                avx2_row(w, bits, n + c, a, m + r, 1, sums + r);
+        for (int64_t r = 0; r < rows; r++)
             out[r * SB_NBITS_COLS + c] = sums[r];
     }
 }
@@ -178,7 +177,8 @@ static bool suits_avx2(void)
 
 const sb_nbits_kernel *sb_nbits_avx2(void)
 {
-    static const sb_nbits_kernel kernel = {"avx2", suits_avx2, avx2_run, false};
+    static const sb_nbits_kernel kernel = {
+        .name = "avx2", .suits = suits_avx2, .fn = avx2_run};
 
     return &kernel;
 }

@@ -15,7 +15,6 @@
 #define NEON_INLINE __attribute__((always_inline)) static inline
 
 enum { QUARTERS = 4, QUARTER = SB_NBITS_PLANE / QUARTERS, LANES = 4 };
-enum { PART = 4 }; /* rows of activations that share unpacked weights */
 
 /* 12 bytes as 16 pairs of 3-bit codes, a pair to a byte. */
 NEON_INLINE uint8x16_t neon_pairs(const uint8_t *p)
@@ -80,7 +79,7 @@ NEON_INLINE void neon_row(const sb_nbits_weights *w, int64_t bits, int64_t n,
     const sb_nbits_shape *s = &a->shape;
     const int planes = bits == 2 ? 4 : bits == 8 ? 1 : 2;
     const float32x4_t less = vdupq_n_f32(bits == 8 ? 128 : 0);
-    float32x4_t acc[PART];
+    float32x4_t acc[SB_NBITS_ROWS];
 
     for (int r = 0; r < rows; r++)
         acc[r] = vdupq_n_f32(0);
@@ -125,13 +124,13 @@ NEON_INLINE void neon_tile(const sb_nbits_weights *w, int64_t bits, int64_t n,
 {
     for (int64_t c = 0; c < cols; c++) {
         float sums[SB_NBITS_ROWS];
-        int64_t r = 0;
 
-        for (; r + PART <= rows; r += PART)
-            neon_row(w, bits, n + c, a, m + r, PART, dotprod, sums + r);
-        for (; r < rows; r++)
-            neon_row(w, bits, n + c, a, m + r, 1, dotprod, sums + r);
-        for (r = 0; r < rows; r++)
+        if (rows == SB_NBITS_ROWS)
+            neon_row(w, bits, n + c, a, m, SB_NBITS_ROWS, dotprod, sums);
+        else
+            for (int64_t r = 0; r < rows; r++)
+                neon_row(w, bits, n + c, a, m + r, 1, dotprod, sums + r);
+        for (int64_t r = 0; r < rows; r++)
             out[r * SB_NBITS_COLS + c] = sums[r];
     }
 }
@@ -176,15 +175,16 @@ static bool suits_dotprod(void)
 
 const sb_nbits_kernel *sb_nbits_neon(void)
 {
-    static const sb_nbits_kernel kernel = {"neon", suits_neon, neon_run, false};
+    static const sb_nbits_kernel kernel = {
+        .name = "neon", .suits = suits_neon, .fn = neon_run};
 
     return &kernel;
 }
 
 const sb_nbits_kernel *sb_nbits_dotprod(void)
 {
-    static const sb_nbits_kernel kernel = {"dotprod", suits_dotprod,
-                                           dotprod_run, false};
+    static const sb_nbits_kernel kernel = {
+        .name = "dotprod", .suits = suits_dotprod, .fn = dotprod_run};
 
     return &kernel;
 }

@@ -8,13 +8,9 @@
 #include "ops/int8/nbits_int8.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
+#include "ops/int8/nbits_vnni.h"
 
-#define VNNI_TARGET \
-    __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni,fma,avx2")))
-#define VNNI_INLINE __attribute__((always_inline)) static inline VNNI_TARGET
-
-enum { SPAN = SB_NBITS_SPAN, PAIR = 2, COLS = 4 };
+enum { SPAN = SB_NBITS_SPAN, COLS = 4 };
 
 /* What a tile is computed with: local variables wherever this is inlined, and
  * bits and groups are constants. */
@@ -23,7 +19,7 @@ typedef struct vnni_tile {
     const sb_nbits_shape *shape;
     int64_t n, row, n_block; /* of weights */
     int bits, groups;        /* of a span */
-    int64_t cols, rows;
+    int64_t cols;
     __m512i index; /* of the lanes' blocks among those of a span */
     int64_t count; /* of blocks of a span; 1: it may go on in the next */
     __mmask16 blocks, last_blocks; /* of a span, of the last one */
@@ -31,7 +27,7 @@ typedef struct vnni_tile {
     int64_t whole; /* spans of a row of weights; then there may be */
     int tail;      /* groups, and of the last of them */
     __mmask64 last_bytes;
-    int64_t spans, stride; /* of a row of activations, bytes to the next */
+    int64_t spans; /* of a row of activations */
     const uint8_t *codes;
     const float *scales, *zeros;
     const int8_t *act_codes;
@@ -44,52 +40,6 @@ typedef struct vnni_span {
     __m512i codes[8];
     __m512 scale, zero;
 } vnni_span;
-
-VNNI_INLINE int vnni_planes(int bits)
-{
-    return bits == 2 ? 4 : bits == 8 ? 1 : 2;
-}
-
-/* 48 bytes as 64 pairs of 3-bit codes, a pair to a byte.  Each 16-bit lane gets
- * the two bytes its pair is in, and moves it up and down again. */
-VNNI_INLINE __m512i vnni_pairs(__m512i v)
-{
-    const __m512i spread =
-        _mm512_setr_epi32(0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11);
-    const __m512i first = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(0, 1, 0, 1, 1, 2, 2, 3, 3, 4, 3, 4, 4, 5, 5, 6));
-    const __m512i down = _mm512_set1_epi64((int64_t)0x0002000400060000);
-    const __m512i mask = _mm512_set1_epi16(63);
-
-    v = _mm512_permutexvar_epi32(spread, v);
-    __m512i a = _mm512_shuffle_epi8(v, first);
-    __m512i b =
-        _mm512_shuffle_epi8(v, _mm512_add_epi8(first, _mm512_set1_epi8(6)));
-    return _mm512_packus_epi16(
-        _mm512_and_si512(_mm512_srlv_epi16(a, down), mask),
-        _mm512_and_si512(_mm512_srlv_epi16(b, down), mask));
-}
-
-VNNI_INLINE void vnni_codes(const uint8_t *p, __mmask64 bytes, int bits,
-                            __m512i *out)
-{
-    const __m512i mask = _mm512_set1_epi8((char)((1 << bits) - 1));
-    __m512i v = bytes == ~(__mmask64)0 ? _mm512_loadu_si512(p)
-                                       : _mm512_maskz_loadu_epi8(bytes, p);
-
-    if (bits == 3)
-        v = vnni_pairs(v);
-    out[0] = bits == 8 ? v : _mm512_and_si512(v, mask);
-    if (bits == 3)
-        out[1] = _mm512_and_si512(_mm512_srli_epi16(v, 3), mask);
-    if (bits == 4)
-        out[1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
-    if (bits == 2) {
-        out[1] = _mm512_and_si512(_mm512_srli_epi16(v, 2), mask);
-        out[2] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
-        out[3] = _mm512_and_si512(_mm512_srli_epi16(v, 6), mask);
-    }
-}
 
 /* ---- scales ------------------------------------------------------------- */
 
@@ -184,11 +134,13 @@ VNNI_INLINE void vnni_load(const vnni_tile *t, int64_t n, int64_t s, int here,
     const uint8_t *from = t->codes + n * t->row + s * t->groups * size;
 
     vnni_scales(t, n, s, whole, out);
-    if (whole && t->rows == 1)
+    if (whole)
         vnni_prefetch(from, t->scales + n * t->n_block + s * t->count,
                       here * size);
     for (int j = 0; j < here; j++)
-        vnni_codes(from + j * size, whole || j + 1 < here ? all : t->last_bytes,
+        vnni_codes(vnni_bytes(from + j * size,
+                              whole || j + 1 < here ? all : t->last_bytes,
+                              t->bits),
                    t->bits, out->codes + j * planes);
 }
 
@@ -222,40 +174,31 @@ VNNI_INLINE __m512i vnni_gather(const __m512i *d, int groups)
                             _mm512_shuffle_i32x4(four[0], four[1], 0xdd));
 }
 
-/* A span of `cols` rows of weights times that of row `m` of activations. */
-VNNI_INLINE void vnni_dot(const vnni_tile *t, const vnni_span *span, int cols,
-                          int here, int64_t m, int64_t s, __m512 *acc)
+/* A span of weights times that of the activations, added to `acc`. */
+VNNI_INLINE __m512 vnni_dot(const vnni_tile *t, const vnni_span *span, int here,
+                            int64_t s, __m512 acc)
 {
     const int planes = vnni_planes(t->bits);
-    const int64_t lane = (m * t->spans + s) * SPAN;
-    const int8_t *x = t->act_codes + m * t->stride +
-                      s * t->groups * (int64_t)(planes * SB_NBITS_PLANE);
-    __m512i d[PAIR][8];
+    const int64_t lane = s * SPAN;
+    const int8_t *x =
+        t->act_codes + s * t->groups * (int64_t)(planes * SB_NBITS_PLANE);
+    __m512i d[8];
 
     for (int j = 0; j < t->groups; j++) {
-        for (int c = 0; c < cols; c++)
-            d[c][j] = _mm512_setzero_si512();
-        for (int p = 0; j < here && p < planes; p++) {
-            __m512i codes = _mm512_loadu_si512(x);
-
-            x += SB_NBITS_PLANE;
-            for (int c = 0; c < cols; c++)
-                d[c][j] = _mm512_dpbusd_epi32(
-                    d[c][j], span[c].codes[j * planes + p], codes);
-        }
+        d[j] = _mm512_setzero_si512();
+        for (int p = 0; j < here && p < planes; p++, x += SB_NBITS_PLANE)
+            d[j] = _mm512_dpbusd_epi32(d[j], span->codes[j * planes + p],
+                                       _mm512_loadu_si512(x));
     }
-    __m512 scale = _mm512_loadu_ps(t->act_scales + lane);
-    for (int c = 0; c < cols; c++) {
-        __m512i sum = vnni_gather(d[c], t->groups);
-        if (t->middle)
-            sum =
-                _mm512_add_epi32(sum, _mm512_loadu_si512(t->act_starts + lane));
-        __m512 y = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale);
-        if (!t->middle)
-            y = _mm512_fnmadd_ps(span[c].zero,
-                                 _mm512_loadu_ps(t->act_sums + lane), y);
-        acc[c] = _mm512_fmadd_ps(span[c].scale, y, acc[c]);
-    }
+    __m512i sum = vnni_gather(d, t->groups);
+    if (t->middle)
+        sum = _mm512_add_epi32(sum, _mm512_loadu_si512(t->act_starts + lane));
+    __m512 y = _mm512_mul_ps(_mm512_cvtepi32_ps(sum),
+                             _mm512_loadu_ps(t->act_scales + lane));
+    if (!t->middle)
+        y = _mm512_fnmadd_ps(span->zero, _mm512_loadu_ps(t->act_sums + lane),
+                             y);
+    return _mm512_fmadd_ps(span->scale, y, acc);
 }
 
 /* The sums of four vectors. */
@@ -280,21 +223,7 @@ VNNI_INLINE __m512 vnni_single(const vnni_tile *t, int64_t n, int64_t s,
     vnni_span span;
 
     vnni_load(t, n, s, here, whole, &span);
-    vnni_dot(t, &span, 1, here, 0, s, &sum);
-    return sum;
-}
-
-/* Two rows of weights share what is read of activations; a last one is its own
- * partner. */
-VNNI_INLINE void vnni_pair(const vnni_tile *t, int64_t n, int64_t s, int here,
-                           bool whole, __m512 acc[][COLS])
-{
-    vnni_span span[PAIR];
-
-    vnni_load(t, n, s, here, whole, &span[0]);
-    vnni_load(t, n + 1 < t->cols ? n + 1 : n, s, here, whole, &span[1]);
-    for (int r = 0; r < t->rows; r++)
-        vnni_dot(t, span, PAIR, here, r, s, &acc[r][n % COLS]);
+    return vnni_dot(t, &span, here, s, sum);
 }
 
 /* Loops of known length for the groups behind the last whole span. */
@@ -305,7 +234,7 @@ VNNI_INLINE void vnni_pair(const vnni_tile *t, int64_t n, int64_t s, int here,
         }                         \
         break;
 
-VNNI_INLINE __m512 vnni_row(vnni_tile t, int64_t n)
+VNNI_INLINE __m512 vnni_column(vnni_tile t, int64_t n)
 {
     __m512 sum = _mm512_setzero_ps();
 
@@ -324,67 +253,27 @@ VNNI_INLINE __m512 vnni_row(vnni_tile t, int64_t n)
     return sum;
 }
 
-VNNI_INLINE void vnni_one(vnni_tile t, float *out)
+VNNI_INLINE void vnni_row(vnni_tile t, float *out)
 {
     for (int64_t n = 0; n < t.cols; n += COLS) {
         __m512 acc[COLS];
 
         for (int c = 0; c < COLS; c++)
-            acc[c] = n + c < t.cols ? vnni_row(t, n + c) : _mm512_setzero_ps();
+            acc[c] =
+                n + c < t.cols ? vnni_column(t, n + c) : _mm512_setzero_ps();
         vnni_sums(acc, out + n);
     }
 }
 
-/* Rows [n, end) of weights, span by span: that of the activations is read again
- * while it is near. */
-VNNI_INLINE void vnni_part(vnni_tile t, int64_t n, int64_t end, float *out)
-{
-    __m512 acc[SB_NBITS_ROWS][COLS];
-
-    for (int r = 0; r < t.rows; r++)
-        for (int c = 0; c < COLS; c++)
-            acc[r][c] = _mm512_setzero_ps();
-    for (int64_t s = 0; s < t.whole; s++)
-        for (int64_t i = n; i < end; i += PAIR)
-            vnni_pair(&t, i, s, t.groups, true, acc);
-    for (int64_t i = n; i < end; i += PAIR)
-        switch (t.tail) {
-            VNNI_TAIL(1, vnni_pair(&t, i, t.whole, 1, false, acc))
-            VNNI_TAIL(2, vnni_pair(&t, i, t.whole, 2, false, acc))
-            VNNI_TAIL(3, vnni_pair(&t, i, t.whole, 3, false, acc))
-            VNNI_TAIL(4, vnni_pair(&t, i, t.whole, 4, false, acc))
-            VNNI_TAIL(5, vnni_pair(&t, i, t.whole, 5, false, acc))
-            VNNI_TAIL(6, vnni_pair(&t, i, t.whole, 6, false, acc))
-            VNNI_TAIL(7, vnni_pair(&t, i, t.whole, 7, false, acc))
-            VNNI_TAIL(8, vnni_pair(&t, i, t.whole, 8, false, acc))
-        }
-    for (int64_t r = 0; r < t.rows; r++)
-        vnni_sums(acc[r], out + r * SB_NBITS_COLS);
-}
-
-VNNI_INLINE void vnni_many(vnni_tile t, float *out)
-{
-    for (int64_t n = 0; n < t.cols; n += COLS)
-        vnni_part(t, n, n + COLS < t.cols ? n + COLS : t.cols, out + n);
-}
-
-/* Two functions for each number of bits and of groups in a span. */
-#define VNNI_KIND(name, n_bits, n_groups)                               \
-    static VNNI_TARGET void name##_one(const vnni_tile *t, float *out)  \
-    {                                                                   \
-        vnni_tile tile = *t;                                            \
-                                                                        \
-        tile.bits = n_bits;                                             \
-        tile.groups = n_groups;                                         \
-        vnni_one(tile, out);                                            \
-    }                                                                   \
-    static VNNI_TARGET void name##_many(const vnni_tile *t, float *out) \
-    {                                                                   \
-        vnni_tile tile = *t;                                            \
-                                                                        \
-        tile.bits = n_bits;                                             \
-        tile.groups = n_groups;                                         \
-        vnni_many(tile, out);                                           \
+/* One function for each number of bits and of groups in a span. */
+#define VNNI_KIND(name, n_bits, n_groups)                        \
+    static VNNI_TARGET void name(const vnni_tile *t, float *out) \
+    {                                                            \
+        vnni_tile tile = *t;                                     \
+                                                                 \
+        tile.bits = n_bits;                                      \
+        tile.groups = n_groups;                                  \
+        vnni_row(tile, out);                                     \
     }
 
 VNNI_KIND(vnni_2_1, 2, 1)
@@ -413,46 +302,42 @@ static void vnni_last(vnni_tile *t)
                          : t->blocks;
 }
 
-#define VNNI_BOTH(name)         \
-    {                           \
-        name##_one, name##_many \
-    }
-
 typedef void (*vnni_fn)(const vnni_tile *t, float *out);
 
 static VNNI_TARGET void vnni_run(const sb_nbits_weights *w, int64_t n,
                                  int64_t cols, const sb_nbits_acts *a,
                                  int64_t m, int64_t rows, float *out)
 {
-    static const vnni_fn fns[4][2][2] = {
-        {VNNI_BOTH(vnni_2_1), VNNI_BOTH(vnni_2_2)},
-        {VNNI_BOTH(vnni_3_2), VNNI_BOTH(vnni_3_4)},
-        {VNNI_BOTH(vnni_4_2), VNNI_BOTH(vnni_4_4)},
-        {VNNI_BOTH(vnni_8_4), VNNI_BOTH(vnni_8_8)}};
+    static const vnni_fn fns[4][2] = {{vnni_2_1, vnni_2_2},
+                                      {vnni_3_2, vnni_3_4},
+                                      {vnni_4_2, vnni_4_4},
+                                      {vnni_8_4, vnni_8_8}};
     const sb_nbits_shape *shape = &a->shape;
-    int64_t lane = m * shape->spans * SPAN;
     vnni_tile t = {.w = w,
                    .shape = shape,
                    .n = n,
                    .row = shape->row,
                    .n_block = w->n_block,
                    .cols = cols,
-                   .rows = rows,
                    .index = _mm512_loadu_si512(a->blocks.index),
                    .count = a->blocks.count,
                    .middle = !w->zeros && !w->zero_bits,
                    .spans = shape->spans,
-                   .stride = shape->stride * shape->planes * SB_NBITS_PLANE,
                    .codes = w->codes + n * shape->row,
                    .scales = w->scales + n * w->n_block,
-                   .zeros = w->zeros ? w->zeros + n * w->n_block : NULL,
-                   .act_scales = a->scales + lane,
-                   .act_sums = a->sums + lane,
-                   .act_starts = a->starts + lane};
+                   .zeros = w->zeros ? w->zeros + n * w->n_block : NULL};
 
-    t.act_codes = a->codes + m * t.stride;
     vnni_last(&t);
-    fns[w->bits == 8 ? 3 : w->bits - 2][shape->chunk == 32][rows > 1](&t, out);
+    for (int64_t r = 0; r < rows; r++, m++, out += SB_NBITS_COLS) {
+        int64_t lane = m * shape->spans * SPAN;
+
+        t.act_codes =
+            a->codes + m * shape->stride * shape->planes * SB_NBITS_PLANE;
+        t.act_scales = a->scales + lane;
+        t.act_sums = a->sums + lane;
+        t.act_starts = a->starts + lane;
+        fns[w->bits == 8 ? 3 : w->bits - 2][shape->chunk == 32](&t, out);
+    }
 }
 
 static bool suits_vnni(void)
@@ -464,8 +349,11 @@ static bool suits_vnni(void)
 
 const sb_nbits_kernel *sb_nbits_vnni(void)
 {
-    static const sb_nbits_kernel kernel = {"avx512vnni", suits_vnni, vnni_run,
-                                           true};
+    static const sb_nbits_kernel kernel = {.name = "avx512vnni",
+                                           .suits = suits_vnni,
+                                           .fn = vnni_run,
+                                           .by_span = true,
+                                           .many = sb_nbits_panel_run};
 
     return &kernel;
 }
