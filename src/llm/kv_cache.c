@@ -8,18 +8,23 @@
 #include "passes/pass.h"
 #include "tensor/mapped.h"
 
-/* Pieces of a prompt have one of three lengths, so that there are few plans;
- * the last one is filled up, and what is too much is written over later. */
+/* Pieces of a prompt, but for the last one, are as long as can be, and its
+ * length is a multiple of what packed products take at once, so that there are
+ * few plans: it is filled up, and what is too much is written over later. */
 enum {
     CHUNK_MOST = 128,
-    CHUNK_SMALL = 16,
+    CHUNK_STEP = 4,
     CAPACITY_MOST = 1 << 24,
     KV_SHARE = 4, /* of the memory: a larger cache lies in a file */
 };
 
 static int64_t chunk_for(size_t n)
 {
-    return n > CHUNK_MOST / 2 ? CHUNK_MOST : n > 1 ? CHUNK_SMALL : 1;
+    if (n == 1)
+        return 1;
+    return n < CHUNK_MOST
+               ? (int64_t)(n + CHUNK_STEP - 1) / CHUNK_STEP * CHUNK_STEP
+               : CHUNK_MOST;
 }
 
 /* ---- the graph ---------------------------------------------------------- */

@@ -9,7 +9,8 @@
 #include "base/rng.h"
 #include "ops/int8/nbits_int8.h"
 
-enum { N = 7, M_MOST = 9 };
+/* More than a tile of weights; rows of activations for all loops of a panel. */
+enum { N = 19, M_MOST = 13 };
 
 typedef enum zero_kind { ZERO_MIDDLE, ZERO_FLOATS, ZERO_PACKED } zero_kind;
 
@@ -127,10 +128,11 @@ static void check_shape(const sb_nbits_kernel *kernel, fixture *f, int64_t m)
 {
     const sb_nbits_weights *w = &f->w;
     sb_nbits_shape s = sb_nbits_shape_of(w->bits, w->block, w->k);
-    void *room = sb_alloc(test_ctx(), sb_nbits_acts_bytes(&s, m), 1);
+    sb_nbits_product p = {w, m, f->a, f->bias, f->y, 2, NULL};
 
-    assert_non_null(room);
-    sb_nbits_int8_run_with(test_ctx(), kernel, w, f->a, m, f->bias, f->y, room);
+    p.room = sb_alloc(test_ctx(), sb_nbits_room(&s, m, p.lanes), 1);
+    assert_non_null(p.room);
+    sb_nbits_int8_run_with(test_ctx(), kernel, &p);
     for (int64_t r = 0; r < m; r++)
         for (int64_t n = 0; n < N; n++) {
             double want = want_at(f, n, r);
@@ -138,7 +140,7 @@ static void check_shape(const sb_nbits_kernel *kernel, fixture *f, int64_t m)
             assert_close(kernel->name, f->y[r * N + n], want,
                          2e-3 + 1e-5 * (want < 0 ? -want : want));
         }
-    sb_free(test_ctx(), room);
+    sb_free(test_ctx(), p.room);
 }
 
 static void check_kernel(const sb_nbits_kernel *kernel, sb_rng *rng,
@@ -179,15 +181,25 @@ static void test_products_are_exact_where_rounding_is(void **state)
     assert_true(seen >= 1);
 }
 
+static void run_rows(const sb_nbits_kernel *kernel, const sb_nbits_weights *w,
+                     int64_t m, const float *a, float *y)
+{
+    sb_nbits_shape s = sb_nbits_shape_of(w->bits, w->block, w->k);
+    sb_nbits_product p = {w, m, a, NULL, y, 2, NULL};
+
+    p.room = sb_alloc(test_ctx(), sb_nbits_room(&s, m, p.lanes), 1);
+    assert_non_null(p.room);
+    sb_nbits_int8_run_with(test_ctx(), kernel, &p);
+    sb_free(test_ctx(), p.room);
+}
+
 /* The matrix without its first row: each row is at another place of a tile. */
 static void check_rows_alone(const sb_nbits_kernel *kernel, fixture *f)
 {
     sb_nbits_weights less = f->w;
     sb_nbits_shape s = sb_nbits_shape_of(less.bits, less.block, less.k);
-    void *room = sb_alloc(test_ctx(), sb_nbits_acts_bytes(&s, M_MOST), 1);
     float y[M_MOST * (N - 1)];
 
-    assert_non_null(room);
     less.n--;
     less.codes += s.row;
     less.scales += less.n_block;
@@ -195,14 +207,22 @@ static void check_rows_alone(const sb_nbits_kernel *kernel, fixture *f)
         less.zeros += less.n_block;
     if (less.zero_bits)
         less.zero_bits += (less.n_block * less.bits + 7) / 8;
-    sb_nbits_int8_run_with(test_ctx(), kernel, &f->w, f->a, M_MOST, NULL, f->y,
-                           room);
-    sb_nbits_int8_run_with(test_ctx(), kernel, &less, f->a, M_MOST, NULL, y,
-                           room);
+    run_rows(kernel, &f->w, M_MOST, f->a, f->y);
+    run_rows(kernel, &less, M_MOST, f->a, y);
     for (int64_t r = 0; r < M_MOST; r++)
         assert_true(memcmp(y + r * (N - 1), f->y + r * N + 1,
                            (N - 1) * sizeof *y) == 0);
-    sb_free(test_ctx(), room);
+}
+
+/* Rows of activations one by one, after check_rows_alone(). */
+static void check_acts_alone(const sb_nbits_kernel *kernel, fixture *f)
+{
+    float y[N];
+
+    for (int64_t r = 0; r < M_MOST; r++) {
+        run_rows(kernel, &f->w, 1, f->a + r * f->w.k, y);
+        assert_true(memcmp(y, f->y + r * N, sizeof y) == 0);
+    }
 }
 
 static void test_elements_do_not_depend_on_others(void **state)
@@ -219,6 +239,7 @@ static void test_elements_do_not_depend_on_others(void **state)
                                      600, (zero_kind)(i / 16));
 
             check_rows_alone(kernel, &f);
+            check_acts_alone(kernel, &f);
             free_fixture(&f);
         }
 }

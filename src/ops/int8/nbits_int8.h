@@ -21,9 +21,11 @@
 #include "base/ctx.h"
 
 /* Rows of weights, and of activations, that a kernel takes at most. */
-enum { SB_NBITS_COLS = 4, SB_NBITS_ROWS = 4 };
+enum { SB_NBITS_COLS = 16, SB_NBITS_ROWS = 4 };
 /* Bytes of a plane, lanes of their sums. */
 enum { SB_NBITS_PLANE = 64, SB_NBITS_LANES = 16 };
+/* Chunks of a span, what a kernel may take at a time instead of a group. */
+enum { SB_NBITS_SPAN = 16 };
 
 /* Weights [n, blocks, block * bits / 8]; `block` is a multiple of 16. */
 typedef struct sb_nbits_weights {
@@ -68,16 +70,32 @@ typedef struct sb_nbits_shape {
     int64_t planes;    /* of a group */
     int64_t group;     /* its chunks */
     int64_t groups;    /* whole ones, the last filled up with zeros */
+    int64_t spans;     /* likewise */
+    int64_t stride;    /* groups from one row of activations to the next: an
+                          odd number, so that caches hold several rows */
     int64_t bytes;     /* of a group of weights */
     int64_t row;       /* bytes of a row of weights */
 } sb_nbits_shape;
 
-/* How the lanes of a group find their blocks, if all groups are alike: the
- * first of `count` neighbors is g * count >> shift, and lane i has number
- * index[i] of these.  Else count is 0. */
+/* Where chunk `i` of a span stands, if a group has `group` chunks: where adding
+ * up lanes of vectors puts its sum. */
+static inline int64_t sb_nbits_place(int64_t group, int64_t i)
+{
+    int64_t j = i / group, q = i % group;
+
+    return group == 16  ? i
+           : group == 8 ? q / 2 * 4 + j * 2 + q % 2
+           : group == 4 ? q * 4 + j
+                        : (j / 4 * 2 + q) * 4 + j % 4;
+}
+
+/* How the chunks of a span find their blocks, if all spans are alike: number
+ * index[i] of the `count` neighbors from the span's first block on is that of
+ * the chunk at place i.  Else count is 0. */
 typedef struct sb_nbits_blocks {
-    int64_t count, shift;
-    uint32_t index[SB_NBITS_LANES];
+    int64_t count;
+    uint32_t index[SB_NBITS_SPAN];
+    int64_t chunk[SB_NBITS_SPAN]; /* that stands at place i */
 } sb_nbits_blocks;
 
 /* Rows of rounded activations. */
@@ -85,7 +103,8 @@ typedef struct sb_nbits_acts {
     sb_nbits_shape shape;
     sb_nbits_blocks blocks;
     int8_t *codes; /* [rows, groups, planes, SB_NBITS_PLANE] */
-    /* The others: [rows, groups, SB_NBITS_LANES]. */
+    /* The others: [rows, groups, SB_NBITS_LANES], or for kernels that take
+     * spans [rows, spans, SB_NBITS_SPAN]. */
     float *scales;   /* of the lane's chunk */
     float *sums;     /* in a chunk's first lane its scale times its sum */
     int32_t *starts; /* there the sum times -2^(bits - 1): what to begin with
@@ -93,13 +112,20 @@ typedef struct sb_nbits_acts {
 } sb_nbits_acts;
 
 sb_nbits_shape sb_nbits_shape_of(int64_t bits, int64_t block, int64_t k);
-/* Bytes for `rows` rows. */
-size_t sb_nbits_acts_bytes(const sb_nbits_shape *s, int64_t rows);
 
-/* y [m, n] = a [m, k] x weights' + bias (NULL: none); `room` has the bytes
- * above for m rows. */
-void sb_nbits_int8_run(sb_ctx *ctx, const sb_nbits_weights *w, const float *a,
-                       int64_t m, const float *bias, float *y, void *room);
+/* y [m, n] = a [m, k] x weights' + bias (NULL: none). */
+typedef struct sb_nbits_product {
+    const sb_nbits_weights *w;
+    int64_t m;
+    const float *a, *bias;
+    float *y;
+    size_t lanes; /* threads at most */
+    void *room;   /* sb_nbits_room() */
+} sb_nbits_product;
+
+/* Bytes that a product needs. */
+size_t sb_nbits_room(const sb_nbits_shape *s, int64_t m, size_t lanes);
+void sb_nbits_int8_run(sb_ctx *ctx, const sb_nbits_product *p);
 
 /* ---- kernels ------------------------------------------------------------ */
 
@@ -118,7 +144,15 @@ typedef struct sb_nbits_kernel {
     const char *name;
     bool (*suits)(void); /* does this processor have it? */
     sb_nbits_fn fn;
+    bool by_span; /* does it take spans? */
+    /* (optional) rows [n, n + cols) of weights, SB_NBITS_COLS or less, times
+     * all rows of activations, the same sums in the same order as those of
+     * `fn`: out[r * w->n + c].  `room` has sb_nbits_panel_bytes(). */
+    void (*many)(const sb_nbits_weights *w, int64_t n, int64_t cols,
+                 const sb_nbits_acts *a, int64_t rows, void *room, float *out);
 } sb_nbits_kernel;
+
+size_t sb_nbits_panel_bytes(const sb_nbits_shape *s);
 
 /* The i-th implementation that this program has, the most wanted first, plain
  * loops last; NULL past the end. */
@@ -130,7 +164,6 @@ const sb_nbits_kernel *sb_nbits_dotprod(void);
 const sb_nbits_kernel *sb_nbits_neon(void);
 /* The same run with a given one. */
 void sb_nbits_int8_run_with(sb_ctx *ctx, const sb_nbits_kernel *kernel,
-                            const sb_nbits_weights *w, const float *a,
-                            int64_t m, const float *bias, float *y, void *room);
+                            const sb_nbits_product *p);
 
 #endif

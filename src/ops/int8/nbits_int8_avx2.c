@@ -110,7 +110,7 @@ AVX2_INLINE void avx2_row(const sb_nbits_weights *w, int64_t bits, int64_t n,
 
             avx2_codes(from + h * s->bytes / 2, bits, codes);
             for (int r = 0; r < rows; r++) {
-                int64_t at = (m + r) * s->groups + g;
+                int64_t at = (m + r) * s->stride + g;
                 int64_t lane = at * SB_NBITS_LANES + h * HALF_LANES;
                 __m256i d =
                     avx2_dot(codes, bits,
@@ -177,7 +177,8 @@ static bool suits_avx2(void)
 
 const sb_nbits_kernel *sb_nbits_avx2(void)
 {
-    static const sb_nbits_kernel kernel = {"avx2", suits_avx2, avx2_run};
+    static const sb_nbits_kernel kernel = {
+        .name = "avx2", .suits = suits_avx2, .fn = avx2_run};
 
     return &kernel;
 }

@@ -98,7 +98,7 @@ NEON_INLINE void neon_row(const sb_nbits_weights *w, int64_t bits, int64_t n,
 
             neon_codes(from + q * s->bytes / QUARTERS, bits, codes);
             for (int r = 0; r < rows; r++) {
-                int64_t at = (m + r) * s->groups + g;
+                int64_t at = (m + r) * s->stride + g;
                 int64_t lane = at * SB_NBITS_LANES + q * LANES;
                 const int8_t *x = a->codes + at * planes * SB_NBITS_PLANE +
                                   (int64_t)q * QUARTER;
@@ -175,15 +175,16 @@ static bool suits_dotprod(void)
 
 const sb_nbits_kernel *sb_nbits_neon(void)
 {
-    static const sb_nbits_kernel kernel = {"neon", suits_neon, neon_run};
+    static const sb_nbits_kernel kernel = {
+        .name = "neon", .suits = suits_neon, .fn = neon_run};
 
     return &kernel;
 }
 
 const sb_nbits_kernel *sb_nbits_dotprod(void)
 {
-    static const sb_nbits_kernel kernel = {"dotprod", suits_dotprod,
-                                           dotprod_run};
+    static const sb_nbits_kernel kernel = {
+        .name = "dotprod", .suits = suits_dotprod, .fn = dotprod_run};
 
     return &kernel;
 }

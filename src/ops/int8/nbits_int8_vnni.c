@@ -1,326 +1,343 @@
-/* Packed weights times rounded activations on AVX-512 VNNI: a group at a time,
- * whose planes are vectors. */
+/* Packed weights times rounded activations on AVX-512 VNNI.
+ *
+ * A span, 16 chunks, at a time: the lanes of each chunk are added up while they
+ * are integers, so that one vector holds the sums of all 16, and scales are
+ * multiplied once for each chunk.  A single row of activations waits for
+ * memory, which is read fastest in the order in which it lies: each row of
+ * weights from end to end. */
 #include "ops/int8/nbits_int8.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#include <string.h>
+#include "ops/int8/nbits_vnni.h"
 
-#define VNNI_TARGET \
-    __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni,fma,avx2")))
-#define VNNI_INLINE __attribute__((always_inline)) static inline VNNI_TARGET
-
-/* How the lanes of a group find their scales. */
-typedef enum vnni_kind {
-    KIND_EACH,  /* a block for each chunk of 32, no zero points */
-    KIND_ONE,   /* one block for a group or more, no zero points */
-    KIND_ZEROS, /* a block for each chunk of 32, zero points are floats */
-    KIND_INDEX, /* any other number of blocks that is the same in all groups */
-    KINDS
-} vnni_kind;
+enum { SPAN = SB_NBITS_SPAN, COLS = 4 };
 
 /* What a tile is computed with: local variables wherever this is inlined, and
- * bits, kind, cols and rows are constants. */
+ * bits and groups are constants. */
 typedef struct vnni_tile {
     const sb_nbits_weights *w;
-    const sb_nbits_acts *a;
-    int64_t n, m;
-    int bits, cols, rows;
-    vnni_kind kind;
-    __m512i index, shifts; /* of the lanes' blocks, of packed zero points */
-    int64_t count, shift;  /* of sb_nbits_blocks */
-    int64_t row, n_block, groups;
-    const uint8_t *codes; /* of row n */
-    const float *scales;
-    const int8_t *act_codes; /* of row m */
-    const float *act_scales;
+    const sb_nbits_shape *shape;
+    int64_t n, row, n_block; /* of weights */
+    int bits, groups;        /* of a span */
+    int64_t cols;
+    __m512i index; /* of the lanes' blocks among those of a span */
+    int64_t count; /* of blocks of a span; 1: it may go on in the next */
+    __mmask16 blocks, last_blocks; /* of a span, of the last one */
+    bool middle;                   /* are there no zero points? */
+    int64_t whole; /* spans of a row of weights; then there may be */
+    int tail;      /* groups, and of the last of them */
+    __mmask64 last_bytes;
+    int64_t spans; /* of a row of activations */
+    const uint8_t *codes;
+    const float *scales, *zeros;
+    const int8_t *act_codes;
+    const float *act_scales, *act_sums;
     const int32_t *act_starts;
 } vnni_tile;
 
-VNNI_INLINE int vnni_planes(int bits)
+/* A span of a row of weights. */
+typedef struct vnni_span {
+    __m512i codes[8];
+    __m512 scale, zero;
+} vnni_span;
+
+/* ---- scales ------------------------------------------------------------- */
+
+/* The floats of a span's blocks, as many as are there, each in the lanes of its
+ * block. */
+VNNI_INLINE __m512 vnni_spread(const vnni_tile *t, const float *x, bool whole)
 {
-    return bits == 2 ? 4 : bits == 8 ? 1 : 2;
+    return _mm512_permutexvar_ps(
+        t->index, _mm512_maskz_loadu_ps(whole ? t->blocks : t->last_blocks, x));
 }
 
-/* 48 bytes as 64 pairs of 3-bit codes, a pair to a byte.  Each 16-bit lane gets
- * the two bytes its pair is in, and moves it up and down again. */
-VNNI_INLINE __m512i vnni_pairs(__m512i v)
-{
-    const __m512i spread =
-        _mm512_setr_epi32(0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11);
-    const __m512i first = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(0, 1, 0, 1, 1, 2, 2, 3, 3, 4, 3, 4, 4, 5, 5, 6));
-    const __m512i down = _mm512_set1_epi64((int64_t)0x0002000400060000);
-    const __m512i mask = _mm512_set1_epi16(63);
-
-    v = _mm512_permutexvar_epi32(spread, v);
-    __m512i a = _mm512_shuffle_epi8(v, first);
-    __m512i b =
-        _mm512_shuffle_epi8(v, _mm512_add_epi8(first, _mm512_set1_epi8(6)));
-    return _mm512_packus_epi16(
-        _mm512_and_si512(_mm512_srlv_epi16(a, down), mask),
-        _mm512_and_si512(_mm512_srlv_epi16(b, down), mask));
-}
-
-VNNI_INLINE void vnni_codes(const uint8_t *p, __mmask64 bytes, int bits,
-                            __m512i out[4])
-{
-    const __m512i mask = _mm512_set1_epi8((char)((1 << bits) - 1));
-    __m512i v = _mm512_maskz_loadu_epi8(bytes, p);
-
-    if (bits == 3)
-        v = vnni_pairs(v);
-    out[0] = bits == 8 ? v : _mm512_and_si512(v, mask);
-    if (bits == 3)
-        out[1] = _mm512_and_si512(_mm512_srli_epi16(v, 3), mask);
-    if (bits == 4)
-        out[1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
-    if (bits == 2) {
-        out[1] = _mm512_and_si512(_mm512_srli_epi16(v, 2), mask);
-        out[2] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
-        out[3] = _mm512_and_si512(_mm512_srli_epi16(v, 6), mask);
-    }
-}
-
-/* The floats of a group's blocks, as many as are there, each in the lanes of
- * its block. */
-VNNI_INLINE __m512 vnni_spread(const vnni_tile *t, const float *x,
-                               int64_t count, int64_t left)
-{
-    unsigned some = (1u << (left < count ? left : count)) - 1;
-    __m512 v;
-
-    if (count == 1)
-        return _mm512_set1_ps(*x);
-    if (count <= 4)
-        v = _mm512_castps128_ps512(_mm_maskz_loadu_ps((__mmask8)some, x));
-    else
-        v = _mm512_maskz_loadu_ps((__mmask16)some, x);
-    return _mm512_permutexvar_ps(t->index, v);
-}
-
-/* Packed zero points of a group are in 32 bits. */
+/* Packed zero points of a span are in 16 bytes; each lane takes the two that
+ * its own may be in. */
 VNNI_INLINE __m512 vnni_zero_bits(const vnni_tile *t, int64_t n, int64_t block)
 {
     const sb_nbits_weights *w = t->w;
     int64_t row = (w->n_block * w->bits + 7) / 8, bit = block * w->bits;
     int64_t left = (w->n - n) * row - bit / 8;
-    const uint8_t *from = w->zero_bits + n * row + bit / 8;
-    uint32_t word = 0;
+    unsigned some = left < 16 ? (1u << left) - 1 : 0xffff;
+    __m512i v = _mm512_broadcast_i32x4(_mm_maskz_loadu_epi8(
+        (__mmask16)some, w->zero_bits + n * row + bit / 8));
+    __m512i at = _mm512_add_epi32(
+        _mm512_mullo_epi32(t->index, _mm512_set1_epi32((int)w->bits)),
+        _mm512_set1_epi32((int)(bit % 8)));
+    __m512i byte = _mm512_srli_epi32(at, 3);
+    __m512i two = _mm512_or_si512(
+        byte,
+        _mm512_slli_epi32(_mm512_add_epi32(byte, _mm512_set1_epi32(1)), 8));
 
-    if (left >= 4)
-        memcpy(&word, from, 4);
-    else
-        for (int64_t i = 0; i < left; i++)
-            word |= (uint32_t)from[i] << (8 * i);
-    __m512i v = _mm512_srlv_epi32(
-        _mm512_set1_epi32((int)(word >> (unsigned)(bit % 8))), t->shifts);
+    v = _mm512_srlv_epi32(_mm512_shuffle_epi8(v, two),
+                          _mm512_and_si512(at, _mm512_set1_epi32(7)));
     return _mm512_cvtepi32_ps(
         _mm512_and_si512(v, _mm512_set1_epi32((1 << w->bits) - 1)));
 }
 
-VNNI_INLINE void vnni_scales(const vnni_tile *t, int c, int64_t g, bool last,
-                             __m512 *scale, __m512 *zero)
+/* Blocks that spans do not begin with are looked up chunk by chunk.  The tile
+ * stays where it is, in registers. */
+static void vnni_look_up(const sb_nbits_weights *w, const sb_nbits_shape *shape,
+                         int64_t n, int64_t s, float *scales, float *zeros)
 {
-    const sb_nbits_weights *w = t->w;
-    int64_t count = t->kind == KIND_ONE     ? 1
-                    : t->kind == KIND_INDEX ? t->count
-                                            : 2 * vnni_planes(t->bits);
-    int64_t block = g * count >> t->shift, at = c * t->n_block + block;
-    int64_t left = last ? t->n_block - block : count;
-    *scale = vnni_spread(t, t->scales + at, count, left);
-    if (t->kind == KIND_EACH || t->kind == KIND_ONE)
+    for (int64_t i = 0; i < SPAN && s * SPAN + i < shape->chunks; i++) {
+        int64_t block = (s * SPAN + i) / shape->per_block;
+        int64_t lane = sb_nbits_place(shape->group, i);
+
+        scales[lane] = w->scales[n * w->n_block + block];
+        zeros[lane] = sb_nbits_zero(w, n, block);
+    }
+}
+
+VNNI_INLINE void vnni_scales(const vnni_tile *t, int64_t n, int64_t s,
+                             bool whole, vnni_span *out)
+{
+    int64_t block =
+        t->count > 1 ? s * t->count : s * SPAN / t->shape->per_block;
+    int64_t at = n * t->n_block + block;
+
+    if (t->count == 0) {
+        float scales[SPAN] = {0}, zeros[SPAN] = {0};
+
+        vnni_look_up(t->w, t->shape, t->n + n, s, scales, zeros);
+        out->scale = _mm512_loadu_ps(scales);
+        out->zero = _mm512_loadu_ps(zeros);
         return;
-    *zero = t->kind == KIND_ZEROS || w->zeros
-                ? vnni_spread(t, w->zeros + t->n * t->n_block + at, count, left)
-            : w->zero_bits ? vnni_zero_bits(t, t->n + c, block)
-                           : _mm512_set1_ps((float)(1 << (t->bits - 1)));
+    }
+    out->scale = vnni_spread(t, t->scales + at, whole);
+    out->zero = t->middle  ? out->scale
+                : t->zeros ? vnni_spread(t, t->zeros + at, whole)
+                           : vnni_zero_bits(t, t->n + n, block);
 }
 
-/* The rows behind these ones, while these are multiplied: a single row of
- * activations waits for memory, which is fastest read in the order in which it
- * lies.  Long rows would push others out of the first cache. */
-VNNI_INLINE void vnni_prefetch(const vnni_tile *t, int64_t g, int64_t size)
+/* ---- products ----------------------------------------------------------- */
+
+/* What follows soon: the processor by itself does not read ahead beyond the end
+ * of a page. */
+VNNI_INLINE void vnni_prefetch(const uint8_t *codes, const float *scales,
+                               int64_t bytes)
 {
-    enum { LONG_ROW = 1024 };
-    const int64_t at = g * t->cols;
-    const uint8_t *codes = t->codes + t->cols * t->row + at * size;
-    const float *scales =
-        t->scales + t->cols * t->n_block + (at * t->count >> t->shift);
+    enum { AHEAD = 2048 }; /* bytes of codes, each 16 of which have a scale */
 
-    _mm_prefetch((const void *)scales, _MM_HINT_T0);
-    for (int c = 0; c < t->cols; c++, codes += size)
-        if (t->row <= LONG_ROW)
-            _mm_prefetch((const void *)codes, _MM_HINT_T0);
-        else
-            _mm_prefetch((const void *)codes, _MM_HINT_T1);
+    for (int64_t i = 0; i < bytes; i += SB_NBITS_PLANE)
+        _mm_prefetch((const void *)(codes + AHEAD + i), _MM_HINT_T0);
+    _mm_prefetch((const void *)(scales + AHEAD / 16), _MM_HINT_T0);
 }
 
-VNNI_INLINE void vnni_group(const vnni_tile *t, int64_t g, bool last,
-                            __m512 acc[SB_NBITS_ROWS][SB_NBITS_COLS])
+/* The first `here` groups of a span of row `n` of the tile; `whole`: of all. */
+VNNI_INLINE void vnni_load(const vnni_tile *t, int64_t n, int64_t s, int here,
+                           bool whole, vnni_span *out)
 {
     const int planes = vnni_planes(t->bits);
-    const bool middle = t->kind == KIND_EACH || t->kind == KIND_ONE;
     const int64_t size = (int64_t)planes * t->bits * 8;
-    const int64_t here = last ? t->row - g * size : size;
-    const __mmask64 bytes =
-        here == 64 ? ~(__mmask64)0 : ((__mmask64)1 << here) - 1;
+    const __mmask64 all = ~(__mmask64)0 >> (64 - size);
+    const uint8_t *from = t->codes + n * t->row + s * t->groups * size;
 
-    for (int c = 0; c < t->cols; c++) {
-        __m512 scale, zero;
-        __m512i codes[4];
+    vnni_scales(t, n, s, whole, out);
+    if (whole)
+        vnni_prefetch(from, t->scales + n * t->n_block + s * t->count,
+                      here * size);
+    for (int j = 0; j < here; j++)
+        vnni_codes(vnni_bytes(from + j * size,
+                              whole || j + 1 < here ? all : t->last_bytes,
+                              t->bits),
+                   t->bits, out->codes + j * planes);
+}
 
-        vnni_codes(t->codes + c * t->row + g * size, bytes, t->bits, codes);
-        vnni_scales(t, c, g, last, &scale, &zero);
-        for (int r = 0; r < t->rows; r++) {
-            int64_t at = r * t->groups + g, lane = at * SB_NBITS_LANES;
-            const int8_t *x = t->act_codes + at * planes * SB_NBITS_PLANE;
-            __m512i d = middle ? _mm512_loadu_si512(t->act_starts + lane)
-                               : _mm512_setzero_si512();
+/* The sums of chunks from those of their lanes, in the order of sb_nbits_place:
+ * each step adds up neighbors and puts two vectors into one. */
+VNNI_INLINE __m512i vnni_gather(const __m512i *d, int groups)
+{
+    __m512i four[2];
 
-            for (int p = 0; p < planes; p++)
-                d = _mm512_dpbusd_epi32(
-                    d, codes[p], _mm512_loadu_si512(x + p * SB_NBITS_PLANE));
-            __m512 y = _mm512_mul_ps(_mm512_cvtepi32_ps(d),
-                                     _mm512_loadu_ps(t->act_scales + lane));
-            if (!middle)
-                y = _mm512_fnmadd_ps(
-                    zero,
-                    _mm512_loadu_ps(t->a->sums +
-                                    t->m * t->groups * SB_NBITS_LANES + lane),
-                    y);
-            acc[r][c] = _mm512_fmadd_ps(scale, y, acc[r][c]);
-        }
+    if (groups == 1)
+        return d[0];
+    if (groups == 2) {
+        __m512 a = _mm512_castsi512_ps(d[0]), b = _mm512_castsi512_ps(d[1]);
+
+        return _mm512_add_epi32(
+            _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88)),
+            _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xdd)));
+    }
+    for (int i = 0; i < groups / 4; i++, d += 4) {
+        __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(d[0], d[1]),
+                                     _mm512_unpackhi_epi32(d[0], d[1]));
+        __m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(d[2], d[3]),
+                                     _mm512_unpackhi_epi32(d[2], d[3]));
+
+        four[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b),
+                                   _mm512_unpackhi_epi64(a, b));
+    }
+    if (groups == 4)
+        return four[0];
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(four[0], four[1], 0x88),
+                            _mm512_shuffle_i32x4(four[0], four[1], 0xdd));
+}
+
+/* A span of weights times that of the activations, added to `acc`. */
+VNNI_INLINE __m512 vnni_dot(const vnni_tile *t, const vnni_span *span, int here,
+                            int64_t s, __m512 acc)
+{
+    const int planes = vnni_planes(t->bits);
+    const int64_t lane = s * SPAN;
+    const int8_t *x =
+        t->act_codes + s * t->groups * (int64_t)(planes * SB_NBITS_PLANE);
+    __m512i d[8];
+
+    for (int j = 0; j < t->groups; j++) {
+        d[j] = _mm512_setzero_si512();
+        for (int p = 0; j < here && p < planes; p++, x += SB_NBITS_PLANE)
+            d[j] = _mm512_dpbusd_epi32(d[j], span->codes[j * planes + p],
+                                       _mm512_loadu_si512(x));
+    }
+    __m512i sum = vnni_gather(d, t->groups);
+    if (t->middle)
+        sum = _mm512_add_epi32(sum, _mm512_loadu_si512(t->act_starts + lane));
+    __m512 y = _mm512_mul_ps(_mm512_cvtepi32_ps(sum),
+                             _mm512_loadu_ps(t->act_scales + lane));
+    if (!t->middle)
+        y = _mm512_fnmadd_ps(span->zero, _mm512_loadu_ps(t->act_sums + lane),
+                             y);
+    return _mm512_fmadd_ps(span->scale, y, acc);
+}
+
+/* The sums of four vectors. */
+VNNI_INLINE void vnni_sums(const __m512 *x, float *out)
+{
+    __m512 a = _mm512_add_ps(_mm512_unpacklo_ps(x[0], x[1]),
+                             _mm512_unpackhi_ps(x[0], x[1]));
+    __m512 b = _mm512_add_ps(_mm512_unpacklo_ps(x[2], x[3]),
+                             _mm512_unpackhi_ps(x[2], x[3]));
+    __m512 c = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44),
+                             _mm512_shuffle_ps(a, b, 0xee));
+
+    _mm_storeu_ps(out, _mm_add_ps(_mm_add_ps(_mm512_castps512_ps128(c),
+                                             _mm512_extractf32x4_ps(c, 1)),
+                                  _mm_add_ps(_mm512_extractf32x4_ps(c, 2),
+                                             _mm512_extractf32x4_ps(c, 3))));
+}
+
+VNNI_INLINE __m512 vnni_single(const vnni_tile *t, int64_t n, int64_t s,
+                               int here, bool whole, __m512 sum)
+{
+    vnni_span span;
+
+    vnni_load(t, n, s, here, whole, &span);
+    return vnni_dot(t, &span, here, s, sum);
+}
+
+/* Loops of known length for the groups behind the last whole span. */
+#define VNNI_TAIL(here, what)     \
+    case here:                    \
+        if ((here) <= t.groups) { \
+            what;                 \
+        }                         \
+        break;
+
+VNNI_INLINE __m512 vnni_column(vnni_tile t, int64_t n)
+{
+    __m512 sum = _mm512_setzero_ps();
+
+    for (int64_t s = 0; s < t.whole; s++)
+        sum = vnni_single(&t, n, s, t.groups, true, sum);
+    switch (t.tail) {
+        VNNI_TAIL(1, sum = vnni_single(&t, n, t.whole, 1, false, sum))
+        VNNI_TAIL(2, sum = vnni_single(&t, n, t.whole, 2, false, sum))
+        VNNI_TAIL(3, sum = vnni_single(&t, n, t.whole, 3, false, sum))
+        VNNI_TAIL(4, sum = vnni_single(&t, n, t.whole, 4, false, sum))
+        VNNI_TAIL(5, sum = vnni_single(&t, n, t.whole, 5, false, sum))
+        VNNI_TAIL(6, sum = vnni_single(&t, n, t.whole, 6, false, sum))
+        VNNI_TAIL(7, sum = vnni_single(&t, n, t.whole, 7, false, sum))
+        VNNI_TAIL(8, sum = vnni_single(&t, n, t.whole, 8, false, sum))
+    }
+    return sum;
+}
+
+VNNI_INLINE void vnni_row(vnni_tile t, float *out)
+{
+    for (int64_t n = 0; n < t.cols; n += COLS) {
+        __m512 acc[COLS];
+
+        for (int c = 0; c < COLS; c++)
+            acc[c] =
+                n + c < t.cols ? vnni_column(t, n + c) : _mm512_setzero_ps();
+        vnni_sums(acc, out + n);
     }
 }
 
-VNNI_INLINE void vnni_tile_run(vnni_tile t, float *out)
-{
-    const int planes = vnni_planes(t.bits);
-    const int64_t size = (int64_t)planes * t.bits * 8, whole = t.row / size;
-    const int64_t first = t.m * t.groups;
-    __m512 acc[SB_NBITS_ROWS][SB_NBITS_COLS];
-
-    t.codes = t.w->codes + t.n * t.row;
-    t.scales = t.w->scales + t.n * t.n_block;
-    t.act_codes = t.a->codes + first * planes * SB_NBITS_PLANE;
-    t.act_scales = t.a->scales + first * SB_NBITS_LANES;
-    t.act_starts = t.a->starts + first * SB_NBITS_LANES;
-    for (int r = 0; r < t.rows; r++)
-        for (int c = 0; c < t.cols; c++)
-            acc[r][c] = _mm512_setzero_ps();
-    for (int64_t g = 0; g < whole; g++) {
-        if (t.rows == 1)
-            vnni_prefetch(&t, g, size);
-        vnni_group(&t, g, false, acc);
-    }
-    if (t.row % size)
-        vnni_group(&t, whole, true, acc);
-    for (int r = 0; r < t.rows; r++)
-        for (int c = 0; c < t.cols; c++)
-            out[r * SB_NBITS_COLS + c] = _mm512_reduce_add_ps(acc[r][c]);
-}
-
-/* `rows` of the tile's activations at a time. */
-VNNI_INLINE void vnni_parts(const vnni_tile *t, int rows, float *out)
-{
-    vnni_tile part = *t;
-
-    part.rows = rows;
-    part.cols = SB_NBITS_COLS;
-    for (int r = 0; r < t->rows; r += rows, part.m += rows)
-        vnni_tile_run(part, out + r * SB_NBITS_COLS);
-}
-
-/* Loops of known length. */
-VNNI_INLINE void vnni_sizes(const vnni_tile *t, float *out)
-{
-    if (t->rows == SB_NBITS_ROWS)
-        vnni_parts(t, SB_NBITS_ROWS, out);
-    else
-        vnni_parts(t, 1, out);
-}
-
-/* The last rows of a matrix, one at a time: the same sums in the same order.
- * They are few, so one function does for all kinds. */
-static VNNI_TARGET void vnni_rest(const vnni_tile *t, float *out)
-{
-    vnni_tile part = *t;
-
-    part.rows = 1;
-    part.cols = 1;
-    for (int r = 0; r < t->rows; r++)
-        for (int c = 0; c < t->cols; c++) {
-            part.m = t->m + r;
-            part.n = t->n + c;
-            vnni_tile_run(part, out + r * SB_NBITS_COLS + c);
-        }
-}
-
-/* One function for each kind of weights that is common. */
-#define VNNI_KIND(name, n_bits, which)                     \
-    static VNNI_TARGET void name(vnni_tile *t, float *out) \
-    {                                                      \
-        t->bits = n_bits;                                  \
-        t->kind = which;                                   \
-        if (t->cols == SB_NBITS_COLS)                      \
-            vnni_sizes(t, out);                            \
-        else                                               \
-            vnni_rest(t, out);                             \
+/* One function for each number of bits and of groups in a span. */
+#define VNNI_KIND(name, n_bits, n_groups)                        \
+    static VNNI_TARGET void name(const vnni_tile *t, float *out) \
+    {                                                            \
+        vnni_tile tile = *t;                                     \
+                                                                 \
+        tile.bits = n_bits;                                      \
+        tile.groups = n_groups;                                  \
+        vnni_row(tile, out);                                     \
     }
 
-VNNI_KIND(vnni_each_2, 2, KIND_EACH)
-VNNI_KIND(vnni_index_2, 2, KIND_INDEX)
-VNNI_KIND(vnni_each_3, 3, KIND_EACH)
-VNNI_KIND(vnni_index_3, 3, KIND_INDEX)
-VNNI_KIND(vnni_each_4, 4, KIND_EACH)
-VNNI_KIND(vnni_one_4, 4, KIND_ONE)
-VNNI_KIND(vnni_zeros_4, 4, KIND_ZEROS)
-VNNI_KIND(vnni_index_4, 4, KIND_INDEX)
-VNNI_KIND(vnni_each_8, 8, KIND_EACH)
-VNNI_KIND(vnni_one_8, 8, KIND_ONE)
-VNNI_KIND(vnni_index_8, 8, KIND_INDEX)
+VNNI_KIND(vnni_2_1, 2, 1)
+VNNI_KIND(vnni_2_2, 2, 2)
+VNNI_KIND(vnni_3_2, 3, 2)
+VNNI_KIND(vnni_3_4, 3, 4)
+VNNI_KIND(vnni_4_2, 4, 2)
+VNNI_KIND(vnni_4_4, 4, 4)
+VNNI_KIND(vnni_8_4, 8, 4)
+VNNI_KIND(vnni_8_8, 8, 8)
 
-typedef void (*vnni_fn)(vnni_tile *t, float *out);
+/* The last span of a row. */
+static void vnni_last(vnni_tile *t)
+{
+    const sb_nbits_shape *shape = t->shape;
+    int64_t size = SPAN / shape->group * shape->bytes;
+    int64_t left = t->n_block - (t->spans - 1) * t->count;
+
+    t->whole = shape->row / size;
+    t->tail = (int)((shape->row % size + shape->bytes - 1) / shape->bytes);
+    t->last_bytes =
+        ~(__mmask64)0 >> (64 - ((shape->row - 1) % shape->bytes + 1));
+    t->blocks = (__mmask16)((1u << t->count) - 1);
+    t->last_blocks = t->count > 1 && left < t->count
+                         ? (__mmask16)((1u << left) - 1)
+                         : t->blocks;
+}
+
+typedef void (*vnni_fn)(const vnni_tile *t, float *out);
 
 static VNNI_TARGET void vnni_run(const sb_nbits_weights *w, int64_t n,
                                  int64_t cols, const sb_nbits_acts *a,
                                  int64_t m, int64_t rows, float *out)
 {
-    static const vnni_fn fns[4][KINDS] = {
-        {vnni_each_2, vnni_index_2, vnni_index_2, vnni_index_2},
-        {vnni_each_3, vnni_index_3, vnni_index_3, vnni_index_3},
-        {vnni_each_4, vnni_one_4, vnni_zeros_4, vnni_index_4},
-        {vnni_each_8, vnni_one_8, vnni_index_8, vnni_index_8}};
-    const sb_nbits_shape *s = &a->shape;
-    const sb_nbits_blocks *blocks = &a->blocks;
-    bool middle = !w->zeros && !w->zero_bits;
-    bool each = s->chunk == 32 && s->per_block == 1;
-    vnni_kind kind = middle && blocks->count == 1 ? KIND_ONE
-                     : middle && each             ? KIND_EACH
-                     : w->zeros && each           ? KIND_ZEROS
-                                                  : KIND_INDEX;
-
-    /* Groups that do not begin with a block look scales up lane by lane. */
-    if (blocks->count == 0) {
-        sb_nbits_avx2()->fn(w, n, cols, a, m, rows, out);
-        return;
-    }
+    static const vnni_fn fns[4][2] = {{vnni_2_1, vnni_2_2},
+                                      {vnni_3_2, vnni_3_4},
+                                      {vnni_4_2, vnni_4_4},
+                                      {vnni_8_4, vnni_8_8}};
+    const sb_nbits_shape *shape = &a->shape;
     vnni_tile t = {.w = w,
-                   .a = a,
+                   .shape = shape,
                    .n = n,
-                   .m = m,
-                   .cols = (int)cols,
-                   .rows = (int)rows,
-                   .index = _mm512_loadu_si512(blocks->index),
-                   .count = blocks->count,
-                   .shift = blocks->shift,
-                   .row = s->row,
+                   .row = shape->row,
                    .n_block = w->n_block,
-                   .groups = s->groups};
+                   .cols = cols,
+                   .index = _mm512_loadu_si512(a->blocks.index),
+                   .count = a->blocks.count,
+                   .middle = !w->zeros && !w->zero_bits,
+                   .spans = shape->spans,
+                   .codes = w->codes + n * shape->row,
+                   .scales = w->scales + n * w->n_block,
+                   .zeros = w->zeros ? w->zeros + n * w->n_block : NULL};
 
-    t.shifts = _mm512_mullo_epi32(t.index, _mm512_set1_epi32((int)w->bits));
-    fns[w->bits == 8 ? 3 : w->bits - 2][kind](&t, out);
+    vnni_last(&t);
+    for (int64_t r = 0; r < rows; r++, m++, out += SB_NBITS_COLS) {
+        int64_t lane = m * shape->spans * SPAN;
+
+        t.act_codes =
+            a->codes + m * shape->stride * shape->planes * SB_NBITS_PLANE;
+        t.act_scales = a->scales + lane;
+        t.act_sums = a->sums + lane;
+        t.act_starts = a->starts + lane;
+        fns[w->bits == 8 ? 3 : w->bits - 2][shape->chunk == 32](&t, out);
+    }
 }
 
 static bool suits_vnni(void)
@@ -332,7 +349,11 @@ static bool suits_vnni(void)
 
 const sb_nbits_kernel *sb_nbits_vnni(void)
 {
-    static const sb_nbits_kernel kernel = {"avx512vnni", suits_vnni, vnni_run};
+    static const sb_nbits_kernel kernel = {.name = "avx512vnni",
+                                           .suits = suits_vnni,
+                                           .fn = vnni_run,
+                                           .by_span = true,
+                                           .many = sb_nbits_panel_run};
 
     return &kernel;
 }

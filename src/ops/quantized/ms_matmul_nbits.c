@@ -281,35 +281,44 @@ static bool is_int8(const sb_kernel *k)
            !sb_kernel_in(k, G_IDX);
 }
 
+/* One of both. */
+typedef struct nbits_state {
+    sb_tiled_matmul tiled;
+    size_t lanes; /* for which there is memory, of int8 */
+} nbits_state;
+
 static sb_status nbits_prepare(sb_kernel *k)
 {
     const nbits_attrs *a = k->attrs;
     int64_t m = rows_of(k);
 
     SB_TRY(nbits_check(k));
+    if (!is_int8(k) && m < MANY)
+        return SB_OK;
+    nbits_state *s = sb_alloc(k->ctx, 1, sizeof *s);
+    if (!s)
+        return SB_NO_MEMORY;
+    k->state = s;
     if (is_int8(k)) {
-        sb_nbits_shape s = sb_nbits_shape_of(a->bits, a->block_size, a->k);
+        sb_nbits_shape shape = sb_nbits_shape_of(a->bits, a->block_size, a->k);
 
-        k->scratch_size = sb_nbits_acts_bytes(&s, m);
+        s->lanes = (size_t)sb_ctx_threads(k->ctx);
+        k->scratch_size = sb_nbits_room(&shape, m, s->lanes);
         return SB_OK;
     }
-    if (m < MANY)
-        return SB_OK;
-    sb_tiled_matmul *t = sb_alloc(k->ctx, 1, sizeof *t);
-    if (!t)
-        return SB_NO_MEMORY;
-    k->state = t;
     SB_TRY(sb_tiled_matmul_plan(k, sb_kernel_in(k, BIAS) != NULL, m, a->n, a->k,
-                                t));
-    k->scratch_size = t->scratch;
+                                &s->tiled));
+    k->scratch_size = s->tiled.scratch;
     return SB_OK;
 }
 
 static void nbits_release(sb_kernel *k)
 {
-    if (k->state)
-        sb_tiled_matmul_free(k->state);
-    sb_free(k->ctx, k->state);
+    nbits_state *s = k->state;
+
+    if (s)
+        sb_tiled_matmul_free(&s->tiled);
+    sb_free(k->ctx, s);
 }
 
 /* Rows of B as floats. */
@@ -342,8 +351,16 @@ static void nbits_run_int8(const sb_kernel *k, const nbits_job *job)
                                 .zeros = job->zero_floats,
                                 .zero_bits = job->zero_bits};
 
-    sb_nbits_int8_run(k->ctx, &w, job->a, job->m, job->bias, job->y,
-                      k->scratch);
+    const nbits_state *state = k->state;
+    const sb_nbits_product product = {.w = &w,
+                                      .m = job->m,
+                                      .a = job->a,
+                                      .bias = job->bias,
+                                      .y = job->y,
+                                      .lanes = state->lanes,
+                                      .room = k->scratch};
+
+    sb_nbits_int8_run(k->ctx, &product);
 }
 
 static sb_status nbits_forward(sb_kernel *k)
@@ -359,8 +376,9 @@ static sb_status nbits_forward(sb_kernel *k)
     if (is_int8(k))
         nbits_run_int8(k, &job);
     else if (k->state)
-        return sb_tiled_matmul_run(k->ctx, k->state, nbits_float_rows, &job,
-                                   job.a, job.bias, job.y, k->scratch);
+        return sb_tiled_matmul_run(k->ctx, &((nbits_state *)k->state)->tiled,
+                                   nbits_float_rows, &job, job.a, job.bias,
+                                   job.y, k->scratch);
     else
         sb_parallel_for(k->ctx, (size_t)attrs->n, 8, nbits_rows, &job);
     return SB_OK;
