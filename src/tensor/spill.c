@@ -180,7 +180,7 @@ sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
     if (size > s->limit || *s->used > s->limit - size) {
         SB_TRY(put_in_file(s, t, &kept));
     } else {
-        SB_TRY(sb_tensor_alloc(s->ctx, &kept.t));
+        SB_TRY(sb_tensor_alloc_raw(s->ctx, &kept.t));
         if (size > 0)
             memcpy(kept.t.data, t->data, size);
         *s->used += size;
@@ -199,7 +199,7 @@ sb_status sb_spill_get(sb_spill *s, const sb_spilled_tensor *kept,
         *out = sb_tensor_share(&kept->t);
         return SB_OK;
     }
-    SB_TRY(sb_tensor_alloc(s->ctx, &t));
+    SB_TRY(sb_tensor_alloc_raw(s->ctx, &t));
     sb_status status = read_at(s, kept->offset, t.data, sb_tensor_bytes(&t));
     if (status == SB_OK)
         *out = t;
