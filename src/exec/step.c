@@ -110,6 +110,7 @@ static sb_status host_run_body(sb_kernel *k, const sb_graph *body,
             opt.profile = false; /* the node that holds it is measured */
             opt.n_states = 0;
             opt.like = NULL;
+            opt.workspace = NULL;
             if (!st->bodies[index])
                 SB_TRY(sb_exec_create(k->ctx, body, &opt, &st->bodies[index]));
             const sb_tensor *const *captured =
