@@ -79,6 +79,7 @@ sb_status sb_exec_create(sb_ctx *ctx, const sb_graph *graph,
     exec->graph = graph;
     if (opt)
         exec->opt = *opt;
+    exec->workspace = exec->opt.workspace ? exec->opt.workspace : &exec->own;
     sb_status status = exec_create(exec);
     if (status == SB_OK)
         *out = exec;
@@ -96,7 +97,7 @@ void sb_exec_free(sb_exec *exec)
     for (sb_value_id v = 0; exec->consts && v < exec->graph->n_values; v++)
         sb_exec_const_drop(exec, v);
     sb_free(exec->ctx, exec->plans);
-    sb_free(exec->ctx, exec->workspace);
+    sb_workspace_free(exec->ctx, &exec->own);
     sb_free(exec->ctx, exec->states);
     sb_free(exec->ctx, exec->state_in);
     sb_free(exec->ctx, exec->state_out);

@@ -50,6 +50,15 @@ typedef struct sb_exec_state {
     sb_state *state; /* borrowed as long as the executor lives */
 } sb_exec_state;
 
+/* Memory for what runs compute; {0} at first. */
+typedef struct sb_workspace {
+    void *memory; /* as allocated */
+    char *base;   /* aligned */
+    size_t size;
+} sb_workspace;
+
+void sb_workspace_free(sb_ctx *ctx, sb_workspace *w);
+
 typedef struct sb_exec_options {
     sb_dump_fn dump; /* (optional) sees every value right after it is made */
     void *dump_user;
@@ -66,6 +75,10 @@ typedef struct sb_exec_options {
      * packed weights this one shares; it must live longer.  For runs that stop
      * half way while others of the graph go on. */
     sb_exec *like;
+    /* (optional) Lasts longer than the executor, so that others that run after
+     * it need not get new pages from the system.  What one has made lives until
+     * another runs. */
+    sb_workspace *workspace;
 } sb_exec_options;
 
 /* Borrows the graph, which must not change while the executor lives. */

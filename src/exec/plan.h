@@ -117,9 +117,7 @@ struct sb_exec {
     sb_exec_state *states;
     size_t n_states;
     const sb_exec_state **state_in, **state_out; /* by value; NULL: none */
-    void *workspace; /* of the plan that runs, as allocated */
-    char *base;      /* aligned */
-    size_t workspace_size;
+    sb_workspace own, *workspace; /* of the plan that runs: own, or given */
     sb_plan **plans;
     size_t n_plans, cap_plans;
     sb_plan *last; /* plan of the last run */

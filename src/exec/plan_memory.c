@@ -171,22 +171,26 @@ static sb_status workspace_blame(const sb_plan *plan)
 /* Only one plan runs at a time, so that all share the memory of the largest. */
 static sb_status workspace_grow(const sb_plan *plan)
 {
-    sb_exec *exec = plan->exec;
+    sb_ctx *ctx = plan->exec->ctx;
+    sb_workspace *w = plan->exec->workspace;
     size_t size = plan->workspace_size;
 
-    if (exec->workspace && exec->workspace_size >= size)
+    if (w->memory && w->size >= size)
         return SB_OK;
-    sb_free(exec->ctx, exec->workspace);
-    exec->base = NULL;
-    exec->workspace_size = 0;
-    exec->workspace = sb_alloc_raw(exec->ctx, size + SB_ALIGN, 1);
-    if (!exec->workspace)
+    sb_workspace_free(ctx, w);
+    w->memory = sb_alloc_raw(ctx, size + SB_ALIGN, 1);
+    if (!w->memory)
         return workspace_blame(plan);
-    uintptr_t at = (uintptr_t)exec->workspace;
-    exec->base =
-        (char *)exec->workspace + ((SB_ALIGN - at % SB_ALIGN) % SB_ALIGN);
-    exec->workspace_size = size;
+    uintptr_t at = (uintptr_t)w->memory;
+    w->base = (char *)w->memory + ((SB_ALIGN - at % SB_ALIGN) % SB_ALIGN);
+    w->size = size;
     return SB_OK;
+}
+
+void sb_workspace_free(sb_ctx *ctx, sb_workspace *w)
+{
+    sb_free(ctx, w->memory);
+    *w = (sb_workspace){0};
 }
 
 sb_status sb_plan_settle(sb_plan *plan)
@@ -194,12 +198,12 @@ sb_status sb_plan_settle(sb_plan *plan)
     sb_exec *exec = plan->exec;
 
     SB_TRY(workspace_grow(plan));
-    if (plan->base == exec->base)
+    if (plan->base == exec->workspace->base)
         return SB_OK;
-    plan->base = exec->base;
+    plan->base = exec->workspace->base;
     for (sb_slot *s = plan->slots; s; s = s->next)
         if (s->kind == SLOT_STATIC && s->root->kind == SLOT_STATIC)
-            s->t.data = exec->base + s->root->offset;
+            s->t.data = exec->workspace->base + s->root->offset;
     for (size_t i = 0; i < plan->n_steps; i++) {
         sb_step *st = plan->steps[i];
         if (st->scratch && !st->dynamic)

@@ -91,6 +91,16 @@ TRANSPOSE_ROWS(rows_8, uint8_t)
 TRANSPOSE_ROWS(rows_16, uint16_t)
 TRANSPOSE_ROWS(rows_64, uint64_t)
 
+/* Two rows of bytes, woven: channels of integers are shuffled so. */
+SB_HOT static void weave_8(const uint8_t *x, uint8_t *y, size_t cols)
+{
+    SB_SIMD
+    for (size_t i = 0; i < cols; i++) {
+        y[2 * i] = x[i];
+        y[2 * i + 1] = x[cols + i];
+    }
+}
+
 /* ---- four bytes --------------------------------------------------------- */
 
 typedef uint32_t vec4 __attribute__((vector_size(16)));
@@ -232,7 +242,9 @@ static void transpose_range(void *arg, size_t begin, size_t end)
         const void *x = job->x + (at + first * cols) * job->size;
         void *y = job->y + (at + first) * job->size;
 
-        if (job->size == 1)
+        if (job->size == 1 && rows == 2)
+            weave_8(x, y, cols);
+        else if (job->size == 1)
             rows_8(x, y, rows, cols, n);
         else if (job->size == 2)
             rows_16(x, y, rows, cols, n);

@@ -19,6 +19,28 @@ static void test_channel_shuffle_deals_groups_in_turns(void **state)
         test_f32("1x6x2", 0, 1, 30, 31, 10, 11, 40, 41, 20, 21, 50, 51), 0);
 }
 
+/* Of bytes, channels last: two groups of 35 at each of three places. */
+static void test_bytes_are_shuffled(void **state)
+{
+    enum { PLACES = 3, EACH = 35, N = PLACES * 2 * EACH };
+    double x[N], want[N];
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        int place = i / (2 * EACH), c = i % (2 * EACH);
+
+        x[i] = i;
+        want[place * 2 * EACH + c % EACH * 2 + c / EACH] = i;
+    }
+    sb_tensor *from = test_tensor(SB_DTYPE_U8, "3x2x35", x);
+    sb_tensor *to = test_tensor(SB_DTYPE_U8, "3x2x35", x);
+
+    to->layout = SB_LAYOUT_CHANNELS_LAST;
+    sb_tensor_reorder(test_ctx(), from, to);
+    to->layout = SB_LAYOUT_PLAIN; /* as it lies */
+    assert_tensor("bytes", to, test_tensor(SB_DTYPE_U8, "3x2x35", want), 0);
+}
+
 enum { BATCH = 2, HEADS = 3, QUERIES = 4, KEYS = 5, SIZE = 2 };
 
 /* An element of [B, S, heads, size] or [B, heads, S, size]. */
@@ -82,6 +104,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_channel_shuffle_deals_groups_in_turns),
+        cmocka_unit_test(test_bytes_are_shuffled),
         cmocka_unit_test(test_fused_attention_is_its_definition),
     };
     return cmocka_run_group_tests_name("fused_ops", tests, NULL, NULL);

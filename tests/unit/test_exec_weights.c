@@ -231,11 +231,11 @@ static void test_plans_share_packed_weights_and_workspace(void **state)
         n.exec, INPUTS(test_random(SB_DTYPE_F32, "128x64", 4)), NULL, &out));
     assert_int_equal(n.exec->n_plans, 2);
     assert_int_equal(sb_exec_packed_bytes(n.exec), packed);
-    size_t largest = n.exec->workspace_size;
+    size_t largest = n.exec->workspace->size;
     assert_ok(sb_exec_run(n.exec, INPUTS(test_random(SB_DTYPE_F32, "64x64", 3)),
                           NULL, &out));
     assert_tensor("after a larger plan", out, first, 0);
-    assert_int_equal(n.exec->workspace_size, largest);
+    assert_int_equal(n.exec->workspace->size, largest);
     net_close(&n);
 }
 

@@ -4,6 +4,7 @@
 #include "quanttest.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "graph/text.h"
 #include "quant/export/export.h"
@@ -471,6 +472,31 @@ static void test_scales_of_weight_only_layers_do_not_grow(void **state)
     sb_quant_model_free(qm);
 }
 
+/* Numbers of x are multiples of its scale, 0.5, and only 2.4 is none of its
+ * column's, 1: -32 * 127 + 95.5 * 2 = -3873 and so on. */
+static void test_integers_are_run(void **state)
+{
+    (void)state;
+    const sb_tensor *x = test_f32("2x2", -32, 95.5, 0, 1), *y = NULL;
+    sb_quant_model *qm = calibrated("graph g(x: f32[N,2]) -> (y) {\n"
+                                    "w: f32[2,2] = [127, -3, 2.4, 63.5]\n"
+                                    "y = MatMul(x, w) \"fc\"\n}",
+                                    TEST_W8 TEST_A8, "onnxruntime-x86", x);
+    sb_graph *g = NULL;
+    sb_exec *exec = NULL;
+
+    assert_ok(sb_export_integers(qm, &g));
+    assert_non_null(
+        strstr(sb_graph_producer(g, g->outputs[0])->op, "MatMulInteger"));
+    assert_ok(sb_exec_create(test_ctx(), g, NULL, &exec));
+    assert_ok(sb_exec_run(exec, &x, NULL, &y));
+    assert_tensor("integers", y, test_f32("2x2", -3873, 6160.25, 2, 63.5),
+                  1e-6);
+    sb_exec_free(exec);
+    sb_graph_free(g);
+    sb_quant_model_free(qm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -487,6 +513,7 @@ int main(void)
         cmocka_unit_test(test_pairs_of_transposed_convolutions),
         cmocka_unit_test(test_pairs_of_subnormal_weights),
         cmocka_unit_test(test_bias_behind),
+        cmocka_unit_test(test_integers_are_run),
     };
 
     return cmocka_run_group_tests_name("quant_export", tests, NULL, NULL);

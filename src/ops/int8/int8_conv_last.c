@@ -194,18 +194,50 @@ static void pack_group(const sb_int8_conv *c, const uint8_t *w, uint8_t flip,
 {
     const sb_int8_last *l = c->last;
     int64_t sub = g % l->join, unit_bytes = l->n_run * quads_of(l) * 4;
+    int64_t step = weight_index(c, 1, 0);
 
     out += g / l->join * group_bytes(l);
     for (int64_t p = 0; p < c->k; p++) {
         int64_t place = place_of(c, sub, p);
 
-        for (int64_t i = 0; i < c->c_out; i++) {
+        for (int64_t i = 0, run; i < c->c_out; i += run) {
             int64_t m = sub * c->c_out + i, at = m / COLS * COLS;
             int64_t cols = l->width - at < COLS ? l->width - at : COLS;
+            const uint8_t *from = w + weight_index(c, g * c->c_out + i, p);
+            uint8_t *to = out + at * unit_bytes +
+                          (place / 4 * cols + m - at) * 4 + place % 4;
 
-            out[at * unit_bytes + (place / 4 * cols + m - at) * 4 + place % 4] =
-                w[weight_index(c, g * c->c_out + i, p)] ^ flip;
+            run = at + COLS - m < c->c_out - i ? at + COLS - m : c->c_out - i;
+            for (int64_t j = 0; j < run; j++)
+                to[4 * j] = from[j * step] ^ flip;
         }
+    }
+}
+
+/* The sum of the weights of each output channel.  Some channels at a time, so
+ * that weights are read in their order whichever it is. */
+static void pack_sums(const sb_int8_conv *c, const uint8_t *w, uint8_t flip,
+                      int32_t *sum)
+{
+    const sb_int8_last *l = c->last;
+    int64_t channels = c->group * c->c_out, step = weight_index(c, 1, 0);
+
+    for (int64_t m = 0; m < channels; m += COLS) {
+        int64_t n = channels - m < COLS ? channels - m : COLS;
+        uint32_t total[COLS] = {0};
+
+        for (int64_t p = 0; p < c->k; p++) {
+            const uint8_t *from = w + weight_index(c, m, p);
+
+            for (int64_t i = 0; i < n; i++) {
+                int32_t value = (int8_t)(from[i * step] ^ flip);
+
+                total[i] += (uint32_t)value;
+            }
+        }
+        for (int64_t i = 0; i < n; i++)
+            sum[(m + i) / l->c_out * l->width + (m + i) % l->c_out] =
+                (int32_t)total[i];
     }
 }
 
@@ -214,26 +246,18 @@ void sb_int8_last_pack(const sb_int8_conv *c, const void *w, uint8_t *out)
     const sb_int8_last *l = c->last;
     const uint8_t *from = w, flip = c->w_signed ? 0 : SB_INT_FLIP;
     uint8_t *end = out + l->group * group_bytes(l);
-    int32_t *sum = (int32_t *)(void *)end;
 
     memset(out, 0, (size_t)(l->group * group_bytes(l) + 4 * line_length(l)));
-    for (int64_t m = 0; m < c->group * c->c_out; m++) {
-        uint32_t total = 0;
-
-        for (int64_t p = 0; p < c->k; p++) {
-            uint8_t v = from[weight_index(c, m, p)] ^ flip;
-
-            int32_t value = (int8_t)v;
-
-            total += (uint32_t)value;
-            if (l->depthwise)
-                out[sb_int8_depth_weight(l->kind->quads, l->n_run, l->width, p,
-                                         m)] = v;
+    pack_sums(c, from, flip, (int32_t *)(void *)end);
+    for (int64_t g = 0; g < c->group; g++) {
+        if (!l->depthwise) {
+            pack_group(c, from, flip, g, out);
+            continue;
         }
-        sum[m / l->c_out * l->width + m % l->c_out] = (int32_t)total;
+        for (int64_t p = 0; p < c->k; p++)
+            out[sb_int8_depth_weight(l->kind->quads, l->n_run, l->width, p,
+                                     g)] = from[weight_index(c, g, p)] ^ flip;
     }
-    for (int64_t g = 0; g < c->group && !l->depthwise; g++)
-        pack_group(c, from, flip, g, out);
 }
 
 /* ---- running ------------------------------------------------------------ */

@@ -10,7 +10,7 @@
 sb_status sb_staged_init(sb_ctx *ctx, const sb_graph *g, size_t limit,
                          sb_staged *s)
 {
-    *s = (sb_staged){.ctx = ctx, .g = g};
+    *s = (sb_staged){.ctx = ctx, .g = g, .frugal = limit > 0};
     s->node_level = sb_alloc(ctx, g->n_nodes + 1, sizeof *s->node_level);
     s->kept_until = sb_alloc(ctx, g->n_values + 1, sizeof *s->kept_until);
     s->kept = sb_alloc(ctx, g->n_values + 1, sizeof *s->kept);
@@ -43,6 +43,7 @@ void sb_staged_clear(sb_staged *s)
     sb_free(s->ctx, s->order);
     sb_free(s->ctx, s->node_level);
     sb_free(s->ctx, s->kept_until);
+    sb_workspace_free(s->ctx, &s->workspace);
     *s = (sb_staged){0};
 }
 
@@ -248,12 +249,15 @@ sb_status sb_stage_cut(sb_stage *k, const sb_value_id *instead)
 sb_status sb_stage_start(sb_stage *k, const sb_exec_options *opt)
 {
     sb_staged *s = k->s;
+    sb_exec_options with = *opt;
 
+    if (!s->frugal)
+        with.workspace = &s->workspace;
     k->made = sb_alloc(s->ctx, k->graph->n_outputs + 1, sizeof *k->made);
     if (!k->made)
         return SB_NO_MEMORY;
     SB_TRY(sb_passes_run(k->graph, "lower", NULL, NULL, NULL));
-    SB_TRY(sb_exec_create(s->ctx, k->graph, opt, &k->exec));
+    SB_TRY(sb_exec_create(s->ctx, k->graph, &with, &k->exec));
     for (size_t i = 0; i < k->n_out; i++) {
         sb_spilled_tensor *kept =
             sb_alloc(s->ctx, s->n_batches + 1, sizeof *kept);

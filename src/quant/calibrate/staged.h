@@ -24,6 +24,8 @@ typedef struct sb_staged {
     sb_spill *spill;
     sb_spilled_tensor **kept; /* [value] NULL, or [cap_batches] */
     size_t n_batches, cap_batches;
+    bool frugal;            /* a limit was given */
+    sb_workspace workspace; /* of one level after the other, unless frugal */
 } sb_staged;
 
 /* `limit` as in sb_spill_create().  sb_staged_clear() in any case. */

@@ -19,8 +19,15 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/simd.h"
 #include "quant/correct/equalize.h"
 #include "quant/place/place.h"
+
+#ifdef _OPENMP
+#define SIMD_LARGEST _Pragma("omp simd reduction(max : largest)")
+#else
+#define SIMD_LARGEST
+#endif
 
 typedef struct reader_sums {
     float *peak; /* [rows, channels of a group]: largest of its taps */
@@ -77,15 +84,18 @@ static sb_status scale_add_reader(const sb_quant_model *qm, scale_search *s,
     out->peak = sb_alloc(qm->ctx, (size_t)(r->rows * per), sizeof *out->peak);
     if (!out->peak)
         return SB_NO_MEMORY;
-    for (int64_t e = 0; e < n; e++) {
+    for (int64_t e = 0; e < n; e += r->taps) {
         int64_t c = sb_link_channel(s->l, r, e);
         int64_t row = r->transposed ? e % r->rows : e / (per * r->taps);
         float *peak = &out->peak[row * per + c % per];
-        float w = scale_element(t, e);
 
-        *peak = fmaxf(*peak, fabsf(w));
-        s->weight[c] = fmaxf(s->weight[c], fabsf(w));
-        s->squares[c] += (double)w * (double)w;
+        for (int64_t tap = 0; tap < r->taps; tap++) {
+            float w = scale_element(t, e + tap);
+
+            *peak = fmaxf(*peak, fabsf(w));
+            s->squares[c] += (double)w * (double)w;
+        }
+        s->weight[c] = fmaxf(s->weight[c], *peak);
     }
     return SB_OK;
 }
@@ -117,23 +127,47 @@ static void scale_set_maker(const sb_quant_model *qm, scale_search *s)
 
 /* ---- noise -------------------------------------------------------------- */
 
+/* What rounding the weights of a row is multiplied with: E[x^2] of the channels
+ * of its group. */
+static double scale_energy(const scale_search *s, int64_t first, int64_t n,
+                           const float *scales)
+{
+    double all = 0;
+
+    for (int64_t c = first; c < first + n; c++) {
+        double by = (double)scales[c];
+
+        all += s->seen->square[c] / (by * by);
+    }
+    return all;
+}
+
+SB_HOT static float scale_largest(const float *peak, const float *scales,
+                                  int64_t n)
+{
+    float largest = 0;
+
+    SIMD_LARGEST
+    for (int64_t c = 0; c < n; c++) {
+        float w = peak[c] * scales[c];
+
+        largest = w > largest ? w : largest;
+    }
+    return largest;
+}
+
 static double scale_reader_noise(const scale_search *s, const reader_sums *r,
                                  const float *scales)
 {
     int64_t per = s->l->channels / r->groups, rows = r->rows / r->groups;
-    double noise = 0, most = 0, energy = 0;
+    double noise = 0, most = 0, energy = 0, all = 0;
 
     for (int64_t row = 0; row < r->rows; row++) {
-        const float *peak = r->peak + row * per;
         int64_t first = row / rows * per;
-        float largest = 0;
-        double all = 0;
 
-        for (int64_t c = 0; c < per; c++) {
-            double by = (double)scales[first + c];
-            largest = fmaxf(largest, peak[c] * scales[first + c]);
-            all += s->seen->square[first + c] / (by * by);
-        }
+        if (row % rows == 0)
+            all = scale_energy(s, first, per, scales);
+        float largest = scale_largest(r->peak + row * per, scales + first, per);
         double step = 2 * (double)largest / r->steps;
         most = fmax(most, step);
         energy += all;

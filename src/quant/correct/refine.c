@@ -257,6 +257,9 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
     step.before = r->error;
     if (status == SB_OK)
         status = method->run(r->qm, &step.layers);
+    /* It is judged with the biases that the file will have. */
+    if (status == SB_OK && r->qm->target->bias == SB_BIAS_INT32)
+        sb_calibrate_fit_biases(r->qm);
     if (status == SB_OK)
         status = refine_measure(r, method, &step);
     if (status == SB_OK)
@@ -394,10 +397,7 @@ static sb_status refine_all(refiner *r)
         SB_TRY(refine_ranges(r));
     }
     SB_TRY(refine_list(r, channel_methods, SB_COUNT(channel_methods)));
-    SB_TRY(refine_weights(r));
-    if (qm->target->bias == SB_BIAS_INT32)
-        sb_calibrate_fit_biases(qm);
-    return SB_OK;
+    return refine_weights(r);
 }
 
 /* Means that batch norms tell are all there is. */

@@ -339,14 +339,20 @@ static sb_status use_integer_operators(exporter *e)
     return SB_OK;
 }
 
-static sb_status export_build(exporter *e)
+/* All Q and DQ nodes. */
+static sb_status export_points(exporter *e)
 {
     for (size_t i = 0; i < e->qm->place.n_points; i++) {
         SB_TRY(sb_progress(e->qm->ctx, "export", i, e->qm->place.n_points));
         SB_TRY(export_point(e, (uint32_t)i));
     }
     SB_TRY(sb_export_biases(e->qm, e->g));
-    SB_TRY(sb_export_floats(e->qm, e->g));
+    return sb_export_floats(e->qm, e->g);
+}
+
+static sb_status export_build(exporter *e)
+{
+    SB_TRY(export_points(e));
     if (e->qm->target->ops ||
         sb_quant_config_mode(e->qm->config) == SB_QUANT_DYNAMIC)
         SB_TRY(sb_export_tables(e->qm, e->g, &e->min_opset));
@@ -434,5 +440,25 @@ sb_status sb_export_graph(const sb_quant_model *qm,
     e.qm = deployed ? deployed : qm;
     status = export_write(&e, out, min_opset);
     sb_export_deployed_free(deployed);
+    return status;
+}
+
+sb_status sb_export_integers(const sb_quant_model *qm, sb_graph **out)
+{
+    const sb_export_choice choice = {.format = SB_EXPORT_FORMAT_QOPERATOR};
+    exporter e = {.qm = qm, .choice = &choice};
+
+    SB_TRY(sb_graph_clone(qm->graph, &e.g));
+    sb_status status = sb_overlay_apply(qm, e.g);
+    if (status == SB_OK)
+        status = export_points(&e);
+    if (status == SB_OK)
+        status = sb_graph_infer(e.g);
+    if (status == SB_OK)
+        status = use_integer_operators(&e);
+    if (status == SB_OK)
+        *out = e.g;
+    else
+        sb_graph_free(e.g);
     return status;
 }

@@ -99,8 +99,18 @@ static size_t run_bytes(const sb_tensor *const *list, size_t n)
     return bytes;
 }
 
-/* Methods are judged by the outputs of the float network: those that take no
- * more room than the inputs are kept. */
+static size_t run_weight_bytes(const sb_graph *g)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < g->n_values; i++)
+        if (g->values[i].is_constant)
+            bytes += sb_tensor_bytes(&g->values[i].constant);
+    return bytes;
+}
+
+/* Methods are judged by the outputs of the float network, which are kept if
+ * they take no more room than the inputs, or all of them than the weights. */
 static sb_status run_keep_outputs(sb_quant_model *qm,
                                   const sb_tensor *const *inputs)
 {
@@ -112,8 +122,10 @@ static sb_status run_keep_outputs(sb_quant_model *qm,
     bool texts = false; /* which a store does not hold */
     for (size_t i = 0; i < g->n_outputs; i++)
         texts = texts || qm->run.outputs[i]->dtype == SB_DTYPE_STRING;
-    if (!texts && run_bytes(qm->run.outputs, g->n_outputs) <=
-                      run_bytes(inputs, g->n_inputs))
+    size_t bytes = run_bytes(qm->run.outputs, g->n_outputs);
+    size_t batches = sb_batch_store_count(s->outputs) + 1;
+    if (!texts && (bytes <= run_bytes(inputs, g->n_inputs) ||
+                   bytes <= run_weight_bytes(g) / batches))
         return sb_batch_store_take(s->outputs, qm->run.outputs);
     sb_batch_store_free(s->outputs);
     s->outputs = NULL;

@@ -209,6 +209,15 @@ static int64_t scales_at(const integer_job *j, int64_t i, int64_t *at,
                                   : j->n_axis - a;
 }
 
+/* Whole numbers within the bounds of a type of bytes, signed or not; what is no
+ * number is 0, as in sb_convert(). */
+SB_HOT static void store_bytes(const float *codes, int64_t n, uint8_t *to)
+{
+    SB_SIMD
+    for (int64_t i = 0; i < n; i++)
+        to[i] = (uint8_t)(int32_t)(isnan(codes[i]) ? 0 : codes[i]);
+}
+
 static void integer_chunks(void *arg, size_t begin, size_t end)
 {
     const integer_job *j = arg;
@@ -234,8 +243,11 @@ static void integer_chunks(void *arg, size_t begin, size_t end)
                 round_run(x, run, p->scale[at], p->zero_point[at], bounds,
                           codes + done);
         }
-        sb_convert(SB_DTYPE_F32, codes, j->type.dtype,
-                   j->to + (size_t)first * bits / 8, (size_t)n);
+        if (bits == 8)
+            store_bytes(codes, n, j->to + first);
+        else
+            sb_convert(SB_DTYPE_F32, codes, j->type.dtype,
+                       j->to + (size_t)first * bits / 8, (size_t)n);
     }
 }
 
