@@ -200,7 +200,7 @@ SB_HOT static void fits_take(const fits *f, fits *best)
     }
 }
 
-static void fit(const search *s, const sums *t, fits *f)
+static void search_fit(const search *s, const sums *t, fits *f)
 {
     if (s->f->symmetric)
         fit_symmetric(t, f);
@@ -218,7 +218,7 @@ static void lanes_try(search *s, fits f)
         lanes_sum_symmetric(s, f.scale, &t);
     else
         lanes_sum(s, f.scale, f.offset, &t);
-    fit(s, &t, &f);
+    search_fit(s, &t, &f);
     fits_take(&f, &s->best);
 }
 
@@ -430,7 +430,7 @@ static void k_search(search *s)
             }
             k_refit(s, &t, &p, first);
         }
-        fit(s, &t, &f);
+        search_fit(s, &t, &f);
         s->best = f;
     }
     s->best = best;
