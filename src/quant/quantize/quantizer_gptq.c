@@ -9,7 +9,7 @@
  * Scales are those of the original columns, so that columns may be taken in
  * any order: those that matter most come first, while there is freedom left.
  *
- * The last columns have nobody behind them, and the first did not know what
+ * The last columns have no others behind them, and the first did not know what
  * those behind them would lose.  So afterwards each element is rounded anew,
  * given all others, a few times: none of these steps makes the error larger. */
 #include <string.h>
