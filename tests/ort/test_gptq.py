@@ -131,7 +131,8 @@ def quantized(folder, bits, symmetric, fit):
         f.write(f"""SCHEDULE: {{LAYERWISE: {fit}}}
 W:
   QSCHEME: per-group-{"symmetric" if symmetric else "affine"}
-  QUANTIZER: {{TYPE: gptq, BIT: {bits}, GROUP_SIZE: {GROUP}}}
+  QUANTIZER: {{TYPE: gptq, BIT: {bits}, GROUP_SIZE: {GROUP},
+    GPTQ: {{PASSES: {PASSES}}}}}
   OBSERVER: {{TYPE: minmax}}
 A: none
 """)

@@ -9,9 +9,9 @@
  * Scales are those of the original columns, so that columns may be taken in
  * any order: those that matter most come first, while there is freedom left.
  *
- * The last columns have nobody behind them, and the first did not know what
+ * The last columns have no others behind them, and the first did not know what
  * those behind them would lose.  So afterwards each element is rounded anew,
- * given all others, a few times: none of these steps makes the error larger. */
+ * given all others, twice: none of these steps makes the error larger. */
 #include <string.h>
 
 #include "base/threads.h"
@@ -48,11 +48,12 @@ static const sb_param_def gptq_table[] = {
     {.name = "PASSES",
      .type = SB_PARAM_INT,
      .offset = offsetof(gptq_params, passes),
-     .preset = "2",
-     .min = 0,
+     .preset = "-1",
+     .min = -1,
      .max = 100,
      .help = "times that each element is rounded anew at the end, given all "
-             "others"},
+             "others (-1: twice where one scale serves a row, not with "
+             "groups)"},
     {0},
 };
 
@@ -182,13 +183,21 @@ static void gptq_anew(const gptq_job *j, int64_t col, int64_t first,
     }
 }
 
+/* Where groups have scales of their own, steps are finer, and passes were seen
+ * to gain nothing for their time. */
+static int64_t gptq_pass_count(const sb_rounding *r)
+{
+    const gptq_params *p = r->params;
+
+    return p->passes >= 0 ? p->passes : r->group < r->cols ? 0 : 2;
+}
+
 static void gptq_passes(const gptq_job *j, int64_t first, int64_t last)
 {
-    const gptq_params *p = j->r->params;
-    int64_t n = j->r->cols;
+    int64_t n = j->r->cols, passes = gptq_pass_count(j->r);
 
     gptq_slopes(j, first, last);
-    for (int64_t k = 0; k < p->passes; k++)
+    for (int64_t k = 0; k < passes; k++)
         for (int64_t c = 0; c < n; c++)
             if (j->r->gram[c * (n + 1)] > 0)
                 gptq_anew(j, c, first, last);
@@ -269,22 +278,22 @@ static sb_status gptq_plan_make(const sb_rounding *r, gptq_plan **out)
 
 static sb_status gptq_run(sb_rounding *r, const gptq_plan *plan)
 {
-    const gptq_params *p = r->params;
     const size_t n = (size_t)(r->rows * r->cols);
+    const bool passes = gptq_pass_count(r) > 0;
 
     if (!plan->done) {
         r->why_not = "the products of its inputs have no Cholesky factor";
         sb_rounding_all_nearest(r);
         return SB_OK;
     }
-    float *sums = sb_alloc(r->ctx, p->passes > 0 ? 2 * n : n, sizeof *sums);
+    float *sums = sb_alloc(r->ctx, passes ? 2 * n : n, sizeof *sums);
     if (!sums)
         return SB_NO_MEMORY;
     gptq_job job = {.r = r,
                     .factor = plan->h,
                     .order = plan->order,
                     .sums = sums,
-                    .slopes = p->passes > 0 ? sums + n : NULL,
+                    .slopes = passes ? sums + n : NULL,
                     .added = (float)plan->added};
     r->dead += gptq_count_dead(r);
     sb_parallel_for(r->ctx, (size_t)((r->rows + GPTQ_TILE - 1) / GPTQ_TILE), 1,
