@@ -18,13 +18,16 @@ enum {
     KV_SHARE = 4, /* of the memory: a larger cache lies in a file */
 };
 
-static int64_t chunk_for(size_t n)
+/* The length of the next piece, if `n` tokens are left of a prompt and `room`
+ * positions behind the past; models know no positions beyond. */
+static int64_t chunk_for(int64_t n, int64_t room)
 {
+    int64_t len = (n + CHUNK_STEP - 1) / CHUNK_STEP * CHUNK_STEP;
+
     if (n == 1)
         return 1;
-    return n < CHUNK_MOST
-               ? (int64_t)(n + CHUNK_STEP - 1) / CHUNK_STEP * CHUNK_STEP
-               : CHUNK_MOST;
+    len = len < CHUNK_MOST ? len : CHUNK_MOST;
+    return len < room ? len : room;
 }
 
 /* ---- the graph ---------------------------------------------------------- */
@@ -306,8 +309,7 @@ sb_status sb_kv_cache_create(const sb_graph *graph, int64_t capacity,
         return sb_fail(graph->ctx, SB_BAD_ARG,
                        "a context of %lld tokens, want 1 to %d",
                        (long long)capacity, CAPACITY_MOST);
-    /* Pieces that are filled up may reach beyond the end. */
-    out->capacity = capacity + CHUNK_MOST;
+    out->capacity = capacity;
     return cache_setup(out, graph);
 }
 
@@ -358,10 +360,22 @@ static sb_status take_piece(sb_kv_cache *c, const uint32_t *ids, int64_t n,
     return SB_OK;
 }
 
+static sb_status check_room(const sb_kv_cache *c, size_t n)
+{
+    if (n == 0 || n > (size_t)(c->capacity - c->past))
+        return sb_fail(c->ctx, SB_BAD_ARG,
+                       "%zu tokens after %lld, want 1 to %lld in all", n,
+                       (long long)c->past, (long long)c->capacity);
+    return SB_OK;
+}
+
 sb_status sb_kv_cache_prepare(sb_kv_cache *c, size_t n)
 {
-    for (int64_t len = 0; n > 0; n -= n < (size_t)len ? n : (size_t)len) {
-        len = chunk_for(n);
+    int64_t left = (int64_t)n, room = c->capacity - c->past;
+
+    SB_TRY(check_room(c, n));
+    for (int64_t len; left > 0; left -= len, room -= len) {
+        len = chunk_for(left, room);
         SB_TRY(take_piece(c, NULL, 1, len));
     }
     return take_piece(c, NULL, 1, 1);
@@ -370,17 +384,13 @@ sb_status sb_kv_cache_prepare(sb_kv_cache *c, size_t n)
 sb_status sb_kv_cache_take(sb_kv_cache *c, const uint32_t *ids, size_t n,
                            const sb_tensor **logits)
 {
-    if (n == 0 || (int64_t)n > c->capacity - CHUNK_MOST - c->past)
-        return sb_fail(
-            c->ctx, SB_BAD_ARG, "%zu tokens after %lld, want 1 to %lld in all",
-            n, (long long)c->past, (long long)(c->capacity - CHUNK_MOST));
-    while (n > 0) {
-        int64_t len = chunk_for(n), take = (int64_t)n < len ? (int64_t)n : len;
+    SB_TRY(check_room(c, n));
+    for (int64_t left = (int64_t)n, take; left > 0; left -= take, ids += take) {
+        int64_t len = chunk_for(left, c->capacity - c->past);
 
+        take = left < len ? left : len;
         SB_TRY(sb_ctx_poll(c->ctx));
         SB_TRY(take_piece(c, ids, take, len));
-        ids += take;
-        n -= (size_t)take;
     }
     *logits = c->outputs[0];
     return SB_OK;

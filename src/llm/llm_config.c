@@ -469,6 +469,11 @@ static sb_status gguf_rope(const sb_gguf *g, const char *arch, sb_llm_config *c)
     return SB_OK;
 }
 
+int64_t sb_llm_gguf_pattern(const sb_llm_config *c)
+{
+    return c->arch->flags & SB_LLM_GEMMA ? 6 : 0;
+}
+
 sb_status sb_llm_config_read_gguf(sb_llm_config *c, const sb_gguf *g)
 {
     sb_gguf_text text = {"", 0};
@@ -497,9 +502,10 @@ sb_status sb_llm_config_read_gguf(sb_llm_config *c, const sb_gguf *g)
                  gguf_key(g, arch, "attention.layer_norm_epsilon", 1e-5));
     c->interleaved = (c->arch->flags & SB_LLM_GGUF_INTERLEAVED) != 0;
     c->window = gguf_whole(g, arch, "attention.sliding_window", 0);
-    if (c->arch->flags & SB_LLM_GEMMA)
-        c->window_pattern =
-            gguf_whole(g, arch, "attention.sliding_window_pattern", 6);
+    c->window_pattern = gguf_whole(g, arch, "attention.sliding_window_pattern",
+                                   sb_llm_gguf_pattern(c));
     SB_TRY(gguf_rope(g, arch, c));
+    if (!(c->arch->flags & SB_LLM_GEMMA))
+        c->local_rope = c->rope;
     return sb_llm_config_check(g->ctx, g->path, c);
 }

@@ -87,6 +87,8 @@ SB_MUST_USE sb_status sb_llm_config_read_packing(sb_llm_config *c,
                                                  const sb_json *q);
 /* Appends the numbers as a config.json. */
 void sb_llm_config_write_hf(const sb_llm_config *c, sb_str *out);
+/* What `window_pattern` is in GGUF files that do not say. */
+int64_t sb_llm_gguf_pattern(const sb_llm_config *c);
 /* Reads the keys of a GGUF file. */
 SB_MUST_USE sb_status sb_llm_config_read_gguf(sb_llm_config *c,
                                               const sb_gguf *g);

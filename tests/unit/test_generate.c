@@ -17,10 +17,28 @@
 
 /* ---- the cache ---------------------------------------------------------- */
 
+/* Leaves so many positions in the tables of a network. */
+static void cut_positions(sb_graph *g, int64_t positions)
+{
+    size_t seen = 0;
+
+    for (sb_node_id id = 0; id < g->n_nodes; id++) {
+        const sb_node *node = sb_graph_node(g, id);
+
+        for (uint32_t i = 1; i <= 2 && sb_node_is(node, "RotaryEmbedding");
+             i++) {
+            sb_graph_value(g, node->inputs[i])->constant.dims[0] = positions;
+            seen++;
+        }
+    }
+    assert_true(seen > 0);
+}
+
 /* Takes the first text of ids.npy in pieces, and compares the logits behind
- * each piece with those that transformers computed for the whole. */
+ * each piece with those that transformers computed for the whole.  `context`:
+ * of the cache; the network has no more positions, 0: both have enough. */
 static void assert_pieces(const char *name, const char *logits, double tol,
-                          const size_t *pieces, size_t n)
+                          int64_t context, const size_t *pieces, size_t n)
 {
     sb_model *model = NULL;
     sb_tensor *ids = NULL, *want = NULL;
@@ -30,7 +48,10 @@ static void assert_pieces(const char *name, const char *logits, double tol,
     assert_ok(sb_model_load(test_ctx(), name, &model));
     assert_ok(sb_tensor_load(test_ctx(), FIXTURES "ids.npy", &ids));
     assert_ok(sb_tensor_load(test_ctx(), logits, &want));
-    assert_ok(sb_kv_cache_create(model->graph, 40, 1, &cache));
+    if (context)
+        cut_positions(model->graph, context);
+    assert_ok(
+        sb_kv_cache_create(model->graph, context ? context : 40, 1, &cache));
     for (size_t i = 0; i < n; i++) {
         const sb_tensor *got = NULL;
         uint32_t tokens[16];
@@ -69,9 +90,23 @@ static void test_pieces_give_what_the_whole_text_gives(void **state)
         /* Packed weights take activations that are rounded to int8. */
         double tol = strstr(names[i][0], ".gguf") ? 0.08 : 2e-5;
 
-        assert_pieces(names[i][0], names[i][1], tol, one, SB_COUNT(one));
-        assert_pieces(names[i][0], names[i][1], tol, some, SB_COUNT(some));
+        assert_pieces(names[i][0], names[i][1], tol, 0, one, SB_COUNT(one));
+        assert_pieces(names[i][0], names[i][1], tol, 0, some, SB_COUNT(some));
     }
+}
+
+/* A piece that is filled up does not reach beyond the last position. */
+static void test_texts_reach_the_last_position(void **state)
+{
+    static const size_t nearly[] = {9, 1}, all[] = {10}, late[] = {7, 2, 1},
+                        end[] = {8, 2};
+    const char *name = FIXTURES "llama", *logits = FIXTURES "llama/logits.npy";
+
+    (void)state;
+    assert_pieces(name, logits, 2e-5, 10, nearly, SB_COUNT(nearly));
+    assert_pieces(name, logits, 2e-5, 10, all, SB_COUNT(all));
+    assert_pieces(name, logits, 2e-5, 10, late, SB_COUNT(late));
+    assert_pieces(name, logits, 2e-5, 10, end, SB_COUNT(end));
 }
 
 /* All texts of ids.npy together, token by token. */
@@ -382,6 +417,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pieces_give_what_the_whole_text_gives),
+        cmocka_unit_test(test_texts_reach_the_last_position),
         cmocka_unit_test(test_texts_go_on_together),
         cmocka_unit_test(test_texts_of_its_own),
         cmocka_unit_test(test_tokens_share_their_plans_and_their_memory),

@@ -16,6 +16,7 @@
 
 #include <sparsebit/sparsebit.h>
 
+#include "api/model.h"
 #include "llm/gguf.h"
 #include "llm/llm_checkpoint.h"
 #include "tensor/npy.h"
@@ -164,6 +165,54 @@ static void test_floats_there_and_back(void **state)
         if (strcmp(names[i], "mistral") != 0)
             assert_same(hf, names[i]);
     }
+}
+
+/* The first layer sees 3 positions, the second all. */
+static void assert_windows(const char *model_path)
+{
+    sb_model *model = NULL;
+    int64_t windows[2];
+    size_t n = 0;
+
+    assert_ok(sb_model_load(test_ctx(), model_path, &model));
+    const sb_graph *g = model->graph;
+    for (sb_node_id id = 0; id < g->n_nodes; id++)
+        if (sb_node_is(sb_graph_node(g, id), "Attention")) {
+            assert_true(n < SB_COUNT(windows));
+            windows[n++] =
+                sb_node_int(sb_graph_node(g, id), "left_window_size", -1);
+        }
+    assert_int_equal(n, 2);
+    assert_int_equal(windows[0], 2); /* behind the token itself */
+    assert_int_equal(windows[1], -1);
+    sb_model_free(model);
+}
+
+static void test_windows_of_some_layers(void **state)
+{
+    static const char config[] =
+        "{\"model_type\":\"qwen2\",\"architectures\":[\"Qwen2ForCausalLM\"],"
+        "\"hidden_size\":32,\"intermediate_size\":48,\"vocab_size\":64,"
+        "\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+        "\"num_key_value_heads\":2,\"sliding_window\":3,"
+        "\"use_sliding_window\":true,\"tie_word_embeddings\":false,"
+        "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}";
+    char hf[300], gguf[300], back[300];
+
+    (void)state;
+    strcpy(hf, in_folder("windows"));
+    strcpy(gguf, in_folder("windows.gguf"));
+    strcpy(back, in_folder("windows.back"));
+    assert_ok(convert(FIXTURES "qwen2", hf, SB_LANGUAGE_FLOAT, NULL));
+    FILE *f = fopen(in_folder("windows/config.json"), "w");
+    assert_non_null(f);
+    assert_true(fputs(config, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+    assert_windows(hf);
+    assert_ok(convert(hf, gguf, SB_LANGUAGE_GGUF, NULL));
+    assert_windows(gguf);
+    assert_ok(convert(gguf, back, SB_LANGUAGE_FLOAT, NULL));
+    assert_windows(back);
 }
 
 static void test_blocks_keep_their_values(void **state)
@@ -355,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_packed_folders_are_read),
         cmocka_unit_test(test_order_of_columns),
         cmocka_unit_test(test_floats_there_and_back),
+        cmocka_unit_test(test_windows_of_some_layers),
         cmocka_unit_test(test_blocks_keep_their_values),
         cmocka_unit_test(test_what_is_not_held_is_refused),
         cmocka_unit_test(test_blocks_are_those_of_gguf_py),

@@ -33,6 +33,15 @@ static void add_rope(sb_str *out, const sb_rope *r)
     sb_str_add(out, "}");
 }
 
+static void add_layer_types(sb_str *out, const sb_llm_config *c)
+{
+    sb_str_add(out, ",\n  \"layer_types\": [");
+    for (int64_t i = 1; i <= c->layers; i++)
+        sb_str_addf(out, "%s\"%s_attention\"", i > 1 ? ", " : "",
+                    i % c->window_pattern ? "sliding" : "full");
+    sb_str_add(out, "]");
+}
+
 static void add_window(sb_str *out, const sb_llm_config *c)
 {
     if (c->window > 0)
@@ -41,8 +50,11 @@ static void add_window(sb_str *out, const sb_llm_config *c)
         sb_str_add(out, ",\n  \"use_sliding_window\": true");
         add_whole(out, "max_window_layers", 0);
     }
-    if (!(c->arch->flags & SB_LLM_GEMMA))
+    if (!(c->arch->flags & SB_LLM_GEMMA)) {
+        if (c->window > 0 && c->window_pattern > 0)
+            add_layer_types(out, c);
         return;
+    }
     double scale = c->attention_scale;
     add_whole(out, "sliding_window_pattern", c->window_pattern);
     add_number(out, "rope_local_base_freq", c->local_rope.theta);

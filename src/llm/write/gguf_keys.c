@@ -148,7 +148,7 @@ sb_status sb_gguf_put_config(sb_parts *p, int file_type, sb_str *out,
     arch_u32(&k, "attention.value_length", c->head_size);
     if (c->arch->gguf && c->window > 0)
         arch_u32(&k, "attention.sliding_window", c->window);
-    if (c->window_pattern > 0 && c->window_pattern != 6)
+    if (c->window_pattern != sb_llm_gguf_pattern(c))
         arch_u32(&k, "attention.sliding_window_pattern", c->window_pattern);
     put_rope(&k, c);
     return SB_OK;

@@ -231,6 +231,13 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
     return SB_OK;
 }
 
+/* Steps are judged with the biases that the file will have. */
+static void refine_fit_biases(sb_quant_model *qm)
+{
+    if (qm->target->bias == SB_BIAS_INT32)
+        sb_calibrate_fit_biases(qm);
+}
+
 /* Judged once more as it is then. */
 static sb_status refine_settle(const refiner *r, const refine_method *method,
                                sb_quant_step *step)
@@ -240,6 +247,7 @@ static sb_status refine_settle(const refiner *r, const refine_method *method,
     if (!method->settle || !step->kept)
         return SB_OK;
     SB_TRY(method->settle(r->qm));
+    refine_fit_biases(r->qm);
     if (!r->measures)
         return SB_OK;
     SB_TRY(sb_reference_errors(&r->reference, NULL, 1, r->tried, &seen));
@@ -257,9 +265,8 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
     step.before = r->error;
     if (status == SB_OK)
         status = method->run(r->qm, &step.layers);
-    /* It is judged with the biases that the file will have. */
-    if (status == SB_OK && r->qm->target->bias == SB_BIAS_INT32)
-        sb_calibrate_fit_biases(r->qm);
+    if (status == SB_OK)
+        refine_fit_biases(r->qm);
     if (status == SB_OK)
         status = refine_measure(r, method, &step);
     if (status == SB_OK)
@@ -411,6 +418,7 @@ static sb_status refine_without_samples(sb_quant_model *qm)
     if (!qm->norms || !refine_wants_biases(qm))
         return SB_OK;
     SB_TRY(sb_correct_biases_by_norms(qm, &step.layers));
+    refine_fit_biases(qm);
     if (step.layers > 0)
         return refine_note(qm, &step);
     sb_warn(qm->ctx, "BIAS_CORRECTION: there are neither samples nor batch "

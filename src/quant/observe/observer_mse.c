@@ -328,7 +328,7 @@ static void mse_leave_out(mse_job *job)
     for (size_t i = 0; i < STEPS; i++)
         if ((double)sum[i] >
             (double)least * (1.0 + off) + 2.0 * n * (double)FLT_MIN)
-            job->sum[i] = INFINITY;
+            job->sum[i] = HUGE_VAL;
 }
 
 static void mse_of_weight(mse_job *job)
