@@ -197,4 +197,14 @@ sb_status sb_llm_load(sb_ctx *ctx, const char *path, size_t part, size_t parts,
     *file_bytes = c.file_bytes;
     sb_checkpoint_free(&c);
     return status;
+
+size_t sb_llm_vocabulary(const sb_graph *g)
+{
+    sb_value_id id = sb_graph_find_value(g, "logits");
+
+    if (id == SB_NONE)
+        return 0;
+    const sb_shape *s = &sb_graph_value(g, id)->type.shape;
+    return s->rank == 3 && sb_dim_known(s->dim[2]) ? (size_t)s->dim[2] : 0;
+}
 }
