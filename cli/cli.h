@@ -34,6 +34,7 @@ typedef enum cli_kind {
     CLI_FLAG,   /* bool */
     CLI_UINT,   /* unsigned */
     CLI_REAL,   /* double, not negative */
+    CLI_ABOVE,  /* double, more than 0: there 0 says that it was not given */
     CLI_SHARE,  /* double, more than 0 and less than 1 */
     CLI_SIZE,   /* size_t, bytes: a number, or one with K, M, G or T */
     CLI_STRING, /* const char * */
