@@ -140,7 +140,9 @@ static sb_status write_token(sb_generator *g, const sb_generate_options *opt,
 static sb_status write_all(sb_generator *g, const sb_generate_options *opt)
 {
     const sb_tensor *logits = NULL;
-    const char *end = opt->max_tokens ? NULL : "tokens";
+    const char *end = !opt->max_tokens                  ? "tokens"
+                      : (int64_t)g->ids.n >= g->context ? "context"
+                                                        : NULL;
 
     SB_TRY(sb_kv_cache_prepare(&g->cache, g->ids.n));
     double start = seconds_now();
@@ -154,7 +156,7 @@ static sb_status write_all(sb_generator *g, const sb_generate_options *opt)
         SB_TRY(sb_sampler_pick(g->ctx, &g->sampler, logits->data,
                                (size_t)sb_tensor_count(logits), &id));
         SB_TRY(write_token(g, opt, id, &end));
-        if (!end && g->cache.past >= g->context)
+        if (!end && g->cache.past + 1 >= g->context)
             end = "context";
         if (!end)
             SB_TRY(sb_kv_cache_take(&g->cache, &id, 1, &logits));

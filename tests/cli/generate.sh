@@ -7,6 +7,10 @@ code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --threads 1
 code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --temperature 1 --seed 4
 code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --temperature 1 --top-k 5 --top-p 0.9 --seed 3
 code $sparsebit generate $llm/tiny.gguf -p "ab" -n 4 --json | grep -v per_second
+echo --- prompt and result together have no more than the context
+for n in 3 4 6; do
+    code $sparsebit generate $llm/tiny.gguf -p "ab" --context $n --json | grep '"end"\|_*tokens":'
+done
 echo --- wrong
 code $sparsebit generate $llm/tiny.gguf -p "$(printf '\377')"
 code $sparsebit generate $llm/tiny.gguf -p "ab" --top-p 2
