@@ -293,6 +293,8 @@ int cli_model_fix(cli_env *env, const cli_cmd *cmd, sb_model *model,
 /* Reads the file and fixes inputs to `values`. */
 int cli_model_open(cli_env *env, const cli_cmd *cmd, const char *path,
                    const cli_list *values, sb_model **out);
+/* CLI_OK if it is a language model that sparsebit has read. */
+int cli_want_language(const sb_model *model, const char *path);
 /* Is `word` NAME=... for an input of the model? */
 bool cli_names_input(const sb_model *model, const char *word);
 /* What help says about `values`. */
