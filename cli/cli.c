@@ -237,6 +237,9 @@ static int set_number(const parser *p, const cli_opt *o, void *field,
         return cli_usage(p->cmd,
                          "--%s: found '%s', want a number from 0 to 1e9",
                          o->name, value);
+    if (o->kind == CLI_ABOVE && !(x > 0))
+        return cli_usage(p->cmd, "--%s: found %s, want more than 0", o->name,
+                         value);
     if (o->kind == CLI_SHARE && !(x > 0 && x < 1))
         return cli_usage(p->cmd,
                          "--%s: found %s, want a share, more than 0 and less "
@@ -287,6 +290,7 @@ static int set_field(parser *p, const cli_opt *o, void *base, const char *value)
         return CLI_OK;
     case CLI_UINT:
     case CLI_REAL:
+    case CLI_ABOVE:
     case CLI_SHARE:
         return set_number(p, o, field, value);
     case CLI_SIZE:

@@ -34,6 +34,7 @@ typedef enum cli_kind {
     CLI_FLAG,   /* bool */
     CLI_UINT,   /* unsigned */
     CLI_REAL,   /* double, not negative */
+    CLI_ABOVE,  /* double, more than 0: there 0 says that it was not given */
     CLI_SHARE,  /* double, more than 0 and less than 1 */
     CLI_SIZE,   /* size_t, bytes: a number, or one with K, M, G or T */
     CLI_STRING, /* const char * */
@@ -292,6 +293,8 @@ int cli_model_fix(cli_env *env, const cli_cmd *cmd, sb_model *model,
 /* Reads the file and fixes inputs to `values`. */
 int cli_model_open(cli_env *env, const cli_cmd *cmd, const char *path,
                    const cli_list *values, sb_model **out);
+/* CLI_OK if it is a language model that sparsebit has read. */
+int cli_want_language(const sb_model *model, const char *path);
 /* Is `word` NAME=... for an input of the model? */
 bool cli_names_input(const sb_model *model, const char *word);
 /* What help says about `values`. */

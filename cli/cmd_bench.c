@@ -31,7 +31,7 @@ typedef struct {
 static const cli_opt opts[] = {
     {CLI_FILE, 0, NULL,       ARG(model),    "MODEL", "ONNX file to run", true},
     {CLI_UINT, 0, "batch",    ARG(batch),    "N", "size of an unknown first dimension (default: 1)", false},
-    {CLI_REAL, 0, "seconds",  ARG(seconds),  "S", "how long to run (default: 3)", false},
+    {CLI_ABOVE, 0, "seconds", ARG(seconds),  "S", "how long to run (default: 3)", false},
     {CLI_LIST, 0, "shape",    ARG(shapes),   "NAME=1x3x224x224", "shape of an input; repeatable (default: unknown dimensions are 1, of images 224)", false},
     {CLI_LIST, 0, "value",    ARG(values),   CLI_VALUE_ARG, CLI_VALUE_HELP, false},
     {CLI_FLAG, 0, "simplify", ARG(simplify), NULL, "simplify the model first", false},

@@ -136,6 +136,8 @@ static int convert_run(cli_env *env, const void *parsed)
     if (sb_model_load(env->ctx, args->model, &model) != SB_OK ||
         sb_model_info_get(model, &info) != SB_OK)
         rc = cli_fail(env, args->model);
+    if (rc == CLI_OK && to != TO_ONNX)
+        rc = cli_want_language(model, args->model);
     if (rc == CLI_OK && args->lora &&
         (sb_model_load_lora(model, args->lora) != SB_OK ||
          sb_model_merge_lora(model) != SB_OK ||

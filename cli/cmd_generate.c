@@ -23,7 +23,7 @@ static const cli_opt opts[] = {
     {CLI_UINT,   'n', "tokens",      ARG(tokens),      "N",     "most tokens to write (default: 128)", false},
     {CLI_REAL,   0,   "temperature", ARG(temperature), "X",     "0: always the most likely token (default); 1: as likely as the model says; above: wilder", false},
     {CLI_UINT,   0,   "top-k",       ARG(top_k),       "N",     "choose among the N most likely tokens (default: all)", false},
-    {CLI_REAL,   0,   "top-p",       ARG(top_p),       "X",     "choose among the most likely tokens that make up this share (default: 1, all)", false},
+    {CLI_ABOVE,  0,   "top-p",       ARG(top_p),       "X",     "choose among the most likely tokens that make up this share, above 0, at most 1 (default: 1, all)", false},
     {CLI_LIST,   0,   "stop",        ARG(stop),        "TEXT",  "end before this text; repeatable", false},
     {CLI_FLAG,   0,   "ignore-end",  ARG(ignore_end),  NULL,    "go on after a token that ends a text", false},
     {CLI_UINT,   0,   "context",     ARG(context),     "N",     "tokens of prompt and result together (default: what the model was made for, at most 4096)", false},
@@ -117,6 +117,8 @@ static sb_status write_text(cli_env *env, const generate_args *args,
     return SB_OK;
 }
 
+extern const cli_cmd cmd_generate;
+
 static int generate_run(cli_env *env, const void *parsed)
 {
     const generate_args *args = parsed;
@@ -124,16 +126,20 @@ static int generate_run(cli_env *env, const void *parsed)
     sb_tokenizer *tokenizer = NULL;
     sb_generator *generator = NULL;
     const char *from = args->tokenizer ? args->tokenizer : args->model;
-    sb_status status = sb_model_load(env->ctx, args->model, &model);
 
-    if (status == SB_OK)
-        status = sb_tokenizer_open(env->ctx, from, &tokenizer);
-    if (status == SB_OK)
-        status =
-            sb_generator_create(model, tokenizer, args->context, &generator);
-    if (status == SB_OK)
-        status = write_text(env, args, generator);
-    int rc = status == SB_OK ? CLI_OK : cli_fail(env, args->model);
+    if (args->top_p > 1)
+        return cli_usage(&cmd_generate,
+                         "--top-p: found %g, want above 0, at most 1",
+                         args->top_p);
+    if (sb_model_load(env->ctx, args->model, &model) != SB_OK)
+        return cli_fail(env, args->model);
+    int rc = cli_want_language(model, args->model);
+    if (rc == CLI_OK &&
+        (sb_tokenizer_open(env->ctx, from, &tokenizer) != SB_OK ||
+         sb_generator_create(model, tokenizer, args->context, &generator) !=
+             SB_OK ||
+         write_text(env, args, generator) != SB_OK))
+        rc = cli_fail(env, args->model);
     sb_generator_free(generator);
     sb_tokenizer_free(tokenizer);
     sb_model_free(model);

@@ -8,6 +8,10 @@
 
 #define ARG(field) offsetof(quantize_args, field)
 
+/* Graphs, tables and threads take it, whatever the model: with less, reading
+ * one may end before the smallest limit for it is known. */
+enum { LIMIT_LEAST = 10 << 20 };
+
 /* clang-format off */
 static const cli_opt opts[] = {
     {CLI_FILE,   0,   NULL,      ARG(model),   "MODEL", "ONNX file, float or quantized", true},
@@ -447,6 +451,16 @@ void quantize_free(quantize_job *j)
     free(j->journal);
 }
 
+static int check_limit(const quantize_args *args)
+{
+    if (args->limit == 0 || args->limit >= LIMIT_LEAST)
+        return CLI_OK;
+    return cli_usage(&cmd_quantize,
+                     "--memory-limit: found %zu bytes, want at least %dM, "
+                     "which tables of a model take alone",
+                     args->limit, LIMIT_LEAST >> 20);
+}
+
 /* What is wrong with the words, before anything is read. */
 static int check_options(const cli_env *env, const quantize_args *args)
 {
@@ -516,7 +530,8 @@ static int quantize_run(cli_env *env, const void *parsed)
     quantize_job j = {.env = env, .cmd = &cmd_quantize, .args = args};
     cli_progress progress;
 
-    if (check_outputs(args) != CLI_OK || check_options(env, args) != CLI_OK)
+    if (check_outputs(args) != CLI_OK || check_limit(args) != CLI_OK ||
+        check_options(env, args) != CLI_OK)
         return CLI_USAGE;
     cli_progress_begin(&progress, env, "loading", 0);
     int rc = quantize_load(&j);

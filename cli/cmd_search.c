@@ -19,7 +19,7 @@ typedef struct {
 /* clang-format off */
 static const cli_opt opts[] = {
     {CLI_FILE,   0,   NULL,      ARG(model),   "MODEL", "ONNX file", true},
-    {CLI_FILE,   'c', "config",  ARG(config),  "FILE",  "qconfig.yaml to start from; its W has no SPECIFIC (default: as `sparsebit quantize`)", false},
+    {CLI_FILE,   'c', "config",  ARG(config),  "FILE",  "qconfig.yaml to start from; its W has no SPECIFIC (default: 8 bits for weights by channel and for activations, with FUSE_BN and BIAS_CORRECTION)", false},
     CLI_DATA_OPTS(search_args, data, true, "use at most N samples, which are kept in memory"),
     {CLI_LIST,   0,   "value",   ARG(values),  CLI_VALUE_ARG, CLI_VALUE_HELP, false},
     {CLI_TARGET, 't', "target",  ARG(target),  "TARGET", "runtime that the file is for (default: BACKEND of the configuration)", false},

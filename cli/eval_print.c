@@ -7,7 +7,12 @@
 
 /* ---- text ---------------------------------------------------------------- */
 
-static void print_side(cli_table *t, const eval_side *s)
+static bool is_labeled(const eval_side *s)
+{
+    return s->eval && sb_eval_get(s->eval)->labeled;
+}
+
+static void print_side(cli_table *t, const eval_side *s, bool labeled)
 {
     const sb_eval_result *r = sb_eval_get(s->eval);
 
@@ -15,7 +20,7 @@ static void print_side(cli_table *t, const eval_side *s)
     if (r->labeled) {
         cli_table_add(t, "%.2f %%", r->top1);
         cli_table_add(t, "%.2f %%", r->top5);
-    } else {
+    } else if (labeled) {
         cli_table_add(t, "-");
         cli_table_add(t, "-");
     }
@@ -114,16 +119,20 @@ static int print_distances(cli_env *env, const eval_job *j)
 
 int eval_print_text(cli_env *env, const eval_job *j)
 {
-    static const char *const head[] = {"model", "top-1", "top-5", "samples",
-                                       "items/s"};
-    cli_table *t = cli_table_new("lrrrr");
+    bool labeled = is_labeled(&j->main) || is_labeled(&j->other);
+    cli_table *t = cli_table_new(labeled ? "lrrrr" : "lrr");
     size_t broken = sb_data_broken_count(j->data);
 
-    for (size_t i = 0; i < CLI_COUNT(head); i++)
-        cli_table_add(t, "%s", head[i]);
-    print_side(t, &j->main);
+    cli_table_add(t, "model");
+    if (labeled) {
+        cli_table_add(t, "top-1");
+        cli_table_add(t, "top-5");
+    }
+    cli_table_add(t, "samples");
+    cli_table_add(t, "items/s");
+    print_side(t, &j->main, labeled);
     if (j->other.path)
-        print_side(t, &j->other);
+        print_side(t, &j->other, labeled);
     cli_table_print(t, "");
     print_language(&j->main);
     if (j->other.eval)

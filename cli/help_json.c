@@ -2,10 +2,10 @@
 #include "cli.h"
 
 static const char *const kinds[] = {
-    [CLI_FLAG] = "flag",    [CLI_UINT] = "integer", [CLI_REAL] = "number",
-    [CLI_SHARE] = "number", [CLI_SIZE] = "size",    [CLI_STRING] = "string",
-    [CLI_FILE] = "file",    [CLI_OUT] = "file",     [CLI_TARGET] = "string",
-    [CLI_LIST] = "list",    [CLI_WORDS] = "words",
+    [CLI_FLAG] = "flag",     [CLI_UINT] = "integer", [CLI_REAL] = "number",
+    [CLI_ABOVE] = "number",  [CLI_SHARE] = "number", [CLI_SIZE] = "size",
+    [CLI_STRING] = "string", [CLI_FILE] = "file",    [CLI_OUT] = "file",
+    [CLI_TARGET] = "string", [CLI_LIST] = "list",    [CLI_WORDS] = "words",
 };
 
 /* Positional arguments, or options. */

@@ -524,6 +524,16 @@ int cli_model_open(cli_env *env, const cli_cmd *cmd, const char *path,
     return cli_model_fix(env, cmd, *out, NULL, values);
 }
 
+int cli_want_language(const sb_model *model, const char *path)
+{
+    if (sb_model_positions(model) > 0)
+        return CLI_OK;
+    return cli_error("%s: no language model: want a Hugging Face folder, a "
+                     "GGUF file, a llama2.c checkpoint, or an ONNX file that "
+                     "sparsebit made from one",
+                     path);
+}
+
 int cli_inputs_make(cli_env *env, const cli_cmd *cmd, const sb_model *model,
                     const cli_input_spec *spec, sb_tensor ***out)
 {

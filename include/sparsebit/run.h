@@ -298,8 +298,8 @@ typedef struct sb_eval_options {
     size_t struct_size; /**< set by the INIT macro */
     /** What the outputs are, and so how they are compared: `classify`, `detect`
      *  (or with the layout of boxes: `detect:yolov5`, `detect:yolov8`,
-     *  `detect:yolox`, `detect:pair`, `detect:nms`), `embed`, `segment`, `text`
-     *  or `none`.  NULL: guessed at the first comparison. */
+     *  `detect:yolox`, `detect:pair`, `detect:nms`), `embed`, `segment`,
+     * `text`, `language` or `none`.  NULL: guessed at the first comparison. */
     const char *task;
     /** Least score of a box (0.25) or of a pixel of a one-channel map (0.5);
      *  negative: these. */

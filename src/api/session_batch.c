@@ -5,6 +5,7 @@
 #include "api/session.h"
 #include "base/options.h"
 #include "data/data.h"
+#include "llm/llm_load.h"
 
 /* Samples that one run takes; 0: any number.  Inputs that disagree are not
  * looked at here: running says what is wrong. */
@@ -199,8 +200,12 @@ sb_status sb_data_set_model(sb_data *data, const sb_model *model)
 {
     const char *const *names = data->source.input_names;
     const sb_model_io *io = &model->io;
+    size_t positions = sb_model_positions(model);
 
     SB_TRY(sb_ctx_check(data->ctx, model->ctx, "model"));
+    if (positions > 0) /* another network may call anything `logits` */
+        SB_TRY(sb_data_want_text(data, positions,
+                                 sb_llm_vocabulary(model->graph)));
     for (size_t k = 0; k < data->n_inputs; k++)
         for (size_t i = 0; i < io->n_inputs; i++) {
             const sb_value_info *in = &io->inputs[i];

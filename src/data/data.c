@@ -169,6 +169,24 @@ sb_status sb_data_want(sb_data *data, size_t k, const sb_value_info *in)
     return SB_OK;
 }
 
+sb_status sb_data_want_text(const sb_data *data, size_t positions,
+                            size_t tokens)
+{
+    const sb_source *s = &data->source;
+
+    if (s->text_window > positions)
+        return sb_source_fail(s, "WINDOW",
+                              "found %zu, want at most %zu, the positions of "
+                              "the model",
+                              s->text_window, positions);
+    if (tokens > 0 && s->text_tokens > tokens)
+        return sb_source_fail(s, "TOKENIZER",
+                              "it made token %zu, the model has tokens below "
+                              "%zu: want the model's own tokenizer",
+                              s->text_tokens - 1, tokens);
+    return SB_OK;
+}
+
 size_t sb_data_count(const sb_data *data)
 {
     return data->end - data->begin;

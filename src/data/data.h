@@ -71,6 +71,10 @@ extern const sb_param_def sb_data_table[];
 /* From the next sample on, tensor `k` is for this input of a model. */
 SB_MUST_USE sb_status sb_data_want(sb_data *data, size_t k,
                                    const sb_value_info *in);
+/* Fails if texts do not fit a language model of so many positions, and so many
+ * tokens (0: it does not say). */
+SB_MUST_USE sb_status sb_data_want_text(const sb_data *data, size_t positions,
+                                        size_t tokens);
 /* What samples are for. */
 typedef struct sb_data_model {
     const sb_value_info *inputs;

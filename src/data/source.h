@@ -55,8 +55,10 @@ typedef struct sb_source {
     size_t n_inputs;          /* arrays: how many a sample has */
     const char **input_names; /* arrays: or NULL: by position */
     int *axes; /* arrays: which axis counts samples; -1: none, all have it */
-    size_t text_from; /* as in sb_batch */
-    bool text_labels; /* the second array is text_labels of sb_batch */
+    size_t text_from;   /* as in sb_batch */
+    bool text_labels;   /* the second array is text_labels of sb_batch */
+    size_t text_window; /* texts: tokens of a sample; 0: there is no text */
+    size_t text_tokens; /* texts: all tokens are below */
     void *state;
 } sb_source;
 
@@ -100,6 +102,10 @@ SB_MUST_USE sb_status sb_source_one_path(const sb_source *s, const char **out);
 /* Fails with `file:line: KEY: ...` */
 sb_status sb_source_fail(const sb_source *s, const char *key, const char *fmt,
                          ...) SB_PRINTF(3, 4);
+
+/* The samples are `window` of these tokens each: fills in text_*. */
+void sb_source_set_text(sb_source *s, int64_t window, const uint32_t *ids,
+                        size_t n);
 
 /* A list of strings that grows in an arena. */
 typedef struct sb_name_list {

@@ -238,6 +238,7 @@ static sb_status instruct_open(sb_source *s)
     s->n_inputs = 2;
     s->input_names = st->names;
     s->text_from = 1;
+    sb_source_set_text(s, keys->window, st->ids.v, st->ids.n);
     s->text_labels = true;
     size_t window = (size_t)keys->window;
     st->tokens = sb_arena_alloc(s->arena, 2 * window, sizeof *st->tokens);

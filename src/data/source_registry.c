@@ -81,3 +81,13 @@ sb_status sb_source_fail(const sb_source *s, const char *key, const char *fmt,
     return sb_yaml_fail(s->doc, sb_yaml_get(s->doc->root, key), "%s: %s", key,
                         text);
 }
+
+void sb_source_set_text(sb_source *s, int64_t window, const uint32_t *ids,
+                        size_t n)
+{
+    s->text_window = (size_t)window;
+    s->text_tokens = 0;
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= s->text_tokens)
+            s->text_tokens = (size_t)ids[i] + 1;
+}

@@ -146,6 +146,7 @@ static sb_status text_open(sb_source *s)
                               "the text has %zu tokens, want a WINDOW of %lld",
                               st->ids.n, (long long)keys->window);
     s->n_inputs = 1;
+    sb_source_set_text(s, keys->window, st->ids.v, st->ids.n);
     s->text_from =
         keys->style == STYLE_PAPER ? 1 : (size_t)keys->window / 2 + 1;
     st->window =

@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "llm/generator.h"
+#include "llm/llm_load.h"
 
 static double seconds_now(void)
 {
@@ -26,6 +27,7 @@ sb_status sb_generator_make(const sb_graph *graph,
     g->ctx = graph->ctx;
     g->tokenizer = tokenizer;
     g->context = context;
+    g->vocabulary = sb_llm_vocabulary(graph);
     sb_str_init(&g->text, g->ctx);
     sb_status status = sb_kv_cache_create(graph, context, 1, &g->cache);
     if (status == SB_OK)
@@ -138,7 +140,9 @@ static sb_status write_token(sb_generator *g, const sb_generate_options *opt,
 static sb_status write_all(sb_generator *g, const sb_generate_options *opt)
 {
     const sb_tensor *logits = NULL;
-    const char *end = opt->max_tokens ? NULL : "tokens";
+    const char *end = !opt->max_tokens                  ? "tokens"
+                      : (int64_t)g->ids.n >= g->context ? "context"
+                                                        : NULL;
 
     SB_TRY(sb_kv_cache_prepare(&g->cache, g->ids.n));
     double start = seconds_now();
@@ -152,7 +156,7 @@ static sb_status write_all(sb_generator *g, const sb_generate_options *opt)
         SB_TRY(sb_sampler_pick(g->ctx, &g->sampler, logits->data,
                                (size_t)sb_tensor_count(logits), &id));
         SB_TRY(write_token(g, opt, id, &end));
-        if (!end && g->cache.past >= g->context)
+        if (!end && g->cache.past + 1 >= g->context)
             end = "context";
         if (!end)
             SB_TRY(sb_kv_cache_take(&g->cache, &id, 1, &logits));
@@ -166,11 +170,30 @@ static sb_status write_all(sb_generator *g, const sb_generate_options *opt)
 static sb_status check_options(sb_ctx *ctx, const sb_generate_options *opt)
 {
     if (!(opt->temperature >= 0 && opt->temperature <= 1e6))
-        return sb_fail(ctx, SB_BAD_ARG, "temperature %g, want 0 or more",
+        return sb_fail(ctx, SB_BAD_ARG, "temperature %g, want 0 to 1e6",
                        opt->temperature);
     if (!(opt->top_p > 0 && opt->top_p <= 1))
         return sb_fail(ctx, SB_BAD_ARG, "top_p %g, want above 0, at most 1",
                        opt->top_p);
+    return SB_OK;
+}
+
+static sb_status check_prompt(const sb_generator *g)
+{
+    if (g->ids.n == 0)
+        return sb_fail(g->ctx, SB_BAD_ARG,
+                       "the prompt is empty, and the tokenizer begins a text "
+                       "with nothing");
+    if ((int64_t)g->ids.n > g->context)
+        return sb_fail(g->ctx, SB_BAD_ARG,
+                       "the prompt has %zu tokens, want at most %lld", g->ids.n,
+                       (long long)g->context);
+    for (size_t i = 0; g->vocabulary > 0 && i < g->ids.n; i++)
+        if (g->ids.v[i] >= g->vocabulary)
+            return sb_fail(g->ctx, SB_BAD_ARG,
+                           "the tokenizer made token %u, the model has tokens "
+                           "below %zu: want the model's own tokenizer",
+                           (unsigned)g->ids.v[i], g->vocabulary);
     return SB_OK;
 }
 
@@ -190,14 +213,7 @@ sb_status sb_generator_run(sb_generator *g, const char *prompt,
     g->result = (sb_generation){.text = ""};
     sb_kv_cache_rewind(&g->cache, 0);
     SB_TRY(sb_tokenize(g->tokenizer, prompt, strlen(prompt), true, &g->ids));
-    if (g->ids.n == 0)
-        return sb_fail(g->ctx, SB_BAD_ARG,
-                       "the prompt is empty, and the tokenizer begins a text "
-                       "with nothing");
-    if ((int64_t)g->ids.n > g->context)
-        return sb_fail(g->ctx, SB_BAD_ARG,
-                       "the prompt has %zu tokens, want at most %lld", g->ids.n,
-                       (long long)g->context);
+    SB_TRY(check_prompt(g));
     g->result.prompt_tokens = g->ids.n;
     g->sampler.temperature = opt.temperature;
     g->sampler.top_k = opt.top_k;

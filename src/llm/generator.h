@@ -9,7 +9,8 @@
 struct sb_generator {
     sb_ctx *ctx;
     const sb_tokenizer *tokenizer;
-    int64_t context; /* tokens */
+    int64_t context;   /* tokens */
+    size_t vocabulary; /* of the model; 0: it does not say */
     sb_kv_cache cache;
     sb_sampler sampler;
     sb_ids ids; /* of the prompt */

@@ -4,8 +4,9 @@
 
 #include "llm/llm_config.h"
 
-/* Do the first bytes and the size of a file fit?  There is no magic number. */
-bool sb_llama2c_is(const void *head, size_t n, uint64_t file_size);
+/* Are the first bytes sizes of a network that fit each other?  There is no
+ * magic number; the tags that ONNX files begin with are larger numbers. */
+bool sb_llama2c_is(const void *head, size_t n);
 /* Reads the header and adds the weights under Hugging Face's names. */
 SB_MUST_USE sb_status sb_llama2c_load(sb_checkpoint *c, const char *path,
                                       sb_llm_config *config);

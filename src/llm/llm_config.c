@@ -17,7 +17,8 @@ static const sb_llm_arch archs[] = {
     {"qwen3", "Qwen3ForCausalLM", "qwen3", SB_LLM_WINDOW_ASKED, sb_arch_llama},
     {"gemma3_text", "Gemma3ForCausalLM", "gemma3",
      SB_LLM_SCALED_EMBEDDING | SB_LLM_GEMMA, sb_arch_llama},
-    {"gpt2", "GPT2LMHeadModel", "gpt2", SB_LLM_TRANSPOSED, sb_arch_gpt2},
+    {"gpt2", "GPT2LMHeadModel", "gpt2",
+     SB_LLM_TRANSPOSED | SB_LLM_LEARNED_POSITIONS, sb_arch_gpt2},
 };
 
 sb_status sb_llm_arch_find(sb_ctx *ctx, const char *file, const char *name,
@@ -91,7 +92,8 @@ sb_status sb_llm_config_check(sb_ctx *ctx, const char *file, sb_llm_config *c)
     if (c->positions > SB_POSITIONS_MOST)
         c->positions = SB_POSITIONS_MOST;
     SB_TRY(check_sizes(ctx, file, c));
-    if (c->rope_size < 2 || c->rope_size > c->head_size || c->rope_size % 2)
+    if (!(c->arch->flags & SB_LLM_LEARNED_POSITIONS) &&
+        (c->rope_size < 2 || c->rope_size > c->head_size || c->rope_size % 2))
         return sb_fail(ctx, SB_BAD_DATA,
                        "%s: %lld rotated elements of a head of %lld, want an "
                        "even number",

@@ -66,6 +66,8 @@ enum {
     /* Has a window only where config.json says use_sliding_window, and then
      * from layer max_window_layers on. */
     SB_LLM_WINDOW_ASKED = 1 << 4,
+    /* Positions are a table of weights: nothing is rotated. */
+    SB_LLM_LEARNED_POSITIONS = 1 << 5,
 };
 
 typedef struct sb_llm_arch {

@@ -55,8 +55,7 @@ static llm_kind kind_of(const char *path)
         return KIND_NONE;
     if (sb_gguf_is(head, (size_t)n))
         return KIND_GGUF;
-    return sb_llama2c_is(head, (size_t)n, (uint64_t)st.st_size) ? KIND_LLAMA2C
-                                                                : KIND_NONE;
+    return sb_llama2c_is(head, (size_t)n) ? KIND_LLAMA2C : KIND_NONE;
 }
 
 bool sb_llm_is(const char *path)
@@ -197,4 +196,14 @@ sb_status sb_llm_load(sb_ctx *ctx, const char *path, size_t part, size_t parts,
     *file_bytes = c.file_bytes;
     sb_checkpoint_free(&c);
     return status;
+}
+
+size_t sb_llm_vocabulary(const sb_graph *g)
+{
+    sb_value_id id = sb_graph_find_value(g, "logits");
+
+    if (id == SB_NONE)
+        return 0;
+    const sb_shape *s = &sb_graph_value(g, id)->type.shape;
+    return s->rank == 3 && sb_dim_known(s->dim[2]) ? (size_t)s->dim[2] : 0;
 }

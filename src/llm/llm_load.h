@@ -15,5 +15,8 @@ bool sb_llm_is(const char *path);
 SB_MUST_USE sb_status sb_llm_load(sb_ctx *ctx, const char *path, size_t part,
                                   size_t parts, sb_graph **out,
                                   uint64_t *file_bytes);
+/* Tokens that a language model knows, the last size of its output `logits`;
+ * 0: it does not say. */
+size_t sb_llm_vocabulary(const sb_graph *g);
 
 #endif

@@ -125,6 +125,9 @@ static sb_status read_model(sb_onnx_loader *l)
     const Pb__Model *m = l->model;
     sb_onnx_scope scope;
 
+    if (sb_buf_size(l->source.buf) == 0)
+        return sb_fail(l->ctx, SB_BAD_MODEL, "%s: the file is empty",
+                       l->source.what);
     if (!m->graph)
         return sb_fail(l->ctx, SB_BAD_MODEL, "%s: not an ONNX model: no graph",
                        l->source.what);

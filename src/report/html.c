@@ -32,7 +32,16 @@ static const char style[] =
     "@media(max-width:800px){body{padding:12px}svg text{font-size:14px}}\n"
     "svg text.d{fill:var(--dim)}svg .g{stroke:var(--line);fill:none}"
     "svg .o{fill:var(--fg)}\n"
-    ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;"
+    /* Phones show no bar: a shadow lies at an edge behind which there is
+       more, under a cover that scrolls with what is at the end. */
+    ".wide{overflow-x:auto;background:"
+    "linear-gradient(90deg,var(--bg) 24px,transparent) 0 0/48px 100% local,"
+    "linear-gradient(270deg,var(--bg) 24px,transparent) 100% 0/48px 100% "
+    "local,"
+    "linear-gradient(90deg,#808080b0,transparent) 0 0/18px 100%,"
+    "linear-gradient(270deg,#808080b0,transparent) 100% 0/18px 100%;"
+    "background-repeat:no-repeat}\n"
+    "table{border-collapse:collapse;width:100%;"
     "font-size:13px;font-variant-numeric:tabular-nums}"
     "th,td{padding:4px 10px;text-align:left;white-space:nowrap;"
     "border-bottom:1px solid var(--line)}th{color:var(--dim);"

@@ -40,6 +40,7 @@ code $sparsebit quantize folder --format gguf --gguf-type q8_0 -o q8.gguf -q
 echo --- wrong
 code $sparsebit quantize folder --format gguf --gguf-type q9 -o no.gguf
 code $sparsebit quantize folder -c w4.yaml --format gptq --gguf-type q4_k -o no
+code $sparsebit quantize folder --format gguf --gguf-type q4_k --exclude '*' -o no.gguf
 # Said before anything is computed.
 quantize() { code $sparsebit quantize folder -c w4.yaml --calibrate self "$@"; }
 quantize --format gguf --exclude 'model.embed_tokens' --float-as q9 -o no.gguf

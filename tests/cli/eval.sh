@@ -101,4 +101,12 @@ code $sparsebit eval $llm/tiny.gguf -d story.txt --set WINDOW=16 2>&1 | sed "s|'
 cat two
 diff one two | grep -c '^<'
 code $sparsebit eval $llm/qwen2/ -d text.yaml | grep -c 'perplexity of qwen2/ '
+code $sparsebit eval $llm/tiny.gguf -d text.yaml | sed "$speed" | head -n 2
 code $sparsebit eval $models/tiny.onnx -d story.txt
+echo --- texts that do not fit the model
+sed 's/WINDOW: 16/WINDOW: 65/' text.yaml >long.yaml
+for i in 1 2 3 4; do cat story.txt; done >more.txt && mv more.txt story.txt
+code $sparsebit eval $llm/tiny.gguf -d long.yaml
+code $sparsebit eval $llm/tiny.gguf -d story.txt --set WINDOW=65
+code $sparsebit eval $llm/tiny.gguf -d story.txt --set WINDOW=8 --set TOKENIZER=$llm/tok_llama3.json
+code $sparsebit eval $models/tiny.onnx -d x.yaml --threshold 0

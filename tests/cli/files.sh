@@ -9,5 +9,8 @@ for file in nothing.onnx cut.onnx text.onnx empty.onnx folder.onnx; do
     done
     code $sparsebit simplify $file -o out.onnx
 done
+# The seven numbers of a llama2.c checkpoint, and none of its weights.
+printf '\x40\0\0\0\x80\0\0\0\2\0\0\0\4\0\0\0\4\0\0\0\x20\0\0\0\x10\0\0\0' >cut.bin
+code $sparsebit info cut.bin
 code $sparsebit simplify $models/tiny.onnx -o folder.onnx
 ls

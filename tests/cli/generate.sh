@@ -7,13 +7,21 @@ code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --threads 1
 code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --temperature 1 --seed 4
 code $sparsebit generate $llm/tiny.gguf -p "ab" -n 12 -q --temperature 1 --top-k 5 --top-p 0.9 --seed 3
 code $sparsebit generate $llm/tiny.gguf -p "ab" -n 4 --json | grep -v per_second
+echo --- prompt and result together have no more than the context
+for n in 3 4 6; do
+    code $sparsebit generate $llm/tiny.gguf -p "ab" --context $n --json | grep '"end"\|_*tokens":'
+done
 echo --- wrong
 code $sparsebit generate $llm/tiny.gguf -p "$(printf '\377')"
 code $sparsebit generate $llm/tiny.gguf -p "ab" --top-p 2
+code $sparsebit generate $llm/tiny.gguf -p "ab" --top-p 0
+code $sparsebit generate $llm/tiny.gguf -p "ab" --temperature -1
+code $sparsebit generate $llm/tiny.gguf -p "ab" --top-k -1
+code $sparsebit generate $llm/tiny.gguf -p "ab" --tokenizer $llm/tok_llama3.json
 code $sparsebit generate $llm/tiny.gguf -p "ab" --context 1000
 code $sparsebit generate $llm/tiny.gguf -p "ab ab ab ab" --context 2
 code $sparsebit generate $llm/llama -p "ab"
-code $sparsebit generate $models/tiny.onnx --tokenizer $llm/tiny.gguf -p "ab"
+code $sparsebit generate $models/tiny.onnx -p "ab"
 code $sparsebit generate nothing.gguf -p "ab"
 head -c 5000 $llm/tiny.gguf >cut.gguf
 code $sparsebit generate cut.gguf -p "ab"

@@ -44,7 +44,7 @@ limits new mlp --input 1x4x4 --classes 3 -o o.onnx
 limits train mlp.onnx -d digits.yaml --set EPOCHS=1 -o o.onnx
 limits analyze $models/tiny.onnx -d x.yaml --report o.html
 limits search $models/tiny.onnx -d x.yaml --budget bits:5 -o o.yaml
-limits bench $models/tiny.onnx --seconds 0
+limits bench $models/tiny.onnx --seconds 0.001
 limits config check s.yaml
 limits config default
 code $sparsebit list ops --max-memory 1K -q | head -n 1 | cut -c 1-20

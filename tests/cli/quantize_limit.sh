@@ -30,6 +30,7 @@ quantize net -d ids.npy -o whole.onnx 2>/dev/null
 quantize net -d ids.npy --memory-limit 33M -o less.onnx 2>/dev/null
 cmp whole.onnx less.onnx && echo the same
 quantize net -d ids.npy --memory-limit 10M -o none.onnx
+quantize net -d ids.npy --memory-limit 1M -o none.onnx
 # The smallest limit that is named is kept, whatever the method needs.
 kept() { # METHOD
     sed "s/TYPE: gptq/TYPE: $1/" w4.yaml >m.yaml

@@ -409,6 +409,20 @@ static void test_configs_that_cannot_be_are_refused(void **state)
     }
 }
 
+/* Heads of 5 elements cannot be rotated in pairs; GPT-2 rotates nothing. */
+static void test_odd_heads_where_nothing_is_rotated(void **state)
+{
+    (void)state;
+    assert_ok(read_config("{\"model_type\":\"gpt2\",\"n_layer\":1,"
+                          "\"n_embd\":10,\"n_head\":2,\"vocab_size\":9}"));
+    assert_status(
+        read_config("{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
+                    "\"hidden_size\":10,\"intermediate_size\":8,"
+                    "\"vocab_size\":9,\"num_attention_heads\":2}"),
+        SB_BAD_DATA);
+    assert_error_has("5 rotated elements of a head of 5");
+}
+
 /* Which layers have a window: what transformers 5 says of such files
  * (Qwen2Config, MistralConfig). */
 static void test_windows_of_configs(void **state)
@@ -577,6 +591,7 @@ int main(void)
         cmocka_unit_test(test_safetensors_headers_that_lie_are_refused),
         cmocka_unit_test(test_gguf_headers_that_lie_are_refused),
         cmocka_unit_test(test_configs_that_cannot_be_are_refused),
+        cmocka_unit_test(test_odd_heads_where_nothing_is_rotated),
         cmocka_unit_test(test_windows_of_configs),
         cmocka_unit_test(test_weights_of_unknown_types_are_named),
         cmocka_unit_test(test_packed_weights_take_little_more_than_their_size),

@@ -216,6 +216,15 @@ static void test_the_layer_that_matters_least_is_small(void **state)
     sb_model_free(model);
 }
 
+static int count_layers(void *user, const char *stage, size_t done,
+                        size_t total)
+{
+    (void)done;
+    (void)total;
+    *(size_t *)user += strcmp(stage, "layers") == 0;
+    return 0;
+}
+
 static void test_budgets_are_met_or_refused(void **state)
 {
     (void)state;
@@ -240,9 +249,13 @@ static void test_budgets_are_met_or_refused(void **state)
         const sb_search_result *r = NULL;
         sb_search *s = search_net(model, cases[i].limit, cases[i].budget);
 
+        size_t measured = 0;
+        sb_ctx_set_progress(test_ctx(), count_layers, &measured);
         if (cases[i].want) {
             assert_int_equal(sb_search_run(s, &r), SB_BAD_ARG);
             assert_non_null(strstr(sb_ctx_error(test_ctx()), cases[i].want));
+            if (cases[i].budget != SB_SEARCH_BUDGET_ERROR)
+                assert_int_equal(measured, 0); /* it needs no measuring */
         } else {
             assert_ok(sb_search_run(s, &r));
             assert_true(
@@ -252,6 +265,7 @@ static void test_budgets_are_met_or_refused(void **state)
                      ? r->found->mac_bits
                      : r->found->error) <= cases[i].limit + 1e-9);
         }
+        sb_ctx_set_progress(test_ctx(), NULL, NULL);
         sb_search_free(s);
     }
     sb_model_free(model);

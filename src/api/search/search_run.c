@@ -382,6 +382,7 @@ sb_status sb_search_run(sb_search *s, const sb_search_result **out)
     if (s->result.found)
         return sb_fail(s->ctx, SB_BAD_ARG, "the search was run already");
     SB_TRY(search_prepare(s));
+    SB_TRY(sb_search_check(s));
     SB_TRY(sb_search_measure(s));
     SB_TRY(sb_search_choose(s));
     SB_TRY(sb_search_curve(s));

@@ -259,9 +259,9 @@ static sb_status read_props(sb_parts *p, const sb_graph *g)
 
     if (!text || !rotary)
         return sb_fail(p->ctx, SB_BAD_MODEL,
-                       "this is no language model that sparsebit has read: it "
-                       "has no property '%s'",
-                       text ? SB_PROP_ROTARY : SB_PROP_CONFIG);
+                       "no language model: want a Hugging Face folder, a GGUF "
+                       "file, a llama2.c checkpoint, or an ONNX file that "
+                       "sparsebit made from one");
     p->config_text = text;
     p->neighbors = strcmp(rotary, SB_ROTARY_NEIGHBORS) == 0;
     SB_TRY(sb_json_read(p->ctx, SB_PROP_CONFIG, text, strlen(text), &doc));

@@ -265,6 +265,11 @@ sb_status sb_quant_place(sb_quant_model *qm)
     SB_TRY(sb_quant_apply_imported(qm));
     place_choose_speakers(p);
     place_link_followers(p);
+    if (!place_has_live(qm) && qm->blocks)
+        return sb_fail(qm->ctx, SB_BAD_MODEL,
+                       "nothing to quantize: no linear layer that is not "
+                       "excluded has rows of a multiple of 32 elements, as "
+                       "blocks of GGUF files want");
     if (!place_has_live(qm))
         return sb_fail(qm->ctx, SB_BAD_MODEL,
                        "nothing to quantize: the model has no operator with a "

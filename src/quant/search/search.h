@@ -28,7 +28,10 @@ struct sb_search {
     sb_search_result result;
 };
 
-/* search_choose.c: sets `trial` to the best mixture within the budget by what
+/* search_choose.c: refuses, before anything is measured, a
+ * budget that the smallest widths exceed. */
+SB_MUST_USE sb_status sb_search_check(const sb_search *s);
+/* Sets `trial` to the best mixture within the budget by what
  * is known of layers. */
 SB_MUST_USE sb_status sb_search_choose(sb_search *s);
 /* Measures what each width of each layer costs. */

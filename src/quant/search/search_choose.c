@@ -86,6 +86,20 @@ static sb_status search_refuse(const sb_search *s, double least)
                    s->opt.limit, s->floor);
 }
 
+sb_status sb_search_check(const sb_search *s)
+{
+    double least = 0;
+
+    for (size_t i = 0; i < s->m.n_layers; i++) {
+        double one = layer_size(s, &s->m.layers[i], 0);
+
+        for (size_t c = 1; c < s->n_widths; c++)
+            one = fmin(one, layer_size(s, &s->m.layers[i], c));
+        least += one;
+    }
+    return least > search_limit(s) ? search_refuse(s, least) : SB_OK;
+}
+
 /* ---- the best mixture by sums -------------------------------------------- */
 
 /* The solution to take; SB_NO_INDEX: none fits. */
