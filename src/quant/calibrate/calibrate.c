@@ -544,8 +544,7 @@ sb_status sb_quant_model_calc_qparams(sb_quant_model *qm)
     }
     sb_blocks_free(qm->state.blocks);
     qm->state.blocks = NULL;
-    if (qm->target->bias == SB_BIAS_INT32)
-        sb_calibrate_fit_biases(qm);
+    sb_calibrate_fit_biases(qm);
     qm->state.calibrating = false;
     return calibrate_refine(qm);
 }

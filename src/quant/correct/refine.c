@@ -240,6 +240,7 @@ static sb_status refine_settle(const refiner *r, const refine_method *method,
     if (!method->settle || !step->kept)
         return SB_OK;
     SB_TRY(method->settle(r->qm));
+    sb_calibrate_fit_biases(r->qm);
     if (!r->measures)
         return SB_OK;
     SB_TRY(sb_reference_errors(&r->reference, NULL, 1, r->tried, &seen));
@@ -258,7 +259,7 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
     if (status == SB_OK)
         status = method->run(r->qm, &step.layers);
     /* It is judged with the biases that the file will have. */
-    if (status == SB_OK && r->qm->target->bias == SB_BIAS_INT32)
+    if (status == SB_OK)
         sb_calibrate_fit_biases(r->qm);
     if (status == SB_OK)
         status = refine_measure(r, method, &step);
