@@ -116,7 +116,8 @@ static bool moments_of(const norm_walk *w, const sb_node *node, int64_t c,
     } else if (x && range && range->clips) {
         *out = moments_clipped(x[c], lo, hi);
     } else if (x && b != SB_NONE && w->of[b] && sb_node_adds(node) &&
-               norms_channels(g, a) == norms_channels(g, b)) {
+               norms_channels(g, a) == norms_channels(g, y) &&
+               norms_channels(g, b) == norms_channels(g, y)) {
         /* Branches of a network are taken for independent. */
         *out = (moments){x[c].mean + w->of[b][c].mean,
                          x[c].variance + w->of[b][c].variance};
