@@ -213,6 +213,29 @@ static void test_batches(void **state)
     check_marks(true, true, "uj");
 }
 
+/* A journal is for language models: nobody compares their outputs, which are
+ * large. */
+static void test_outputs_are_kept(void **state)
+{
+    (void)state;
+    for (int language = 0; language < 2; language++) {
+        sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+        sb_quant_model *qm = test_quant(
+            "graph main(x: f32[N,2]) -> (y) {\n"
+            "w: f32[2,2] = [1, 0.5, -0.25, 1]\ny = MatMul(x, w) \"m\"\n}",
+            "W: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: gptq, BIT: "
+            "4}}\nA: none\n",
+            NULL);
+
+        qm->asked = true;
+        opt.journal = language ? "rounding" : NULL;
+        assert_ok(sb_quant_model_prepare_calibration(qm, &opt));
+        assert_non_null(qm->state.batches);
+        assert_int_equal(qm->state.outputs == NULL, language);
+        sb_quant_model_free(qm);
+    }
+}
+
 /* ---- what cannot be written ---------------------------------------------- */
 
 static int count_exports(void *user, const char *stage, size_t done,
@@ -282,6 +305,7 @@ int main(void)
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_small),
         cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_outputs_are_kept),
         cmocka_unit_test(test_scale_of_no_file),
     };
 

@@ -147,7 +147,7 @@ static bool refine_compares(const sb_quant_model *qm)
     return found;
 }
 
-static bool refine_measures(const sb_quant_model *qm)
+bool sb_refine_measures(const sb_quant_model *qm)
 {
     size_t limit = sb_memory_share(qm->ctx, 16, SIZE_MAX), bytes = 0;
 
@@ -383,7 +383,7 @@ static sb_status refine_all(refiner *r)
 {
     sb_quant_model *qm = r->qm;
 
-    r->measures = refine_measures(qm);
+    r->measures = sb_refine_measures(qm);
     qm->state.absorbed = false;
     refine_set_apart(qm, r->measures);
     if (r->measures)
