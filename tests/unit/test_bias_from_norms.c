@@ -163,6 +163,20 @@ static void test_dynamic(void **state)
     sb_quant_model_free(qm);
 }
 
+/* Scales that are computed again leave biases as they are. */
+static void test_again(void **state)
+{
+    sb_quant_model *qm = quantized(behind_relu, CONFIG("true") "A: none\n");
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "1x2x2x2", 1);
+
+    (void)state;
+    const sb_tensor *once = test_quant_forward(qm, x);
+    assert_ok(sb_quant_model_calc_qparams(qm));
+    assert_tensor("again", test_quant_forward(qm, x), once, 0);
+    assert_null(sb_quant_model_step(qm, 1));
+    sb_quant_model_free(qm);
+}
+
 /* Without norms nothing is known. */
 static void test_nothing_known(void **state)
 {
@@ -208,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_relu),
         cmocka_unit_test(test_sum),
         cmocka_unit_test(test_dynamic),
+        cmocka_unit_test(test_again),
         cmocka_unit_test(test_nothing_known),
         cmocka_unit_test(test_language_model),
     };

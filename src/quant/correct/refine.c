@@ -412,6 +412,7 @@ static sb_status refine_without_samples(sb_quant_model *qm)
     if (!qm->norms || !refine_wants_biases(qm))
         return SB_OK;
     SB_TRY(sb_correct_biases_by_norms(qm, &step.layers));
+    qm->state.n_steps = 0; /* scales may be computed anew without samples */
     if (step.layers > 0)
         return refine_note(qm, &step);
     sb_warn(qm->ctx, "BIAS_CORRECTION: there are neither samples nor batch "
