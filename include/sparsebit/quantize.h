@@ -34,7 +34,8 @@ typedef struct sb_quant_options {
      *  its activations are calibrated. */
     int calibrate;
     /** Scales of weights are float16 numbers, which files of language models
-     *  hold, and embeddings stay in float; see sb_model_save_language(). */
+     *  hold, embeddings stay in float, and layers without a bias get none; see
+     *  sb_model_save_language(). */
     int half_scales;
     /** NULL, or stages (sb_list_get "stages"), separated by commas or spaces,
      *  after which the graph goes to the log as text. */
@@ -159,8 +160,8 @@ SB_API void sb_quant_model_set_quant(sb_quant_model *qm, int weights,
  *  dynamic`), calc_qparams() may follow create(). */
 SB_API int sb_quant_model_needs_calibration(const sb_quant_model *qm);
 /** Is calibration data of use: is there a quantizer that it would give its
- * scale (of a file that is quantized already, one for which the file has none),
- * or a method that runs over samples? */
+ *  scale (of a file that is quantized already, one for which the file has
+ *  none), or a method that runs over samples? */
 SB_API int sb_quant_model_can_calibrate(const sb_quant_model *qm);
 /** Does calc_qparams() learn weights in many steps (AdaRound, BLOCKWISE),
  * beside activations that are quantized?  That takes minutes; a journal is of

@@ -1,7 +1,10 @@
 /* Biases corrected without samples: by what batch norms say of the values that
  * layers read.  Expected means are integrals of the normal distribution. */
 #include <math.h>
+#include <string.h>
 
+#include "graph/text.h"
+#include "ops/op_registry.h"
 #include "quanttest.h"
 
 #define CONFIG(correct)                                         \
@@ -160,6 +163,20 @@ static void test_dynamic(void **state)
     sb_quant_model_free(qm);
 }
 
+/* Scales that are computed again leave biases as they are. */
+static void test_again(void **state)
+{
+    sb_quant_model *qm = quantized(behind_relu, CONFIG("true") "A: none\n");
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "1x2x2x2", 1);
+
+    (void)state;
+    const sb_tensor *once = test_quant_forward(qm, x);
+    assert_ok(sb_quant_model_calc_qparams(qm));
+    assert_tensor("again", test_quant_forward(qm, x), once, 0);
+    assert_null(sb_quant_model_step(qm, 1));
+    sb_quant_model_free(qm);
+}
+
 /* Without norms nothing is known. */
 static void test_nothing_known(void **state)
 {
@@ -171,13 +188,43 @@ static void test_nothing_known(void **state)
     sb_quant_model_free(qm);
 }
 
+/* A file of a language model has no place for more than its own biases. */
+static void test_language_model(void **state)
+{
+    static const char config[] = CONFIG("true") "A: none\n";
+    sb_graph *g = NULL;
+
+    (void)state;
+    assert_ok(sb_graph_parse(test_ctx(),
+                             "graph main(x: f32[N,2]) -> (y) {\n"
+                             "w: f32[2,2] = random(1)\n"
+                             "y = Gemm(x, w) \"fc\"\n}",
+                             &g));
+    assert_ok(sb_graph_infer(g));
+    for (int language = 0; language < 2; language++) {
+        const sb_build_options build = {.half_scales = language};
+        sb_quant_config *cfg = NULL;
+        sb_quant_model *qm = NULL;
+
+        assert_ok(sb_quant_config_load_memory(test_ctx(), "q.yaml", config,
+                                              strlen(config),
+                                              SB_QUANT_CONFIG_QUANT, &cfg));
+        assert_ok(sb_quant_model_build(test_ctx(), g, cfg, NULL, &build, &qm));
+        assert_int_equal(sb_graph_node(qm->graph, 0)->n_in, language ? 2 : 3);
+        sb_quant_model_free(qm);
+    }
+    sb_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_relu),
         cmocka_unit_test(test_sum),
         cmocka_unit_test(test_dynamic),
+        cmocka_unit_test(test_again),
         cmocka_unit_test(test_nothing_known),
+        cmocka_unit_test(test_language_model),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -271,6 +271,25 @@ static void test_blocks_of_other_runs(void **state)
     end_journal();
 }
 
+/* Layers without biases, which are what no file has. */
+static void test_biases_to_correct(void **state)
+{
+    static const char config[] =
+        "SCHEDULE: {BIAS_CORRECTION: true}\n"
+        "W: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: gptq, BIT: 3}}\n"
+        "A: none\n";
+    float want[2 * ROWS], got[2 * ROWS];
+    stop s = {.left = 2}, rest = {.left = -1};
+
+    (void)state;
+    assert_true(outputs("3", false, &rest, want));
+    assert_false(outputs_of(config, 0, true, &s, got));
+    assert_true(files("layer") > 0);
+    assert_true(outputs_of(config, 0, true, &rest, got));
+    assert_memory_equal(got, want, sizeof got);
+    end_journal();
+}
+
 static int make(void **state)
 {
     (void)state;
@@ -294,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_other_products_are_refused),
         cmocka_unit_test(test_blocks_go_on),
         cmocka_unit_test(test_blocks_of_other_runs),
+        cmocka_unit_test(test_biases_to_correct),
     };
 
     return cmocka_run_group_tests_name("journal", tests, make, clean);

@@ -213,13 +213,100 @@ static void test_batches(void **state)
     check_marks(true, true, "uj");
 }
 
+/* A journal is for language models: nobody compares their outputs, which are
+ * large. */
+static void test_outputs_are_kept(void **state)
+{
+    (void)state;
+    for (int language = 0; language < 2; language++) {
+        sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
+        sb_quant_model *qm = test_quant(
+            "graph main(x: f32[N,2]) -> (y) {\n"
+            "w: f32[2,2] = [1, 0.5, -0.25, 1]\ny = MatMul(x, w) \"m\"\n}",
+            "W: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: gptq, BIT: "
+            "4}}\nA: none\n",
+            NULL);
+
+        qm->asked = true;
+        opt.journal = language ? "rounding" : NULL;
+        assert_ok(sb_quant_model_prepare_calibration(qm, &opt));
+        assert_non_null(qm->state.batches);
+        assert_int_equal(qm->state.outputs == NULL, language);
+        sb_quant_model_free(qm);
+    }
+}
+
+/* ---- what cannot be written ---------------------------------------------- */
+
+static int count_exports(void *user, const char *stage, size_t done,
+                         size_t total)
+{
+    (void)done;
+    (void)total;
+    *(int *)user += strcmp(stage, "export") == 0;
+    return 0;
+}
+
+/* A scale that is no number refuses the step that made it, and ends nothing;
+ * who waits for calibration is told of no files. */
+static void test_scale_of_no_file(void **state)
+{
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "4x2", 1);
+    double before[4], after[4];
+    sb_quant_model *qm = NULL;
+    sb_reference r = {0};
+    size_t seen = 0;
+    int exports = 0;
+
+    (void)state;
+    /* To be trained: its batches are kept. */
+    assert_ok(test_quant_try_train(
+        test_ctx(),
+        "graph main(x: f32[N,2]) -> (y) {\n"
+        "w: f32[2,2] = [1, 0.5, -0.25, 1]\nb: f32[2] = [0.5, 1]\n"
+        "y = Gemm(x, w, b) \"m\"\n}",
+        TEST_W8 TEST_A8, "onnxruntime-x86", &qm));
+    test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
+    assert_ok(sb_reference_open(qm, &r));
+    assert_int_equal(r.n_samples, 4);
+    sb_ctx_set_progress(test_ctx(), count_exports, &exports);
+    assert_ok(sb_reference_errors(&r, NULL, 1, before, &seen));
+    sb_ctx_set_progress(test_ctx(), NULL, NULL);
+    assert_int_equal(seen, 4);
+    assert_int_equal(exports, 0);
+    for (size_t i = 0; i < qm->place.n_quantizers; i++) {
+        float *scale =
+            sb_quantizer_state_of(qm, &qm->place.quantizers[i])->qparams.scale;
+        const float was = scale[0];
+
+        for (int k = 0; k < 3; k++) {
+            scale[0] = k == 0 ? INFINITY : k == 1 ? NAN : 0;
+            assert_ok(sb_reference_errors(&r, before, 1, after, &seen));
+            assert_int_equal(seen, 4);
+            assert_false(sb_errors_fell(before, after, seen, 0));
+            assert_true(sb_errors_fell(after, before, seen, 0));
+        }
+        scale[0] = was;
+    }
+    assert_ok(sb_reference_errors(&r, NULL, 1, after, &seen));
+    assert_memory_equal(before, after, sizeof before);
+    sb_reference_close(&r);
+    sb_quant_model_free(qm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_probabilities), cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_vector),        cmocka_unit_test(test_fell),
-        cmocka_unit_test(test_rose),          cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_small),         cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_probabilities),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_vector),
+        cmocka_unit_test(test_fell),
+        cmocka_unit_test(test_rose),
+        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_outputs_are_kept),
+        cmocka_unit_test(test_scale_of_no_file),
     };
 
     return cmocka_run_group_tests_name("output_error", tests, NULL, NULL);

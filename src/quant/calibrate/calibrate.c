@@ -475,7 +475,7 @@ sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,
         SB_TRY(sb_batch_store_create(qm->ctx, qm->graph->n_inputs,
                                      given.memory_limit, &qm->state.batches));
     if (qm->state.batches && !qm->train && !qm->state.blocks &&
-        !given.asym_weights)
+        !given.asym_weights && sb_refine_measures(qm))
         SB_TRY(sb_batch_store_create(qm->ctx, qm->graph->n_outputs,
                                      given.memory_limit, &qm->state.outputs));
     /* A limit that was named is one for all. */
@@ -544,8 +544,7 @@ sb_status sb_quant_model_calc_qparams(sb_quant_model *qm)
     }
     sb_blocks_free(qm->state.blocks);
     qm->state.blocks = NULL;
-    if (qm->target->bias == SB_BIAS_INT32)
-        sb_calibrate_fit_biases(qm);
+    sb_calibrate_fit_biases(qm);
     qm->state.calibrating = false;
     return calibrate_refine(qm);
 }

@@ -98,8 +98,9 @@ bool sb_biased_layer_find(const sb_quant_model *qm, const sb_quantizer *w,
 /* The scale of the integer of element `i` of the bias: s_x * s_w. */
 float sb_biased_layer_scale(const sb_quant_model *qm, const sb_biased_layer *l,
                             int64_t i);
-/* Enlarges scales of weights whose bias would not fit into int32; done with
- * the scales, so that simulation has them too. */
+/* Enlarges scales of weights whose bias would not fit into int32, where the
+ * target has such biases; done with the scales, so that simulation has them
+ * too. */
 void sb_calibrate_fit_biases(sb_quant_model *qm);
 
 #endif

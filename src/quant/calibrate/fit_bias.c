@@ -127,6 +127,8 @@ static void fit_bias_layer(sb_quant_model *qm, const sb_biased_layer *l)
 
 void sb_calibrate_fit_biases(sb_quant_model *qm)
 {
+    if (qm->target->bias != SB_BIAS_INT32)
+        return;
     for (size_t k = 0; k < qm->place.n_quantizers; k++) {
         sb_biased_layer l;
 

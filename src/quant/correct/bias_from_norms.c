@@ -116,7 +116,8 @@ static bool moments_of(const norm_walk *w, const sb_node *node, int64_t c,
     } else if (x && range && range->clips) {
         *out = moments_clipped(x[c], lo, hi);
     } else if (x && b != SB_NONE && w->of[b] && sb_node_adds(node) &&
-               norms_channels(g, a) == norms_channels(g, b)) {
+               norms_channels(g, a) == norms_channels(g, y) &&
+               norms_channels(g, b) == norms_channels(g, y)) {
         /* Branches of a network are taken for independent. */
         *out = (moments){x[c].mean + w->of[b][c].mean,
                          x[c].variance + w->of[b][c].variance};
@@ -197,7 +198,9 @@ static sb_status norms_correct(const norm_walk *w, sb_node_id id, bool *done)
         .value = x, .axis = 1, .channels = norms_channels(qm->graph, x)};
     if (!sb_link_reader_set(qm->graph, &l, (sb_use){id, 0}, &reader))
         return SB_OK;
-    SB_TRY(sb_tensor_clone(qm->ctx, sb_overlay_constant(qm, layer.bias), &t));
+    /* Of the file: what an earlier call laid over it is corrected already. */
+    SB_TRY(sb_tensor_clone(
+        qm->ctx, &sb_graph_value(qm->graph, layer.bias)->constant, &t));
     sb_status status = norms_shift(w, &l, &reader, q, t.data);
     if (status == SB_OK)
         sb_overlay_set(qm, layer.bias, &t);

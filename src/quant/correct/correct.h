@@ -11,6 +11,8 @@
 /* Does the configuration ask for a method that needs the calibration batches
  * once more? */
 bool sb_refine_wanted(const sb_quant_model *qm);
+/* Are they judged by the outputs of the float network? */
+bool sb_refine_measures(const sb_quant_model *qm);
 /* Runs the methods that the configuration asks for, over the batches that were
  * kept, and notes what each gained. */
 SB_MUST_USE sb_status sb_refine(sb_quant_model *qm);

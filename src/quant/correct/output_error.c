@@ -280,12 +280,19 @@ static sb_status reference_compare(const sb_reference *r, sb_replay *replay,
 /* As the target computes it, where its integer kernels are known: they take a
  * third of the time of rounded floats.  A configuration of the user may ask for
  * what no file holds. */
-static sb_status reference_quantized(sb_quant_model *qm, sb_graph **out)
+static bool reference_integers(const sb_quant_model *qm)
 {
     return !qm->asked && qm->target->qoperator &&
-                   sb_quant_config_mode(qm->config) == SB_QUANT_STATIC
-               ? sb_export_integers(qm, out)
-               : sb_replay_quantized(qm, out);
+           sb_quant_config_mode(qm->config) == SB_QUANT_STATIC;
+}
+
+/* What no file holds is worse than anything. */
+static void reference_refuse(const sb_reference *r, double *errors,
+                             size_t *seen)
+{
+    for (size_t i = 0; i < r->n_samples; i++)
+        errors[i] = (double)INFINITY;
+    *seen = r->n_samples;
 }
 
 sb_status sb_reference_errors(const sb_reference *r, const double *before,
@@ -296,7 +303,13 @@ sb_status sb_reference_errors(const sb_reference *r, const double *before,
 
     *seen = 0;
     memset(errors, 0, r->n_samples * sizeof *errors);
-    sb_status status = reference_quantized(r->qm, &g);
+    const bool integers = reference_integers(r->qm);
+    sb_status status = integers ? sb_export_integers(r->qm, &g)
+                                : sb_replay_quantized(r->qm, &g);
+    if (integers && status == SB_BAD_ARG) {
+        reference_refuse(r, errors, seen);
+        return SB_OK;
+    }
     if (status == SB_OK)
         status = sb_replay_open(r->qm, g, NULL, &replay);
     if (status == SB_OK)

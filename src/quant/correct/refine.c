@@ -147,7 +147,7 @@ static bool refine_compares(const sb_quant_model *qm)
     return found;
 }
 
-static bool refine_measures(const sb_quant_model *qm)
+bool sb_refine_measures(const sb_quant_model *qm)
 {
     size_t limit = sb_memory_share(qm->ctx, 16, SIZE_MAX), bytes = 0;
 
@@ -231,13 +231,6 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
     return SB_OK;
 }
 
-/* Steps are judged with the biases that the file will have. */
-static void refine_fit_biases(sb_quant_model *qm)
-{
-    if (qm->target->bias == SB_BIAS_INT32)
-        sb_calibrate_fit_biases(qm);
-}
-
 /* Judged once more as it is then. */
 static sb_status refine_settle(const refiner *r, const refine_method *method,
                                sb_quant_step *step)
@@ -247,7 +240,7 @@ static sb_status refine_settle(const refiner *r, const refine_method *method,
     if (!method->settle || !step->kept)
         return SB_OK;
     SB_TRY(method->settle(r->qm));
-    refine_fit_biases(r->qm);
+    sb_calibrate_fit_biases(r->qm);
     if (!r->measures)
         return SB_OK;
     SB_TRY(sb_reference_errors(&r->reference, NULL, 1, r->tried, &seen));
@@ -265,8 +258,9 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
     step.before = r->error;
     if (status == SB_OK)
         status = method->run(r->qm, &step.layers);
+    /* It is judged with the biases that the file will have. */
     if (status == SB_OK)
-        refine_fit_biases(r->qm);
+        sb_calibrate_fit_biases(r->qm);
     if (status == SB_OK)
         status = refine_measure(r, method, &step);
     if (status == SB_OK)
@@ -389,7 +383,7 @@ static sb_status refine_all(refiner *r)
 {
     sb_quant_model *qm = r->qm;
 
-    r->measures = refine_measures(qm);
+    r->measures = sb_refine_measures(qm);
     qm->state.absorbed = false;
     refine_set_apart(qm, r->measures);
     if (r->measures)
@@ -418,7 +412,8 @@ static sb_status refine_without_samples(sb_quant_model *qm)
     if (!qm->norms || !refine_wants_biases(qm))
         return SB_OK;
     SB_TRY(sb_correct_biases_by_norms(qm, &step.layers));
-    refine_fit_biases(qm);
+    sb_calibrate_fit_biases(qm);
+    qm->state.n_steps = 0; /* scales may be computed anew without samples */
     if (step.layers > 0)
         return refine_note(qm, &step);
     sb_warn(qm->ctx, "BIAS_CORRECTION: there are neither samples nor batch "

@@ -24,6 +24,7 @@ typedef struct exporter {
     const sb_export_choice *choice;
     sb_graph *g;
     int64_t min_opset;
+    bool silent; /* not what the user waits for */
 } exporter;
 
 /* ---- nodes -------------------------------------------------------------- */
@@ -343,7 +344,9 @@ static sb_status use_integer_operators(exporter *e)
 static sb_status export_points(exporter *e)
 {
     for (size_t i = 0; i < e->qm->place.n_points; i++) {
-        SB_TRY(sb_progress(e->qm->ctx, "export", i, e->qm->place.n_points));
+        SB_TRY(e->silent ? sb_ctx_poll(e->qm->ctx)
+                         : sb_progress(e->qm->ctx, "export", i,
+                                       e->qm->place.n_points));
         SB_TRY(export_point(e, (uint32_t)i));
     }
     SB_TRY(sb_export_biases(e->qm, e->g));
@@ -446,8 +449,9 @@ sb_status sb_export_graph(const sb_quant_model *qm,
 sb_status sb_export_integers(const sb_quant_model *qm, sb_graph **out)
 {
     const sb_export_choice choice = {.format = SB_EXPORT_FORMAT_QOPERATOR};
-    exporter e = {.qm = qm, .choice = &choice};
+    exporter e = {.qm = qm, .choice = &choice, .silent = true};
 
+    SB_TRY(check_scales(qm));
     SB_TRY(sb_graph_clone(qm->graph, &e.g));
     sb_status status = sb_overlay_apply(qm, e.g);
     if (status == SB_OK)

@@ -80,7 +80,7 @@ SB_MUST_USE sb_status sb_export_graph(const sb_quant_model *qm,
                                       sb_graph **out, int64_t *min_opset);
 /* The graph as the target computes it, to be run: with its integer kernels
  * (runtime/sim/sim.h), of any batch, without the rewrites.  SB_BAD_ARG if
- * scales are not known yet. */
+ * scales are not known yet, or no file holds them. */
 SB_MUST_USE sb_status sb_export_integers(const sb_quant_model *qm,
                                          sb_graph **out);
 

@@ -39,7 +39,7 @@ struct sb_quant_model {
     struct sb_qat *qat; /* how (quant/train/qat.h); NULL: not yet */
     bool equalized;     /* constants of the graph are not those of the file */
     /* For a file of a language model: scales of weights are float16 numbers,
-     * embeddings stay in float. */
+     * embeddings stay in float, and no layer gets a bias that it has not. */
     bool half_scales;
     /* By value: the batch norm of the file that made it, to correct biases
      * without samples (correct.h); NULL: not kept. */

@@ -169,10 +169,11 @@ static sb_status stage_batch(sb_quant_model *qm)
     }
     const sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
     /* For correction, and for training, which must not tie biases that happen
-     * to be equal; a quantized file keeps the biases that it has. */
+     * to be equal; a quantized file keeps the biases that it has, and one of a
+     * language model has those of its architecture. */
     if ((schedule.bias_correction || schedule.bn_tuning ||
          schedule.blockwise.steps > 0 || qm->train) &&
-        qm->known.n == 0)
+        qm->known.n == 0 && !qm->half_scales)
         SB_TRY(sb_bias_layers_complete(qm->graph));
     SB_TRY(sb_graph_clone_sorted(qm->graph, &sorted));
     stage_replace_graph(qm, sorted);

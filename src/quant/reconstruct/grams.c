@@ -75,14 +75,17 @@ bool sb_round_layer_find(const sb_quant_model *qm, const sb_quantizer *q,
 
 /* ---- the list ----------------------------------------------------------- */
 
-/* Has the layer a bias that may be changed? */
-static bool grams_biased(const sb_grams *list, const sb_round_layer *layer)
+bool sb_round_fits_bias(const sb_quant_model *qm, const sb_round_layer *layer)
 {
     sb_bias_layer found;
 
-    return list->fit &&
-           sb_quant_config_schedule(list->qm->config).bias_correction &&
-           sb_bias_layer_find(list->qm->graph, layer->node, &found);
+    return sb_quant_config_schedule(qm->config).bias_correction &&
+           sb_bias_layer_find(qm->graph, layer->node, &found);
+}
+
+static bool grams_biased(const sb_grams *list, const sb_round_layer *layer)
+{
+    return list->fit && sb_round_fits_bias(list->qm, layer);
 }
 
 /* Sums that serve the layer as well: those of products of the same value,

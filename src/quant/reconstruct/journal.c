@@ -246,14 +246,22 @@ static sb_status journal_start(const sb_journal *j, size_t n, uint64_t h)
 
 /* ---- layers ------------------------------------------------------------- */
 
+/* Biases that fitting changes are not in the files. */
+static bool journal_lacks_biases(const sb_quant_model *qm,
+                                 const sb_round_layer *layers, size_t n)
+{
+    bool lacks = false;
+
+    for (size_t i = 0; i < n && !lacks; i++)
+        lacks = sb_round_fits_bias(qm, &layers[i]);
+    return lacks && sb_quant_config_schedule(qm->config).layerwise;
+}
+
 sb_status sb_journal_open(sb_quant_model *qm, const sb_round_layer *layers,
                           size_t n, sb_journal *j)
 {
-    const sb_quant_schedule how = sb_quant_config_schedule(qm->config);
-
     *j = (sb_journal){.qm = qm, .kind = LAYER};
-    /* Biases that fitting changes are not in the files. */
-    if (n == 0 || qm->state.shared || (how.layerwise && how.bias_correction))
+    if (n == 0 || qm->state.shared || journal_lacks_biases(qm, layers, n))
         return SB_OK;
     j->folder = qm->state.calibration.journal;
     return j->folder

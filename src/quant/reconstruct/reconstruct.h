@@ -91,6 +91,8 @@ SB_MUST_USE sb_status sb_gram_nodes(sb_graph *g, sb_gram *grams, size_t n,
 /* The same of a quantizer's weight. */
 bool sb_round_layer_find(const sb_quant_model *qm, const sb_quantizer *q,
                          sb_round_layer *out, const char **why_not);
+/* Has the layer a bias that is fitted with it, if layers are? */
+bool sb_round_fits_bias(const sb_quant_model *qm, const sb_round_layer *layer);
 /* Bytes that one more layer would add. */
 size_t sb_grams_bytes(const sb_grams *list, const sb_round_layer *layer);
 /* Room for the sums of a layer, all zero; sets layer->gram. */
