@@ -238,12 +238,60 @@ static void print_outputs(const analyze_job *j)
     cli_table_print(t, "");
 }
 
+/* Below it a page colors layers as ones to look at: an error of 10 %. */
+#define BAD_DB 20
+
+static bool is_bad(const sb_difference *d)
+{
+    return d && !(d->sqnr_db >= BAD_DB);
+}
+
+/* The worst layers: what of them loses, and what helps against that. */
+static size_t advise_layers(const analyze_job *j)
+{
+    enum { MOST = 3 };
+    size_t n = sb_quant_errors_count(j->errors), bad = 0;
+    layer_row *rows = sorted_rows(j->errors, (sort_key){BY_ASYNC, BY_SQNR});
+
+    for (; bad < n && bad < MOST && is_bad(rows[bad].layer->async); bad++) {
+        const sb_layer_error *l = rows[bad].layer;
+        bool weights =
+            l->weights && (!l->activations ||
+                           !(l->weights->sqnr_db >= l->activations->sqnr_db));
+
+        cli_put("%s loses by its %s: %s, or --exclude '%s'\n", l->name,
+                weights ? "weights" : "activations",
+                weights ? "scales for each channel, or more bits"
+                        : "another observer, or more bits",
+                l->name);
+    }
+    free(rows);
+    return bad;
+}
+
+static void print_advice(const analyze_job *j)
+{
+    const sb_output_error *o;
+    bool lost = false;
+
+    for (size_t i = 0; (o = sb_quant_errors_output(j->errors, i)); i++)
+        lost = lost || is_bad(o->difference);
+    if (advise_layers(j) == 0 && lost)
+        cli_put("no layer is bad by itself, small losses add up: `--by sync` "
+                "has those that add most first, `quantize --accuracy-drop` "
+                "keeps layers in float\n");
+}
+
 static void print_text(const analyze_job *j)
 {
     print_layers(j);
     print_outputs(j);
+    if (!j->env->common.quiet) {
+        printf("\n");
+        print_advice(j);
+    }
     if (!j->env->common.quiet)
-        printf("\n%zu sample%s: calibrated in %.1f s, compared in %.1f s\n",
+        printf("%zu sample%s: calibrated in %.1f s, compared in %.1f s\n",
                j->samples, j->samples == 1 ? "" : "s", j->calibrate,
                j->seconds);
     if (j->args->report && !j->env->common.quiet)

@@ -314,8 +314,8 @@ def test_quantized_language_models_as_files_of_others(tmp_path):
                        exclude=["model.embed_tokens", "lm_head"],
                        journal=tmp_path / "rounding")
     with pytest.raises(sb.UnsupportedError, match="embed_tokens.*exclude"):
-        sb.quantize(tmp_path / "hf", config=config, half_scales=True
-                    ).save_language(tmp_path / "no.gguf", tokenizer=tokenizer)
+        sb.quantize(tmp_path / "hf", config=config).save_language(
+            tmp_path / "no.gguf", tokenizer=tokenizer)
     assert not (tmp_path / "no.gguf").exists()
     want = made.run(IDS)[0].numpy()
     assert np.abs(want - logits(sb.load(tmp_path / "hf"))).max() > 0.01
