@@ -80,19 +80,18 @@ SETTINGS = {
 
 
 def depthwise_floats(model):
-    """Results of the depthwise convolutions between float operators, which our
-    files leave in float, as they are faster so."""
+    """Results of the depthwise convolutions behind float operators, which our
+    files leave in float where these go to others, or come from a first layer
+    that stays in float."""
     shapes = {i.name: list(i.dims) for i in model.graph.initializer}
     integer = {o for n in model.graph.node
                if n.op_type == "DequantizeLinear" for o in n.output}
-    read = {n.input[0] for n in model.graph.node
-            if n.op_type == "QuantizeLinear"}
     groups = {n.output[0]: onnx.helper.get_node_attr_value(n, "group")
               for n in model.graph.node
               if any(a.name == "group" for a in n.attribute)}
     return {n.output[0] for n in model.graph.node
             if n.op_type == "Conv" and n.input[0] not in integer
-            and n.output[0] not in read and n.input[1] in shapes
+            and n.input[1] in shapes
             and groups.get(n.output[0], 1) == shapes[n.input[1]][0] > 1}
 
 
