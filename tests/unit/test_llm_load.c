@@ -334,137 +334,7 @@ static void test_gguf_headers_that_lie_are_refused(void **state)
     assert_error_has("GGUF version 9, want 2 or 3");
 }
 
-/* ---- config.json -------------------------------------------------------- */
-
-static sb_status read_config(const char *json)
-{
-    sb_json_doc *doc = NULL;
-    sb_llm_config c;
-
-    assert_ok(
-        sb_json_read(test_ctx(), "config.json", json, strlen(json), &doc));
-    sb_status status = sb_llm_config_read_hf(&c, doc);
-    sb_json_free(doc);
-    return status;
-}
-
-static void test_configs_that_cannot_be_are_refused(void **state)
-{
-    static const struct {
-        sb_status status;
-        const char *json, *want;
-    } cases[] = {
-        {SB_UNSUPPORTED, "{\"model_type\":\"mamba\"}",
-         "architecture 'mamba'; known are llama, mistral, qwen2, qwen3"},
-        {SB_BAD_DATA, "{}", "there is no model_type"},
-        {SB_BAD_DATA, "{\"model_type\":\"llama\"}", "0 layers, want 1 to"},
-        {SB_BAD_DATA, "{\"model_type\":\"llama\",\"hidden_size\":\"8\"}",
-         "hidden_size is no number"},
-        {SB_BAD_DATA,
-         "{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
-         "\"hidden_size\":8,\"intermediate_size\":8,\"vocab_size\":9,"
-         "\"num_attention_heads\":3,\"num_key_value_heads\":2}",
-         "3 attention heads for 2 key heads"},
-        {SB_BAD_DATA,
-         "{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
-         "\"hidden_size\":8e99,\"intermediate_size\":8,\"vocab_size\":9,"
-         "\"num_attention_heads\":3}",
-         "hidden_size is out of range"},
-        {SB_UNSUPPORTED,
-         "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"yarn\"}}",
-         "rope scaling 'yarn'; known are default, linear, llama3"},
-        {SB_UNSUPPORTED, "{\"model_type\":\"llama\",\"hidden_act\":\"relu\"}",
-         "hidden_act 'relu'; known for llama are silu, swish"},
-        {SB_UNSUPPORTED,
-         "{\"model_type\":\"gpt2\",\"activation_function\":\"gelu\"}",
-         "activation_function 'gelu'; known for gpt2 are gelu_pytorch_tanh, "
-         "gelu_new, gelu_fast"},
-        {SB_BAD_DATA,
-         "{\"model_type\":\"gpt2\",\"activation_function\":\"gelu_fast\"}",
-         "0 layers, want 1 to"},
-        {SB_UNSUPPORTED,
-         "{\"model_type\":\"gpt2\",\"scale_attn_by_inverse_layer_idx\":true}",
-         "scale_attn_by_inverse_layer_idx is true, want false"},
-        {SB_UNSUPPORTED,
-         "{\"model_type\":\"gpt2\",\"scale_attn_weights\":false}",
-         "scale_attn_weights is false, want true"},
-        {SB_UNSUPPORTED,
-         "{\"model_type\":\"gemma3_text\","
-         "\"use_bidirectional_attention\":true}",
-         "use_bidirectional_attention is true, want false"},
-        {SB_UNSUPPORTED,
-         "{\"model_type\":\"gemma3_text\",\"final_logit_softcapping\":30}",
-         "final_logit_softcapping is 30, want null"},
-        {SB_UNSUPPORTED,
-         "{\"model_type\":\"qwen2\",\"num_hidden_layers\":4,"
-         "\"use_sliding_window\":true,\"sliding_window\":8,"
-         "\"max_window_layers\":2}",
-         "max_window_layers 2 of 4 layers, want 0, or all of them"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < SB_COUNT(cases); i++) {
-        assert_status(read_config(cases[i].json), cases[i].status);
-        assert_error_has(cases[i].want);
-    }
-}
-
-/* Heads of 5 elements cannot be rotated in pairs; GPT-2 rotates nothing. */
-static void test_odd_heads_where_nothing_is_rotated(void **state)
-{
-    (void)state;
-    assert_ok(read_config("{\"model_type\":\"gpt2\",\"n_layer\":1,"
-                          "\"n_embd\":10,\"n_head\":2,\"vocab_size\":9}"));
-    assert_status(
-        read_config("{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
-                    "\"hidden_size\":10,\"intermediate_size\":8,"
-                    "\"vocab_size\":9,\"num_attention_heads\":2}"),
-        SB_BAD_DATA);
-    assert_error_has("5 rotated elements of a head of 5");
-}
-
-/* Which layers have a window: what transformers 5 says of such files
- * (Qwen2Config, MistralConfig). */
-static void test_windows_of_configs(void **state)
-{
-    static const struct {
-        const char *json;
-        int64_t window, pattern;
-        double theta; /* of layers with a window */
-    } cases[] = {
-        {"\"mistral\",\"sliding_window\":8,\"rope_theta\":1e6", 8, 0, 1e6},
-        {"\"qwen2\",\"sliding_window\":8", 0, 0, 1e4},
-        {"\"qwen2\",\"sliding_window\":8,\"use_sliding_window\":true", 0, 0,
-         1e4},
-        {"\"qwen2\",\"sliding_window\":8,\"use_sliding_window\":true,"
-         "\"max_window_layers\":0",
-         8, 0, 1e4},
-        {"\"qwen2\",\"sliding_window\":8,\"use_sliding_window\":true,"
-         "\"rope_theta\":1e6,\"layer_types\":[\"sliding_attention\","
-         "\"full_attention\"]",
-         8, 2, 1e6},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < SB_COUNT(cases); i++) {
-        sb_json_doc *doc = NULL;
-        sb_llm_config c;
-        char json[512];
-
-        (void)snprintf(json, sizeof json,
-                       "{\"num_hidden_layers\":2,\"hidden_size\":8,"
-                       "\"intermediate_size\":8,\"vocab_size\":9,"
-                       "\"num_attention_heads\":2,\"model_type\":%s}",
-                       cases[i].json);
-        assert_ok(
-            sb_json_read(test_ctx(), "config.json", json, strlen(json), &doc));
-        assert_ok(sb_llm_config_read_hf(&c, doc));
-        assert_int_equal(c.window, cases[i].window);
-        assert_int_equal(c.window_pattern, cases[i].pattern);
-        assert_close(cases[i].json, c.local_rope.theta, cases[i].theta, 0);
-        sb_json_free(doc);
-    }
-}
+/* ---- weights ------------------------------------------------------------- */
 
 /* A network of hidden size 256 with these weights. */
 static sb_status build_llama(const sb_checkpoint *c, sb_graph **g)
@@ -590,9 +460,6 @@ int main(void)
         cmocka_unit_test(test_blocks_without_scale_keep_their_offset),
         cmocka_unit_test(test_safetensors_headers_that_lie_are_refused),
         cmocka_unit_test(test_gguf_headers_that_lie_are_refused),
-        cmocka_unit_test(test_configs_that_cannot_be_are_refused),
-        cmocka_unit_test(test_odd_heads_where_nothing_is_rotated),
-        cmocka_unit_test(test_windows_of_configs),
         cmocka_unit_test(test_weights_of_unknown_types_are_named),
         cmocka_unit_test(test_packed_weights_take_little_more_than_their_size),
         cmocka_unit_test(test_missing_and_odd_weights_are_named),
