@@ -6,6 +6,19 @@
 #include "quant/model/overlay.h"
 #include "quant/model/weight.h"
 
+/* A constant of `g` in place of `x`; takes the tensor. */
+static sb_status put_constant(sb_graph *g, sb_value_id x, sb_tensor *t,
+                              sb_value_id *out)
+{
+    sb_status status =
+        sb_graph_add_value_like(g, sb_graph_value(g, x)->name, out);
+
+    if (status == SB_OK)
+        status = sb_graph_set_constant(g, *out, t);
+    sb_tensor_drop(t);
+    return status;
+}
+
 /* The weight in the quantizer's domain as a constant of `g`; as it is if that
  * changes nothing. */
 static sb_status mapped_weight(const sb_quant_model *qm, const sb_quantizer *q,
@@ -17,12 +30,7 @@ static sb_status mapped_weight(const sb_quant_model *qm, const sb_quantizer *q,
     if (!q->def->map_weight)
         return SB_OK;
     SB_TRY(sb_quantizer_weight(qm, q, &w));
-    sb_status status =
-        sb_graph_add_value_like(g, sb_graph_value(g, x)->name, out);
-    if (status == SB_OK)
-        status = sb_graph_set_constant(g, *out, &w);
-    sb_tensor_drop(&w);
-    return status;
+    return put_constant(g, x, &w, out);
 }
 
 static sb_status add_params(sb_graph *g, const sb_quantizer *q,
@@ -51,12 +59,7 @@ static sb_status put_rounded(const sb_quant_model *qm, const sb_quantizer *q,
     sb_tensor t;
 
     SB_TRY(sb_quantizer_rounded(qm, q, &t));
-    sb_status status =
-        sb_graph_add_value_like(g, sb_graph_value(g, x)->name, y);
-    if (status == SB_OK)
-        status = sb_graph_set_constant(g, *y, &t);
-    sb_tensor_drop(&t);
-    return status;
+    return put_constant(g, x, &t, y);
 }
 
 sb_status sb_quant_put_fake(const sb_quant_model *qm, sb_graph *g,
