@@ -276,6 +276,9 @@ static void test_function_names(void **state)
         {"Add", "", "softmax*", false},
         {"Conv", "convLayer", "conv_layer", true},
         {"Conv", "ABc", "abc", true},
+        {"Conv", "conv", "conv", true},
+        {"Conv", "layer1.conv1", "conv", false},
+        {"Gemm", "head", "gemm", false},
     };
 
     (void)state;

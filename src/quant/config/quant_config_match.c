@@ -29,12 +29,18 @@ static void fx_name(const char *path, char *out)
     out[n] = '\0';
 }
 
-/* As PyTorch names the function: `softmax`, `matmul`, `layer_norm`. */
+/* As PyTorch names the function: `softmax`, `matmul`, `layer_norm`.  Layers with
+ * weights are modules there: a first layer that is called `conv` must not stand
+ * for all convolutions. */
 static void function_name(const char *op, char *out)
 {
+    static const char *const modules[] = {"Conv", "ConvTranspose", "Gemm"};
     const char *norm = strstr(op, "Normalization");
     size_t n = 0;
 
+    for (size_t i = 0; i < SB_COUNT(modules); i++)
+        if (strcmp(op, modules[i]) == 0)
+            op = "";
     if (norm) {
         fx_name(op, out);
         out[strlen(out) - strlen("alization")] = '\0';
@@ -57,7 +63,7 @@ bool sb_quant_node_matches(const sb_node *node, const char *pattern)
             return true;
     }
     function_name(node->op, name);
-    return sb_glob_match(pattern, name);
+    return name[0] && sb_glob_match(pattern, name);
 }
 
 /* A pattern that means a module means all that is inside. */
