@@ -177,6 +177,18 @@ void quantize_print_json(const quantize_job *j)
     cli_json_end(&out);
 }
 
+/* A step of a configuration is kept even where it does harm. */
+static const char *step_verdict(const sb_quant_step *s)
+{
+    if (s->kept)
+        return s->after > s->before
+                   ? ": worse, kept as the configuration wants it (see "
+                     "SCHEDULE.LAYERWISE)"
+                   : "";
+    return s->after < s->before ? ": no clear gain, taken back"
+                                : ": taken back";
+}
+
 /* What was done beyond scales, and what it gained. */
 static void print_steps(const quantize_job *j)
 {
@@ -189,10 +201,7 @@ static void print_steps(const quantize_job *j)
         else
             cli_put("%s: %zu layer%s, error of the outputs %.3g -> %.3g%s\n",
                     s->name, s->layers, s->layers == 1 ? "" : "s", s->before,
-                    s->after,
-                    s->kept                ? ""
-                    : s->after < s->before ? ": no clear gain, taken back"
-                                           : ": taken back");
+                    s->after, step_verdict(s));
 }
 
 void quantize_print_drop(const quantize_drop *d)
