@@ -26,6 +26,7 @@ sb_status sb_soft_init(sb_ctx *ctx, size_t n, sb_soft_rounding *s)
     s->v = all + 4 * n;
     s->m = all + 5 * n;
     s->u = all + 6 * n;
+    s->slope = all + 7 * n;
     return SB_OK;
 }
 
@@ -45,6 +46,7 @@ void sb_soft_set(sb_soft_rounding *s, size_t i, float w, float scale,
     float share = steps - floorf(steps);
 
     s->scale[i] = scale;
+    s->slope[i] = scale;
     s->base[i] = floorf(steps) - shift;
     s->lo[i] = (float)qmin - zero_point;
     s->hi[i] = (float)qmax - zero_point;
@@ -137,13 +139,13 @@ SB_HOT static void soft_step(void *arg, size_t begin, size_t end)
         float h = x * (stretch_hi - stretch_lo) + stretch_lo;
         float q = s->base[i] + soft_clip(h, 0, 1);
         float t = 2 * soft_clip(h, 0, 1) - 1;
-        float g = j->gradient[i] * j->factor * s->scale[i];
-        float slope = (stretch_hi - stretch_lo) * x * (1 - x);
+        float g = j->gradient[i] * j->factor * s->slope[i];
+        float along = (stretch_hi - stretch_lo) * x * (1 - x);
 
         g = q < s->lo[i] || q > s->hi[i] ? 0 : g;
         g -= lambda * j->beta * 2 *
              copysignf(soft_power(fabsf(t), whole, part), t);
-        g = h <= 0 || h >= 1 ? 0 : g * slope;
+        g = h <= 0 || h >= 1 ? 0 : g * along;
         s->m[i] = 0.9F * s->m[i] + 0.1F * g;
         s->u[i] = 0.999F * s->u[i] + 0.001F * g * g;
         s->v[i] -=
@@ -159,6 +161,13 @@ static float soft_beta(int64_t step, int64_t steps)
     return at < warm
                ? 0
                : (float)(2 + 18 * (1 - (at - warm) / ((double)steps - warm)));
+}
+
+double sb_soft_rate(double given, double way, int64_t steps)
+{
+    const double most = 0.1;
+
+    return given > 0 ? given : fmin(way / (double)steps, most);
 }
 
 void sb_soft_learn(sb_soft_rounding *s, const sb_soft_step *how)

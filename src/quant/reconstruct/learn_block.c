@@ -352,27 +352,21 @@ static sb_status steps_run(block_steps *s)
     return SB_OK;
 }
 
-/* Each weight must have the time to come to either side, which takes v from
- * -2.4 to 2.4, and to change its mind. */
-static double steps_rate(const sb_quant_blockwise *how)
-{
-    const double way = 10, most = 0.1;
-
-    return how->rate > 0 ? how->rate : fmin(way / (double)how->steps, most);
-}
-
 static void steps_learn(const block_steps *s, int64_t step)
 {
     const sb_layer_block *b = s->b;
     const sb_quant_blockwise *how = &b->walk->how;
-    const double half_turn = acos(-1.0);
+    /* Each weight must have the time to come to either side, which takes v from
+     * -2.4 to 2.4, and to change its mind. */
+    const double half_turn = acos(-1.0), way = 10;
     double rate = 0.5 * how->scale_rate *
                   (1 + cos(half_turn * (double)step / (double)how->steps));
 
     for (size_t i = 0; i < b->n_learned; i++) {
         const sb_soft_step one = {.step = step,
                                   .steps = how->steps,
-                                  .rate = steps_rate(how),
+                                  .rate =
+                                      sb_soft_rate(how->rate, way, how->steps),
                                   .lambda = how->lambda,
                                   .gradient = steps_sum(s, b->weights[i].p),
                                   .factor = 1 / (double)s->runs};
