@@ -10,15 +10,16 @@
 /* Rows of each architecture; who adds one adds its names of GGUF tensors to
  * gguf_names.c, where they differ. */
 static const sb_llm_arch archs[] = {
-    {"llama", "LlamaForCausalLM", "llama", SB_LLM_GGUF_INTERLEAVED,
-     sb_arch_llama},
+    {"llama", "LlamaForCausalLM", "llama",
+     SB_LLM_GGUF_INTERLEAVED | SB_LLM_NO_WINDOW, sb_arch_llama},
     {"mistral", "MistralForCausalLM", NULL, 0, sb_arch_llama},
     {"qwen2", "Qwen2ForCausalLM", "qwen2", SB_LLM_WINDOW_ASKED, sb_arch_llama},
     {"qwen3", "Qwen3ForCausalLM", "qwen3", SB_LLM_WINDOW_ASKED, sb_arch_llama},
     {"gemma3_text", "Gemma3ForCausalLM", "gemma3",
      SB_LLM_SCALED_EMBEDDING | SB_LLM_GEMMA, sb_arch_llama},
     {"gpt2", "GPT2LMHeadModel", "gpt2",
-     SB_LLM_TRANSPOSED | SB_LLM_LEARNED_POSITIONS, sb_arch_gpt2},
+     SB_LLM_TRANSPOSED | SB_LLM_LEARNED_POSITIONS | SB_LLM_NO_WINDOW,
+     sb_arch_gpt2},
 };
 
 sb_status sb_llm_arch_find(sb_ctx *ctx, const char *file, const char *name,
@@ -321,7 +322,8 @@ static void hf_asked_window(hf_reader *r, sb_llm_config *c)
 
 static void hf_window(hf_reader *r, sb_llm_config *c)
 {
-    c->window = hf_whole(r, "sliding_window", NULL, 0);
+    if (!(c->arch->flags & SB_LLM_NO_WINDOW))
+        c->window = hf_whole(r, "sliding_window", NULL, 0);
     if (c->arch->flags & SB_LLM_WINDOW_ASKED)
         hf_asked_window(r, c);
     if (c->arch->flags & SB_LLM_GEMMA) {
@@ -503,7 +505,8 @@ sb_status sb_llm_config_read_gguf(sb_llm_config *c, const sb_gguf *g)
         gguf_key(g, arch, "attention.layer_norm_rms_epsilon",
                  gguf_key(g, arch, "attention.layer_norm_epsilon", 1e-5));
     c->interleaved = (c->arch->flags & SB_LLM_GGUF_INTERLEAVED) != 0;
-    c->window = gguf_whole(g, arch, "attention.sliding_window", 0);
+    if (!(c->arch->flags & SB_LLM_NO_WINDOW))
+        c->window = gguf_whole(g, arch, "attention.sliding_window", 0);
     c->window_pattern = gguf_whole(g, arch, "attention.sliding_window_pattern",
                                    sb_llm_gguf_pattern(c));
     SB_TRY(gguf_rope(g, arch, c));

@@ -93,7 +93,7 @@ static void test_odd_heads_where_nothing_is_rotated(void **state)
 }
 
 /* Which layers have a window: what transformers 5 says of such files
- * (Qwen2Config, MistralConfig). */
+ * (Qwen2Config, MistralConfig; LLaMA has none). */
 static void test_windows_of_configs(void **state)
 {
     static const struct {
@@ -102,6 +102,9 @@ static void test_windows_of_configs(void **state)
         double theta; /* of layers with a window */
     } cases[] = {
         {"\"mistral\",\"sliding_window\":8,\"rope_theta\":1e6", 8, 0, 1e6},
+        {"\"llama\",\"sliding_window\":8,\"layer_types\":["
+         "\"sliding_attention\",\"full_attention\"]",
+         0, 0, 1e4},
         {"\"qwen2\",\"sliding_window\":8", 0, 0, 1e4},
         {"\"qwen2\",\"sliding_window\":8,\"use_sliding_window\":true", 0, 0,
          1e4},
