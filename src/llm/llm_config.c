@@ -158,9 +158,12 @@ static int64_t hf_whole(hf_reader *r, const char *key, const char *other,
 {
     double x = hf_number(r, key, other, (double)absent);
 
+    const sb_json *v = sb_json_get(r->at, key);
+
     if (r->status == SB_OK && !(x >= -1e15 && x <= 1e15))
-        r->status = sb_json_fail(r->doc, sb_json_get(r->at, key),
-                                 "%s is out of range", key);
+        r->status = sb_json_fail(r->doc, v, "%s is out of range", key);
+    else if (r->status == SB_OK && x > floor(x))
+        r->status = sb_json_fail(r->doc, v, "%s is no whole number", key);
     return r->status == SB_OK ? (int64_t)x : absent;
 }
 

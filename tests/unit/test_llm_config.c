@@ -39,6 +39,8 @@ static void test_configs_that_cannot_be_are_refused(void **state)
          "\"hidden_size\":8e99,\"intermediate_size\":8,\"vocab_size\":9,"
          "\"num_attention_heads\":3}",
          "hidden_size is out of range"},
+        {SB_BAD_DATA, "{\"model_type\":\"llama\",\"num_key_value_heads\":2.5}",
+         "num_key_value_heads is no whole number"},
         {SB_UNSUPPORTED,
          "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"yarn\"}}",
          "rope scaling 'yarn'; known are default, linear, llama3"},
