@@ -138,14 +138,21 @@ typedef struct hf_reader {
     sb_status status;  /* the first failure */
 } hf_reader;
 
-/* A number under one of two names; `absent` if it is not there or null. */
-static double hf_number(hf_reader *r, const char *key, const char *other,
-                        double absent)
+/* What stands under one of two names. */
+static const sb_json *hf_find(const hf_reader *r, const char *key,
+                              const char *other)
 {
     const sb_json *v = sb_json_get(r->at, key);
 
-    if (!v && other)
-        v = sb_json_get(r->at, other);
+    return v || !other ? v : sb_json_get(r->at, other);
+}
+
+/* A number; `absent` if it is not there or null. */
+static double hf_number(hf_reader *r, const char *key, const char *other,
+                        double absent)
+{
+    const sb_json *v = hf_find(r, key, other);
+
     if (!v || v->kind == SB_JSON_NULL || r->status != SB_OK)
         return absent;
     if (v->kind != SB_JSON_NUMBER)
@@ -156,14 +163,14 @@ static double hf_number(hf_reader *r, const char *key, const char *other,
 static int64_t hf_whole(hf_reader *r, const char *key, const char *other,
                         int64_t absent)
 {
+    const sb_json *v = hf_find(r, key, other);
+    const char *name = v ? v->key : key;
     double x = hf_number(r, key, other, (double)absent);
 
-    const sb_json *v = sb_json_get(r->at, key);
-
     if (r->status == SB_OK && !(x >= -1e15 && x <= 1e15))
-        r->status = sb_json_fail(r->doc, v, "%s is out of range", key);
+        r->status = sb_json_fail(r->doc, v, "%s is out of range", name);
     else if (r->status == SB_OK && x > floor(x))
-        r->status = sb_json_fail(r->doc, v, "%s is no whole number", key);
+        r->status = sb_json_fail(r->doc, v, "%s is no whole number", name);
     return r->status == SB_OK ? (int64_t)x : absent;
 }
 
