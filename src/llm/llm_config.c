@@ -230,8 +230,11 @@ static void hf_activation(hf_reader *r, const sb_llm_config *c)
     const char *key = flags & SB_LLM_GEMMA        ? "hidden_activation"
                       : flags & SB_LLM_TRANSPOSED ? "activation_function"
                                                   : "hidden_act";
-    const char *name = sb_json_text(sb_json_get(r->at, key));
+    const sb_json *v = sb_json_get(r->at, key);
+    const char *name = sb_json_text(v);
 
+    if (v && !name && v->kind != SB_JSON_NULL && r->status == SB_OK)
+        r->status = sb_json_fail(r->doc, v, "%s is no text", key);
     for (int i = 0; i < 3 && known[i]; i++)
         if (!name || strcmp(name, known[i]) == 0)
             return;
@@ -305,6 +308,10 @@ static void hf_layer_types(hf_reader *r, sb_llm_config *c)
                         "every n-th layer",
                         r->doc->file, (long long)i - 1, name ? name : "");
     }
+    if (i < c->layers && r->status == SB_OK)
+        r->status =
+            sb_json_fail(r->doc, list, "layer_types: %lld of %lld layers",
+                         (long long)i, (long long)c->layers);
     /* Windows alone have frequencies of their own, too. */
     if (c->window_pattern == 0 && (c->arch->flags & SB_LLM_GEMMA))
         c->window_pattern = i + 1;
@@ -341,7 +348,12 @@ static void hf_window(hf_reader *r, sb_llm_config *c)
 
         c->window_pattern =
             hf_whole(r, "sliding_window_pattern", "_sliding_window_pattern", 6);
-        c->attention_scale = scale > 0 ? 1 / sqrt(scale) : -1;
+        c->attention_scale = 1 / sqrt(scale);
+        if (!(scale > 0) && r->status == SB_OK)
+            r->status = sb_fail(r->doc->ctx, SB_BAD_DATA,
+                                "%s: query_pre_attn_scalar %g, want a number "
+                                "above 0",
+                                r->doc->file, scale);
         c->norm_plus_one = true;
     } else { /* windows have no frequencies of their own */
         c->local_rope = c->rope;
