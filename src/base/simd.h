@@ -33,9 +33,15 @@
 /* The same, sixteen at a time: for loops over bytes whose length is a multiple
  * of that and often no more, which else are done one by one. */
 #define SB_SIMD_16 _Pragma("omp simd simdlen(16)")
+/* But for what the loop asks: which is the largest, is any so?  In variables
+ * of these names. */
+#define SB_SIMD_LARGEST _Pragma("omp simd reduction(max : largest)")
+#define SB_SIMD_ANY     _Pragma("omp simd reduction(| : any)")
 #else
 #define SB_SIMD
 #define SB_SIMD_16
+#define SB_SIMD_LARGEST
+#define SB_SIMD_ANY
 #endif
 
 /* ---- subnormal numbers ----------------------------------------------------

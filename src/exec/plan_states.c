@@ -188,7 +188,8 @@ static sb_status state_check_out(const sb_plan_builder *b, size_t i,
     else
         (void)sb_tensor_describe(&s->t, made, sizeof made);
     return sb_fail(
-        b->exec->ctx, SB_BAD_DATA, "output '%s' is %s, its state is %s",
+        b->exec->ctx, s->kind == SLOT_DYNAMIC ? SB_UNSUPPORTED : SB_BAD_DATA,
+        "output '%s' is %s, its state is %s",
         sb_graph_value(b->exec->graph, b->exec->graph->outputs[i])->name, made,
         bound);
 }

@@ -197,17 +197,23 @@ void sb_arch_logits(sb_arch *a, sb_module head, sb_module embedding,
                     sb_value_id x)
 {
     const sb_llm_config *c = a->config;
-    bool own = sb_arch_has(a, head);
-    sb_arch tied = *a;
+    const char *prefix = a->prefix;
     sb_llm_config as_table = *c;
+    bool own = sb_arch_has(a, head);
 
+    if (!own) { /* some files have it beside the network */
+        a->prefix = "";
+        own = sb_arch_has(a, head);
+    }
+    if (!own)
+        a->prefix = prefix;
     /* An embedding is [out, in] in every file. */
     as_table.transposed = false;
-    tied.config = &as_table;
-    sb_value_id y = sb_arch_linear(&tied, own ? head : embedding, x, c->hidden,
-                                   c->vocabulary);
-    *a = tied; /* with the memory that it took */
+    a->config = &as_table;
+    sb_value_id y =
+        sb_arch_linear(a, own ? head : embedding, x, c->hidden, c->vocabulary);
     a->config = c;
+    a->prefix = prefix;
     y = sb_arch_split_rows(a, "lm_head", y, c->vocabulary);
     if (a->status == SB_OK)
         arch_note(a, sb_graph_rename_value(a->g, y, "logits"));

@@ -10,15 +10,16 @@
 /* Rows of each architecture; who adds one adds its names of GGUF tensors to
  * gguf_names.c, where they differ. */
 static const sb_llm_arch archs[] = {
-    {"llama", "LlamaForCausalLM", "llama", SB_LLM_GGUF_INTERLEAVED,
-     sb_arch_llama},
+    {"llama", "LlamaForCausalLM", "llama",
+     SB_LLM_GGUF_INTERLEAVED | SB_LLM_NO_WINDOW, sb_arch_llama},
     {"mistral", "MistralForCausalLM", NULL, 0, sb_arch_llama},
     {"qwen2", "Qwen2ForCausalLM", "qwen2", SB_LLM_WINDOW_ASKED, sb_arch_llama},
     {"qwen3", "Qwen3ForCausalLM", "qwen3", SB_LLM_WINDOW_ASKED, sb_arch_llama},
     {"gemma3_text", "Gemma3ForCausalLM", "gemma3",
      SB_LLM_SCALED_EMBEDDING | SB_LLM_GEMMA, sb_arch_llama},
     {"gpt2", "GPT2LMHeadModel", "gpt2",
-     SB_LLM_TRANSPOSED | SB_LLM_LEARNED_POSITIONS, sb_arch_gpt2},
+     SB_LLM_TRANSPOSED | SB_LLM_LEARNED_POSITIONS | SB_LLM_NO_WINDOW,
+     sb_arch_gpt2},
 };
 
 sb_status sb_llm_arch_find(sb_ctx *ctx, const char *file, const char *name,
@@ -137,14 +138,21 @@ typedef struct hf_reader {
     sb_status status;  /* the first failure */
 } hf_reader;
 
-/* A number under one of two names; `absent` if it is not there or null. */
-static double hf_number(hf_reader *r, const char *key, const char *other,
-                        double absent)
+/* What stands under one of two names. */
+static const sb_json *hf_find(const hf_reader *r, const char *key,
+                              const char *other)
 {
     const sb_json *v = sb_json_get(r->at, key);
 
-    if (!v && other)
-        v = sb_json_get(r->at, other);
+    return v || !other ? v : sb_json_get(r->at, other);
+}
+
+/* A number; `absent` if it is not there or null. */
+static double hf_number(hf_reader *r, const char *key, const char *other,
+                        double absent)
+{
+    const sb_json *v = hf_find(r, key, other);
+
     if (!v || v->kind == SB_JSON_NULL || r->status != SB_OK)
         return absent;
     if (v->kind != SB_JSON_NUMBER)
@@ -155,11 +163,14 @@ static double hf_number(hf_reader *r, const char *key, const char *other,
 static int64_t hf_whole(hf_reader *r, const char *key, const char *other,
                         int64_t absent)
 {
+    const sb_json *v = hf_find(r, key, other);
+    const char *name = v ? v->key : key;
     double x = hf_number(r, key, other, (double)absent);
 
     if (r->status == SB_OK && !(x >= -1e15 && x <= 1e15))
-        r->status = sb_json_fail(r->doc, sb_json_get(r->at, key),
-                                 "%s is out of range", key);
+        r->status = sb_json_fail(r->doc, v, "%s is out of range", name);
+    else if (r->status == SB_OK && x > floor(x))
+        r->status = sb_json_fail(r->doc, v, "%s is no whole number", name);
     return r->status == SB_OK ? (int64_t)x : absent;
 }
 
@@ -219,8 +230,11 @@ static void hf_activation(hf_reader *r, const sb_llm_config *c)
     const char *key = flags & SB_LLM_GEMMA        ? "hidden_activation"
                       : flags & SB_LLM_TRANSPOSED ? "activation_function"
                                                   : "hidden_act";
-    const char *name = sb_json_text(sb_json_get(r->at, key));
+    const sb_json *v = sb_json_get(r->at, key);
+    const char *name = sb_json_text(v);
 
+    if (v && !name && v->kind != SB_JSON_NULL && r->status == SB_OK)
+        r->status = sb_json_fail(r->doc, v, "%s is no text", key);
     for (int i = 0; i < 3 && known[i]; i++)
         if (!name || strcmp(name, known[i]) == 0)
             return;
@@ -294,6 +308,10 @@ static void hf_layer_types(hf_reader *r, sb_llm_config *c)
                         "every n-th layer",
                         r->doc->file, (long long)i - 1, name ? name : "");
     }
+    if (i < c->layers && r->status == SB_OK)
+        r->status =
+            sb_json_fail(r->doc, list, "layer_types: %lld of %lld layers",
+                         (long long)i, (long long)c->layers);
     /* Windows alone have frequencies of their own, too. */
     if (c->window_pattern == 0 && (c->arch->flags & SB_LLM_GEMMA))
         c->window_pattern = i + 1;
@@ -321,7 +339,8 @@ static void hf_asked_window(hf_reader *r, sb_llm_config *c)
 
 static void hf_window(hf_reader *r, sb_llm_config *c)
 {
-    c->window = hf_whole(r, "sliding_window", NULL, 0);
+    if (!(c->arch->flags & SB_LLM_NO_WINDOW))
+        c->window = hf_whole(r, "sliding_window", NULL, 0);
     if (c->arch->flags & SB_LLM_WINDOW_ASKED)
         hf_asked_window(r, c);
     if (c->arch->flags & SB_LLM_GEMMA) {
@@ -329,7 +348,12 @@ static void hf_window(hf_reader *r, sb_llm_config *c)
 
         c->window_pattern =
             hf_whole(r, "sliding_window_pattern", "_sliding_window_pattern", 6);
-        c->attention_scale = scale > 0 ? 1 / sqrt(scale) : -1;
+        c->attention_scale = 1 / sqrt(scale);
+        if (!(scale > 0) && r->status == SB_OK)
+            r->status = sb_fail(r->doc->ctx, SB_BAD_DATA,
+                                "%s: query_pre_attn_scalar %g, want a number "
+                                "above 0",
+                                r->doc->file, scale);
         c->norm_plus_one = true;
     } else { /* windows have no frequencies of their own */
         c->local_rope = c->rope;
@@ -503,7 +527,8 @@ sb_status sb_llm_config_read_gguf(sb_llm_config *c, const sb_gguf *g)
         gguf_key(g, arch, "attention.layer_norm_rms_epsilon",
                  gguf_key(g, arch, "attention.layer_norm_epsilon", 1e-5));
     c->interleaved = (c->arch->flags & SB_LLM_GGUF_INTERLEAVED) != 0;
-    c->window = gguf_whole(g, arch, "attention.sliding_window", 0);
+    if (!(c->arch->flags & SB_LLM_NO_WINDOW))
+        c->window = gguf_whole(g, arch, "attention.sliding_window", 0);
     c->window_pattern = gguf_whole(g, arch, "attention.sliding_window_pattern",
                                    sb_llm_gguf_pattern(c));
     SB_TRY(gguf_rope(g, arch, c));

@@ -68,6 +68,8 @@ enum {
     SB_LLM_WINDOW_ASKED = 1 << 4,
     /* Positions are a table of weights: nothing is rotated. */
     SB_LLM_LEARNED_POSITIONS = 1 << 5,
+    /* Sees all positions, whatever the file says of windows. */
+    SB_LLM_NO_WINDOW = 1 << 6,
 };
 
 typedef struct sb_llm_arch {

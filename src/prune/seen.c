@@ -62,14 +62,7 @@ static sb_status seen_watch_all(struct sb_prune_seen *s, const sb_channels *ch)
 /* All nodes that read the value read what an Observe node shows of it. */
 static sb_status seen_put(struct sb_prune_seen *s, uint32_t id)
 {
-    const sb_attr attr = {.name = "id", .type = SB_ATTR_INT, .i = id};
     sb_value_id x = s->values[id].value, y = SB_NONE;
-    const sb_node_spec spec = {.op = "Observe",
-                               .domain = SB_FUSED_DOMAIN,
-                               .inputs = &x,
-                               .n_in = 1,
-                               .attrs = &attr,
-                               .n_attrs = 1};
 
     for (size_t n = 0; n < s->graph->n_nodes; n++) {
         const sb_node *node = sb_graph_node(s->graph, (sb_node_id)n);
@@ -77,8 +70,8 @@ static sb_status seen_put(struct sb_prune_seen *s, uint32_t id)
             if (node->inputs[i] != x)
                 continue;
             if (y == SB_NONE)
-                SB_TRY(
-                    sb_quant_add_node(s->beside, (sb_node_id)n, &spec, x, &y));
+                SB_TRY(sb_quant_add_observe(s->beside, (sb_node_id)n, id, NULL,
+                                            x, &y));
             SB_TRY(sb_graph_set_input(s->beside, (sb_node_id)n, i, y));
         }
     }

@@ -5,6 +5,7 @@
 
 #include "graph/text.h"
 #include "ops/op_registry.h"
+#include "quant/export/export.h"
 #include "quanttest.h"
 
 #define CONFIG(correct)                                         \
@@ -60,6 +61,14 @@ static const char no_norm[] =
     "graph main(x: f32[N,2,2,2]) -> (y) {\n" LAYERS SECOND
     "c = Conv(x, w) \"first\"\n"
     "r = Relu(c)\n"
+    "y = Conv(r, v, b) \"second\"\n}";
+
+/* Nobody knows where it cuts. */
+static const char computed_bound[] =
+    "graph main(x: f32[N,2,2,2], lo: f32[]) -> (y) {\n" LAYERS SECOND
+    "c = Conv(x, w) \"first\"\n"
+    "n = BatchNormalization(c, gamma, beta, mean, var)\n"
+    "r = Clip(n, lo)\n"
     "y = Conv(r, v, b) \"second\"\n}";
 
 /* Of a normal distribution with its ends moved to the bounds. */
@@ -177,15 +186,51 @@ static void test_again(void **state)
     sb_quant_model_free(qm);
 }
 
-/* Without norms nothing is known. */
+/* Without norms, or bounds, nothing is known. */
 static void test_nothing_known(void **state)
 {
-    sb_quant_model *qm = test_quant(no_norm, CONFIG("true") "A: none\n", NULL);
+    static const char *const nets[] = {no_norm, computed_bound};
 
     (void)state;
-    assert_ok(sb_quant_model_calc_qparams(qm));
-    assert_null(sb_quant_model_step(qm, 0));
-    sb_quant_model_free(qm);
+    for (size_t i = 0; i < SB_COUNT(nets); i++) {
+        sb_quant_model *qm =
+            test_quant(nets[i], CONFIG("true") "A: none\n", NULL);
+
+        assert_ok(sb_quant_model_calc_qparams(qm));
+        assert_null(sb_quant_model_step(qm, 0));
+        sb_quant_model_free(qm);
+    }
+}
+
+/* Nor does the file get biases of zeros. */
+static void test_no_zeros_written(void **state)
+{
+    static const char *const modes[] = {"A: none\n", "A: dynamic\n"};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(modes); i++) {
+        char yaml[256];
+        sb_graph *g = NULL;
+        const sb_export_choice choice = {.format = SB_EXPORT_FORMAT_QDQ};
+        int64_t opset = 0;
+
+        (void)snprintf(yaml, sizeof yaml, "%s%s", CONFIG("true"), modes[i]);
+        sb_quant_model *qm = test_quant("graph main(x: f32[N,2]) -> (y) {\n"
+                                        "w: f32[2,2] = random(1)\n"
+                                        "y = Gemm(x, w) \"fc\"\n}",
+                                        yaml, NULL);
+        assert_ok(sb_quant_model_calc_qparams(qm));
+        assert_ok(sb_export_graph(qm, &choice, &g, &opset));
+        for (sb_node_id id = 0; id < g->n_nodes; id++) {
+            const sb_node *node = sb_graph_node(g, id);
+
+            if (strcmp(node->op, "Gemm") == 0)
+                assert_int_equal(sb_node_in(node, 2), SB_NONE);
+            assert_string_not_equal(node->op, "Add");
+        }
+        sb_graph_free(g);
+        sb_quant_model_free(qm);
+    }
 }
 
 /* A file of a language model has no place for more than its own biases. */
@@ -224,6 +269,7 @@ int main(void)
         cmocka_unit_test(test_dynamic),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_nothing_known),
+        cmocka_unit_test(test_no_zeros_written),
         cmocka_unit_test(test_language_model),
     };
 

@@ -42,12 +42,12 @@ static int watch(void *user, const char *stage, size_t done, size_t total)
 }
 
 /* The outputs of the quantized network; false if the run was ended. */
-static bool outputs_of(const char *config, uint64_t seed, bool with_journal,
-                       stop *s, float out[2 * ROWS])
+static bool outputs_net(const char *net, const char *config, uint64_t seed,
+                        bool with_journal, stop *s, float out[2 * ROWS])
 {
     sb_calibration_options opt = SB_CALIBRATION_OPTIONS_INIT;
     const sb_tensor *x = test_random(SB_DTYPE_F32, "64x3", 4);
-    sb_quant_model *qm = test_quant(NET, config, NULL);
+    sb_quant_model *qm = test_quant(net, config, NULL);
 
     opt.journal = with_journal ? journal : NULL;
     opt.seed = seed;
@@ -65,6 +65,12 @@ static bool outputs_of(const char *config, uint64_t seed, bool with_journal,
     }
     sb_quant_model_free(qm);
     return status == SB_OK;
+}
+
+static bool outputs_of(const char *config, uint64_t seed, bool with_journal,
+                       stop *s, float out[2 * ROWS])
+{
+    return outputs_net(NET, config, seed, with_journal, s, out);
 }
 
 static bool outputs(const char *bits, bool with_journal, stop *s,
@@ -290,6 +296,42 @@ static void test_biases_to_correct(void **state)
     end_journal();
 }
 
+/* Those that layers have are fitted with them, and are in the files, too. */
+static void test_fitted_biases(void **state)
+{
+    static const char net[] =
+        "graph main(x: f32[N,3]) -> (y) {\n"
+        "a: f32[4,3] = random(1)\nb: f32[4] = random(2)\n"
+        "c: f32[2,4] = random(3)\nd: f32[2] = random(4)\n"
+        "e: f32[2,2] = random(5)\nf: f32[2] = random(6)\n"
+        "g = Gemm(x, a, b) {transB=1} \"la\"\nh = Relu(g)\n"
+        "i = Gemm(h, c, d) {transB=1} \"lb\"\nj = Relu(i)\n"
+        "y = Gemm(j, e, f) {transB=1} \"lc\"\n}";
+    static const char config[] =
+        "SCHEDULE: {BIAS_CORRECTION: %s, LAYERWISE: true}\n"
+        "W: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: gptq, BIT: 3}}\n"
+        "A: none\n";
+    float want[2][2 * ROWS], got[2 * ROWS];
+    char text[2][256];
+    stop never = {.left = -1};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(text[i], sizeof text[i], config, i ? "true" : "false");
+        assert_true(outputs_net(net, text[i], 0, false, &never, want[i]));
+    }
+    assert_memory_not_equal(want[0], want[1], sizeof got);
+    for (int end = 1; end < 3; end++) {
+        stop s = {.left = end}, rest = {.left = -1};
+
+        assert_false(outputs_net(net, text[1], 0, true, &s, got));
+        assert_int_equal(files("layer"), end);
+        assert_true(outputs_net(net, text[1], 0, true, &rest, got));
+        assert_memory_equal(got, want[1], sizeof got);
+        end_journal();
+    }
+}
+
 static int make(void **state)
 {
     (void)state;
@@ -314,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_blocks_go_on),
         cmocka_unit_test(test_blocks_of_other_runs),
         cmocka_unit_test(test_biases_to_correct),
+        cmocka_unit_test(test_fitted_biases),
     };
 
     return cmocka_run_group_tests_name("journal", tests, make, clean);

@@ -288,6 +288,86 @@ static void test_results_of_other_types(void **state)
     }
 }
 
+/* ---- shapes ------------------------------------------------------------- */
+
+/* The first block's shape of the input is read by the second, as in a language
+ * model. */
+#define SHAPED                                               \
+    "graph net(x: f32[N,S,12]) -> (y) {\n"                   \
+    "w: f32[12,10] = random(2)\nv: f32[10,12] = random(3)\n" \
+    "u: f32[12,10] = random(4)\nt: f32[10,12] = random(5)\n" \
+    "flat: i64[2] = [-1, 12]\n"                              \
+    "ten: i64[1] = [10]\nb = Shape(x) {end=2}\n"             \
+    "c = Concat(b, ten) {axis=0}\nf = Reshape(x, flat)\n"    \
+    "h = MatMul(f, w) \"up\"\nr = Relu(h) \"act\"\n"         \
+    "d = MatMul(r, v) \"down\"\ne = MatMul(d, u) \"next\"\n" \
+    "z = Reshape(e, c)\ny = MatMul(z, t) \"out\"\n}"
+
+static void multiply(const double *x, int n_in, const float *w, int n_out,
+                     bool relu, double *y)
+{
+    for (int n = 0; n < n_out; n++) {
+        y[n] = 0;
+        for (int k = 0; k < n_in; k++)
+            y[n] += x[k] * (double)w[k * n_out + n];
+        if (relu && y[n] < 0)
+            y[n] = 0;
+    }
+}
+
+static void run_shaped(const sb_quant_model *qm, const float *x, bool learned,
+                       double *y)
+{
+    double in[IN], h[MID], d[IN], e[MID];
+
+    for (int i = 0; i < IN; i++)
+        in[i] = (double)x[i];
+    multiply(in, IN, constant(qm, "w", learned), MID, true, h);
+    multiply(h, MID, constant(qm, "v", learned), IN, false, d);
+    multiply(d, IN, constant(qm, "u", learned), MID, false, e);
+    multiply(e, MID, constant(qm, "t", learned), IN, false, y);
+}
+
+static void test_shapes_of_other_blocks(void **state)
+{
+    sb_tensor *x = test_tensor(SB_DTYPE_F32, "16x3x12", NULL);
+    double noise = 0, signal = 0;
+
+    (void)state;
+    sb_tensor_randomize(x, 9);
+    sb_quant_model *qm = calibrated(SHAPED, CONFIG("3", "A: none\n"), x);
+    seen s = learn(qm, 100, 0);
+    for (int i = 0; i < SAMPLES * 3; i++) {
+        double y[IN], t[IN];
+
+        run_shaped(qm, (const float *)x->data + i * IN, true, y);
+        run_shaped(qm, (const float *)x->data + i * IN, false, t);
+        for (int n = 0; n < IN; n++) {
+            noise += (y[n] - t[n]) * (y[n] - t[n]);
+            signal += t[n] * t[n];
+        }
+    }
+    assert_int_equal(s.blocks, 2);
+    assert_int_equal(s.weights, 4);
+    assert_true(s.after < s.before);
+    assert_close("after", s.after, IN * noise / signal, 1e-4 * s.after);
+    sb_quant_model_free(qm);
+}
+
+/* Samples of several shapes: what depends on them is rounded to nearest. */
+static void test_several_shapes(void **state)
+{
+    const sb_tensor *longer = test_tensor(SB_DTYPE_F32, "16x3x12", NULL);
+    const sb_tensor *shorter = test_tensor(SB_DTYPE_F32, "16x2x12", NULL);
+    sb_quant_model *qm = calibrated(SHAPED, CONFIG("3", "A: none\n"), longer);
+
+    (void)state;
+    for (int i = 0; i < 3; i++) /* some are set apart */
+        assert_ok(sb_batch_store_take(qm->state.batches, &shorter));
+    assert_int_equal(learn(qm, 5, 0).weights, 2);
+    sb_quant_model_free(qm);
+}
+
 /* Weights alone need samples, too. */
 static void test_samples_are_asked_for(void **state)
 {
@@ -446,6 +526,8 @@ int main(void)
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_spilled),
         cmocka_unit_test(test_results_of_other_types),
+        cmocka_unit_test(test_shapes_of_other_blocks),
+        cmocka_unit_test(test_several_shapes),
         cmocka_unit_test(test_samples_are_asked_for),
         cmocka_unit_test(test_biases_beside),
         cmocka_unit_test(test_judged_apart),

@@ -5,12 +5,15 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <sparsebit/sparsebit.h>
 
+#include "graph/text.h"
 #include "llm/blocks/blocks.h"
 #include "llm/gguf.h"
 #include "llm/llm_checkpoint.h"
+#include "quant/model/quant_model.h"
 
 #define FIXTURES "tests/fixtures/llm/"
 
@@ -176,6 +179,66 @@ static void test_odd_blocks(void **state)
         }
 }
 
+/* The largest numbers that float16 scales reach, and beyond. */
+static void test_large_elements(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(names); i++) {
+        const sb_weight_format *f = sb_weight_format_find(names[i]);
+        const float most = 65504 * (f->symmetric ? (float)f->hi : 1);
+        static const float beyond[] = {1e18F, 3e38F, INFINITY, NAN};
+        sb_block b = {{0}, {0}, {0}};
+        float x[256], back[256];
+        uint8_t bytes[256];
+
+        for (size_t n = 0; n < f->block; n++)
+            x[n] = n % 2 ? most : -most;
+        assert_true(sb_block_holds(f, x, f->block));
+        sb_block_search(f, x, NULL, 1, &b);
+        f->pack(&b, bytes);
+        sb_weight_to_f32(f, bytes, back, f->block);
+        for (size_t n = 0; n < f->block; n++)
+            assert_close(names[i], back[n], x[n], 0.3 * (double)most);
+        for (size_t k = 0; k < SB_COUNT(beyond); k++) {
+            x[5] = beyond[k];
+            assert_false(sb_block_holds(f, x, f->block));
+        }
+    }
+}
+
+/* A weight that no block holds is named. */
+static void test_weights_beyond_blocks(void **state)
+{
+    static const char config[] =
+        "W: {QSCHEME: per-group-affine, QUANTIZER: {BIT: 4, GROUP_SIZE: 32}}\n"
+        "A: none\n";
+    const sb_build_options build = {.half_scales = true,
+                                    .blocks = sb_block_mix_find("q4_1")};
+    sb_quant_config *cfg = NULL;
+    sb_quant_model *qm = NULL;
+    sb_graph *g = NULL;
+
+    (void)state;
+    assert_ok(sb_graph_parse(test_ctx(),
+                             "graph main(x: f32[N,32]) -> (y) {\n"
+                             "w: f32[2,32] = random(1)\n"
+                             "y = Gemm(x, w) {transB=1} \"fc\"\n}",
+                             &g));
+    assert_ok(sb_graph_infer(g));
+    sb_value_id w = sb_graph_find_value(g, "w");
+    ((float *)sb_graph_value(g, w)->constant.data)[40] = -7e4F;
+    assert_ok(sb_quant_config_load_memory(test_ctx(), "q.yaml", config,
+                                          strlen(config), SB_QUANT_CONFIG_QUANT,
+                                          &cfg));
+    assert_ok(sb_quant_model_build(test_ctx(), g, cfg, NULL, &build, &qm));
+    assert_int_equal(sb_quant_model_calc_qparams(qm), SB_BAD_MODEL);
+    assert_string_equal(sb_ctx_error(test_ctx()),
+                        "'fc.weight_quantizer': the weight has elements beyond "
+                        "what Q4_1 holds");
+    sb_quant_model_free(qm);
+    sb_graph_free(g);
+}
+
 static void test_rows_that_256_does_not_divide(void **state)
 {
     const sb_weight_format *f = sb_weight_format_find("q4_k");
@@ -250,6 +313,8 @@ int main(void)
         cmocka_unit_test(test_scales_are_as_good_as_those_of_ggml),
         cmocka_unit_test(test_blocks_are_as_alone),
         cmocka_unit_test(test_odd_blocks),
+        cmocka_unit_test(test_large_elements),
+        cmocka_unit_test(test_weights_beyond_blocks),
         cmocka_unit_test(test_rows_that_256_does_not_divide),
         cmocka_unit_test(test_files_are_mixed_as_llama_cpp_mixes_them),
     };

@@ -39,6 +39,21 @@ static void test_configs_that_cannot_be_are_refused(void **state)
          "\"hidden_size\":8e99,\"intermediate_size\":8,\"vocab_size\":9,"
          "\"num_attention_heads\":3}",
          "hidden_size is out of range"},
+        {SB_BAD_DATA, "{\"model_type\":\"llama\",\"num_key_value_heads\":2.5}",
+         "num_key_value_heads is no whole number"},
+        {SB_BAD_DATA, "{\"model_type\":\"llama\",\"hidden_act\":5}",
+         "hidden_act is no text"},
+        {SB_BAD_DATA,
+         "{\"model_type\":\"gemma3_text\",\"query_pre_attn_scalar\":-1}",
+         "query_pre_attn_scalar -1, want a number above 0"},
+        {SB_BAD_DATA,
+         "{\"model_type\":\"gemma3_text\",\"num_hidden_layers\":2,"
+         "\"sliding_window\":8,\"layer_types\":[\"sliding_attention\"]}",
+         "layer_types: 1 of 2 layers"},
+        {SB_BAD_DATA, "{\"model_type\":\"gpt2\",\"n_embd\":9e14}",
+         "intermediate_size is out of range"},
+        {SB_BAD_DATA, "{\"model_type\":\"gpt2\",\"n_layer\":1e30}",
+         "n_layer is out of range"},
         {SB_UNSUPPORTED,
          "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"yarn\"}}",
          "rope scaling 'yarn'; known are default, linear, llama3"},
@@ -93,7 +108,7 @@ static void test_odd_heads_where_nothing_is_rotated(void **state)
 }
 
 /* Which layers have a window: what transformers 5 says of such files
- * (Qwen2Config, MistralConfig). */
+ * (Qwen2Config, MistralConfig; LLaMA has none). */
 static void test_windows_of_configs(void **state)
 {
     static const struct {
@@ -102,6 +117,9 @@ static void test_windows_of_configs(void **state)
         double theta; /* of layers with a window */
     } cases[] = {
         {"\"mistral\",\"sliding_window\":8,\"rope_theta\":1e6", 8, 0, 1e6},
+        {"\"llama\",\"sliding_window\":8,\"layer_types\":["
+         "\"sliding_attention\",\"full_attention\"]",
+         0, 0, 1e4},
         {"\"qwen2\",\"sliding_window\":8", 0, 0, 1e4},
         {"\"qwen2\",\"sliding_window\":8,\"use_sliding_window\":true", 0, 0,
          1e4},

@@ -58,9 +58,9 @@ static void assert_logits(const char *name)
 
 static void test_logits_are_those_of_transformers(void **state)
 {
-    static const char *const names[] = {"llama",         "mistral",  "qwen2",
-                                        "qwen3",         "gemma3",   "gpt2",
-                                        "gemma3_window", "tiny.gguf"};
+    static const char *const names[] = {
+        "llama", "mistral",       "qwen2",       "qwen3",    "gemma3",
+        "gpt2",  "gemma3_window", "gpt2_untied", "tiny.gguf"};
 
     (void)state;
     for (size_t i = 0; i < SB_COUNT(names); i++)

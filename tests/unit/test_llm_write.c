@@ -188,6 +188,12 @@ static void assert_windows(const char *model_path)
     sb_model_free(model);
 }
 
+static void keep_line(void *user, sb_log_level level, const char *text)
+{
+    (void)level;
+    (void)snprintf(user, 256, "%s", text);
+}
+
 static void test_windows_of_some_layers(void **state)
 {
     static const char config[] =
@@ -197,7 +203,7 @@ static void test_windows_of_some_layers(void **state)
         "\"num_key_value_heads\":2,\"sliding_window\":3,"
         "\"use_sliding_window\":true,\"tie_word_embeddings\":false,"
         "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}";
-    char hf[300], gguf[300], back[300];
+    char hf[300], gguf[300], back[300], line[256] = "";
 
     (void)state;
     strcpy(hf, in_folder("windows"));
@@ -209,7 +215,10 @@ static void test_windows_of_some_layers(void **state)
     assert_true(fputs(config, f) >= 0);
     assert_int_equal(fclose(f), 0);
     assert_windows(hf);
+    sb_ctx_set_log(test_ctx(), keep_line, line);
     assert_ok(convert(hf, gguf, SB_LANGUAGE_GGUF, NULL));
+    sb_ctx_set_log(test_ctx(), NULL, NULL);
+    assert_non_null(strstr(line, "llama.cpp does not know the window"));
     assert_windows(gguf);
     assert_ok(convert(gguf, back, SB_LANGUAGE_FLOAT, NULL));
     assert_windows(back);

@@ -6,6 +6,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "sbtest.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -97,10 +98,50 @@ static void test_tokens_are_those_of_the_libraries(void **state)
         assert_int_equal(compare_vectors(files[i][0], files[i][1]), 0);
 }
 
+/* ---- files that are wrong ----------------------------------------------- */
+
+static void assert_json(const char *vocab, const char *merges, const char *want)
+{
+    char folder[] = "/tmp/tokenizer_test_XXXXXX", path[64];
+    sb_tokenizer *t = NULL;
+
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fprintf(f,
+                        "{\"model\":{\"type\":\"BPE\",\"vocab\":%s,"
+                        "\"merges\":%s}}",
+                        vocab, merges) > 0);
+    assert_int_equal(fclose(f), 0);
+    sb_status status = sb_tokenizer_open(test_ctx(), path, &t);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(status, want ? SB_BAD_DATA : SB_OK);
+    if (want && !strstr(sb_ctx_error(test_ctx()), want))
+        fail_msg("'%s' is not in '%s'", want, sb_ctx_error(test_ctx()));
+    sb_tokenizer_free(t);
+}
+
+/* `tokenizers` 0.23 refuses these, too. */
+static void test_wrong_files_are_refused(void **state)
+{
+    static const char vocab[] = "{\"a\":0,\"b\":1,\"ab\":2}";
+
+    (void)state;
+    assert_json(vocab, "[\"a b\"]", NULL);
+    assert_json(vocab, "[\"a c\"]", "a merge of 'a' and 'c': want tokens");
+    assert_json(vocab, "[[\"c\",\"b\"]]", "a merge of 'c' and 'b'");
+    assert_json(vocab, "[[\"b\",\"a\"]]", "a merge of 'b' and 'a'");
+    assert_json(vocab, "[\"ab\"]", "want a merge of two tokens");
+    assert_json("{\"a\":0.5}", "[]", "want an ID");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tokens_are_those_of_the_libraries),
+        cmocka_unit_test(test_wrong_files_are_refused),
     };
 
     if (argc == 3)

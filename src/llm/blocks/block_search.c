@@ -42,9 +42,11 @@ typedef struct search {
     fits best;
 } search;
 
+static const float half_most = 65504;
+
 static float half_of(float x)
 {
-    const float least = 0x1p-24F, most = 65504;
+    const float least = 0x1p-24F, most = half_most;
     float h = sb_f16_to_f32(sb_f32_to_f16(fminf(fabsf(x), most)));
 
     return copysignf(h < least ? least : h, x);
@@ -506,6 +508,7 @@ static void write_block(const search *s, int block, const float *x,
 
         if (f->block <= 32) {
             scale = half_of(scale);
+            offset = fminf(fmaxf(offset, -half_most), half_most);
             offset = f->symmetric ? 0 : sb_f16_to_f32(sb_f32_to_f16(offset));
         }
         write_group(f, x + g * f->group, scale, offset,
@@ -527,6 +530,17 @@ void sb_block_search(const sb_weight_format *f, const float *x,
         k_search(&s);
     for (int i = 0; i < n; i++)
         write_block(&s, i, x + i * f->block, &out[i]);
+}
+
+bool sb_block_holds(const sb_weight_format *f, const float *x, size_t n)
+{
+    const float beyond = 65520; /* as float16 it is infinite */
+    const float most = f->symmetric ? beyond * (float)f->hi : beyond;
+    bool holds = true;
+
+    for (size_t i = 0; i < n; i++)
+        holds &= fabsf(x[i]) < most;
+    return holds;
 }
 
 double sb_block_bits(const sb_weight_format *f)

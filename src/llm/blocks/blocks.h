@@ -53,9 +53,13 @@ double sb_block_bits(const sb_weight_format *f);
  */
 enum { SB_BATCH_MOST = 2 * SB_BLOCK_MOST };
 int sb_block_batch(const sb_weight_format *f);
+/* Are elements within what scales of float16 reach?  Not if one is no number.
+ */
+bool sb_block_holds(const sb_weight_format *f, const float *x, size_t n);
 /* Scales and offsets for the elements of n <= sb_block_batch(f) blocks that `f`
  * holds exactly, with a small sum of squared errors, each times its weight;
- * NULL: all weigh the same.  Scales are not 0.  Codes are to nearest. */
+ * NULL: all weigh the same.  The format holds elements of their size.  Scales
+ * are not 0.  Codes are to nearest. */
 void sb_block_search(const sb_weight_format *f, const float *x,
                      const float *weight, int n, sb_block *out);
 

@@ -72,8 +72,11 @@ void sb_merges_free(sb_ctx *ctx, struct sb_merges *m)
 }
 
 sb_status sb_merges_add(sb_tokenizer *t, uint32_t left, uint32_t right,
-                        double priority)
+                        double priority, bool *known)
 {
+    *known = left != SB_TOKEN_NONE && right != SB_TOKEN_NONE;
+    if (!*known)
+        return SB_OK;
     const sb_token *a = &t->tokens[left], *b = &t->tokens[right];
     char small[256], *text = small;
     size_t n = (size_t)a->len + b->len;
@@ -87,7 +90,8 @@ sb_status sb_merges_add(sb_tokenizer *t, uint32_t left, uint32_t right,
     sb_merge m = {left, right, sb_tokenizer_find(t, text, n), priority};
     if (text != small)
         sb_free(t->ctx, text);
-    return m.into == SB_TOKEN_NONE ? SB_OK : merges_put(t, &m);
+    *known = m.into != SB_TOKEN_NONE;
+    return *known ? merges_put(t, &m) : SB_OK;
 }
 
 /* By priority; of equals those of lower tokens first, so that there is one

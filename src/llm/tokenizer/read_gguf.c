@@ -155,8 +155,8 @@ static sb_status add_merges(sb_tokenizer *t, sb_gguf *g)
         size_t n = (size_t)(space - texts[i].data);
         uint32_t a = sb_tokenizer_find(t, texts[i].data, n);
         uint32_t b = sb_tokenizer_find(t, space + 1, len - n - 1);
-        if (a != SB_TOKEN_NONE && b != SB_TOKEN_NONE)
-            SB_TRY(sb_merges_add(t, a, b, (double)i));
+        bool known = false; /* llama.cpp does not ask either */
+        SB_TRY(sb_merges_add(t, a, b, (double)i, &known));
     }
     return SB_OK;
 }

@@ -48,7 +48,7 @@ typedef struct id_list {
 static bool json_id(const sb_json *v, size_t *out)
 {
     if (!sb_json_is(v, SB_JSON_NUMBER) || !(v->number >= 0) ||
-        v->number >= ID_MOST)
+        v->number >= ID_MOST || v->number > floor(v->number))
         return false;
     *out = (size_t)v->number;
     return true;
@@ -188,9 +188,13 @@ static sb_status read_merge(sb_tokenizer *t, const sb_json_doc *doc,
         return sb_json_fail(doc, m, "want a merge of two tokens");
     uint32_t a = sb_tokenizer_find(t, text, n);
     uint32_t b = sb_tokenizer_find(t, right, strlen(right));
-    return a == SB_TOKEN_NONE || b == SB_TOKEN_NONE
-               ? SB_OK
-               : sb_merges_add(t, a, b, rank);
+    bool known = false;
+    SB_TRY(sb_merges_add(t, a, b, rank, &known));
+    return known ? SB_OK
+                 : sb_json_fail(doc, m,
+                                "a merge of '%.*s' and '%.32s': want tokens "
+                                "that make a token",
+                                (int)(n < 32 ? n : 32), text, right);
 }
 
 static sb_status read_bpe(sb_tokenizer *t, const sb_json_doc *doc,

@@ -210,10 +210,11 @@ SB_MUST_USE sb_status sb_unigram_encode(const sb_tokenizer *t, const char *word,
 SB_MUST_USE sb_status sb_wordpiece_encode(const sb_tokenizer *t,
                                           const char *word, size_t len,
                                           sb_ids *out);
-/* A merge of two tokens; lower `priority` first.  Merges of unknown tokens are
- * left out. */
+/* A merge of two tokens; lower `priority` first.  *known: both are tokens, and
+ * so is what they make; else it is left out. */
 SB_MUST_USE sb_status sb_merges_add(sb_tokenizer *t, uint32_t left,
-                                    uint32_t right, double priority);
+                                    uint32_t right, double priority,
+                                    bool *known);
 /* All merges of tokens with scores: those of SentencePiece. */
 SB_MUST_USE sb_status sb_merges_from_scores(sb_tokenizer *t);
 void sb_merges_free(sb_ctx *ctx, struct sb_merges *m);

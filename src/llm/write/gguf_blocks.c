@@ -73,12 +73,6 @@ static void pack_codes(const fill_job *job, const sb_matrix_row *row,
     }
 }
 
-/* Largest elements that scales of float16 reach. */
-static bool blocks_reach(const sb_weight_format *f, float most)
-{
-    return (f->symmetric ? most / (float)f->hi : most) < SB_BEYOND_HALF;
-}
-
 static bool fill_row(const fill_job *job, int64_t row, float *floats,
                      uint8_t *codes, uint8_t *to)
 {
@@ -93,16 +87,15 @@ static bool fill_row(const fill_job *job, int64_t row, float *floats,
         return true;
     }
     sb_matrix_floats(m, row, floats);
-    float most = blocks_largest(floats, n);
     if (job->f->unpack) {
-        if (!blocks_reach(job->f, most))
+        if (!sb_block_holds(job->f, floats, n))
             return false;
         pack_floats(job, floats, to);
         return true;
     }
     sb_convert(SB_DTYPE_F32, floats, job->f->dtype, to, n);
-    return job->f->dtype != SB_DTYPE_F16 || most < SB_BEYOND_HALF ||
-           m->t->dtype == SB_DTYPE_F16;
+    return job->f->dtype != SB_DTYPE_F16 || m->t->dtype == SB_DTYPE_F16 ||
+           blocks_largest(floats, n) < SB_BEYOND_HALF;
 }
 
 static void fill_pieces(void *arg, size_t begin, size_t end)

@@ -112,7 +112,8 @@ static sb_status check_config(const sb_parts *p)
                        "attention is scaled by %g, and GGUF has no key for "
                        "another than 1 / sqrt(%lld)",
                        c->attention_scale, (long long)c->head_size);
-    if (!c->arch->gguf && c->window > 0 && !p->early)
+    /* It reads the key of a window for Gemma, of these architectures. */
+    if (c->window > 0 && !(c->arch->flags & SB_LLM_GEMMA) && !p->early)
         sb_warn(p->ctx,
                 "%s: llama.cpp does not know the window of %lld positions and "
                 "lets tokens see all before them",

@@ -16,11 +16,6 @@ enum {
     LOOKS = 256, /* candidates between two looks at the interruption */
     ROWS = 5     /* y0, x0, y1, x1, area */
 };
-#ifdef _OPENMP
-#define SIMD_ANY _Pragma("omp simd reduction(| : any)")
-#else
-#define SIMD_ANY
-#endif
 
 typedef struct {
     int64_t center_point_box;
@@ -106,7 +101,7 @@ SB_HOT static bool overlaps_block(const box_rows *rows, int64_t begin,
     const float area_a = box_area(b);
     int any = 0;
 
-    SIMD_ANY
+    SB_SIMD_ANY
     for (int64_t i = begin; i < end; i++) {
         float h = nms_min(a.y1, y1[i]) - nms_max(a.y0, y0[i]);
         float w = nms_min(a.x1, x1[i]) - nms_max(a.x0, x0[i]);

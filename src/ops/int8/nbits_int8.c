@@ -57,9 +57,22 @@ size_t sb_nbits_panel_bytes(const sb_nbits_shape *s)
     return (size_t)(s->spans * SB_NBITS_SPAN * SB_NBITS_COLS * chunk);
 }
 
+/* Has this processor a kernel that takes panels? */
+static bool takes_panels(void)
+{
+    const sb_nbits_kernel *kernel = NULL;
+    bool takes = false;
+
+    for (size_t i = 0; !takes && (kernel = sb_nbits_kernel_at(i)); i++)
+        takes = kernel->many && kernel->suits();
+    return takes;
+}
+
 size_t sb_nbits_room(const sb_nbits_shape *s, int64_t m, size_t lanes)
 {
-    return acts_bytes(s, m) + (m < MANY ? 0 : lanes * sb_nbits_panel_bytes(s));
+    bool panels = m >= MANY && takes_panels();
+
+    return acts_bytes(s, m) + (panels ? lanes * sb_nbits_panel_bytes(s) : 0);
 }
 
 /* ---- activations -------------------------------------------------------- */

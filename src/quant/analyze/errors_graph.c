@@ -299,19 +299,12 @@ static sb_status put_count(void *user, sb_graph *g, uint32_t point,
                            sb_node_id beside, sb_value_id x, sb_value_id *y)
 {
     const sb_quant_errors *e = user;
-    const sb_attr id = {.name = "id", .type = SB_ATTR_INT, .i = point};
-    const sb_node_spec spec = {.op = "Observe",
-                               .domain = SB_FUSED_DOMAIN,
-                               .inputs = &x,
-                               .n_in = 1,
-                               .attrs = &id,
-                               .n_attrs = 1};
 
     *y = x;
     if (!e->counts || sb_graph_value(g, x)->is_constant ||
         sb_graph_value(g, x)->type.dtype != SB_DTYPE_F32)
         return SB_OK;
-    return sb_quant_add_node(g, beside, &spec, x, y);
+    return sb_quant_add_observe(g, beside, point, NULL, x, y);
 }
 
 sb_status sb_errors_graph(sb_quant_errors *e)

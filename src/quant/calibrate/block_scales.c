@@ -14,6 +14,7 @@ typedef struct scales_job {
     const sb_qparams *p;
     const float *w, *gram; /* [cols, cols], or NULL */
     int64_t rows, cols;
+    bool *bad; /* [rows] with elements beyond what the format holds */
 } scales_job;
 
 /* n elements of row `row`, and what they weigh. */
@@ -64,10 +65,32 @@ static void scales_rows(void *arg, size_t begin, size_t end)
             if (n > sb_block_batch(f))
                 n = sb_block_batch(f);
             scales_read(j, (int64_t)row, at, n * f->block, x, weight);
+            if (!sb_block_holds(f, x, (size_t)(n * f->block))) {
+                j->bad[row] = true;
+                break;
+            }
             sb_block_search(f, x, j->gram ? weight : NULL, (int)n, b);
             for (int64_t i = 0; i < n; i++, at += f->block)
                 scales_put(j, (int64_t)row, at, &b[i]);
         }
+}
+
+static sb_status scales_search(const sb_quant_model *qm, scales_job *j)
+{
+    sb_status status = SB_OK;
+
+    j->bad = sb_alloc(qm->ctx, (size_t)j->rows + 1, sizeof *j->bad);
+    if (!j->bad)
+        return SB_NO_MEMORY;
+    sb_parallel_for(qm->ctx, (size_t)j->rows, 1, scales_rows, j);
+    for (int64_t i = 0; i < j->rows && status == SB_OK; i++)
+        if (j->bad[i])
+            status =
+                sb_fail(qm->ctx, SB_BAD_MODEL,
+                        "'%s': the weight has elements beyond what %s holds",
+                        j->q->name, j->q->blocks->name);
+    sb_free(qm->ctx, j->bad);
+    return status;
 }
 
 sb_status sb_block_scales(const sb_quant_model *qm, const sb_quantizer *q,
@@ -89,7 +112,7 @@ sb_status sb_block_scales(const sb_quant_model *qm, const sb_quantizer *q,
         sb_convert(w->dtype, w->data, SB_DTYPE_F32, room, n);
     }
     j.w = room ? room : w->data;
-    sb_parallel_for(qm->ctx, (size_t)j.rows, 1, scales_rows, &j);
+    sb_status status = scales_search(qm, &j);
     sb_free(qm->ctx, room);
-    return sb_ctx_poll(qm->ctx);
+    return status == SB_OK ? sb_ctx_poll(qm->ctx) : status;
 }

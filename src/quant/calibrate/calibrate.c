@@ -128,20 +128,10 @@ sb_status sb_calibrate_put(const sb_quant_model *qm, sb_graph *g,
                            sb_value_id *watched)
 {
     const sb_quantizer *q = sb_point_quantizer(&qm->place, point);
-    const sb_attr id = {.name = "id", .type = SB_ATTR_INT, .i = point};
 
     if (q->def->map_activation)
         SB_TRY(q->def->map_activation(&q->spec, g, beside, x, &x));
-    const sb_node_spec spec = {
-        .op = "Observe",
-        .domain = SB_FUSED_DOMAIN,
-        .name = q->name,
-        .inputs = &x,
-        .n_in = 1,
-        .attrs = &id,
-        .n_attrs = 1,
-    };
-    return sb_quant_add_node(g, beside, &spec, x, watched);
+    return sb_quant_add_observe(g, beside, point, q->name, x, watched);
 }
 
 static sb_status put_observe(void *user, sb_graph *g, uint32_t point,

@@ -98,6 +98,22 @@ static moments moments_clipped(moments x, double lo, double hi)
     return (moments){mean, fmax(square - mean * mean, 0)};
 }
 
+/* Are the bounds of a Clip, which may be computed, numbers? */
+static bool moments_bounded(const sb_graph *g, const sb_node *node,
+                            const sb_result_range *range)
+{
+    const uint32_t in[] = {range->lo_in, range->hi_in};
+    bool known = true;
+    double bound;
+
+    for (size_t i = 0; i < SB_COUNT(in); i++) {
+        sb_value_id v = in[i] ? sb_node_in(node, in[i]) : SB_NONE;
+
+        known = known && (v == SB_NONE || sb_const_scalar(g, v, &bound));
+    }
+    return known;
+}
+
 /* Channel c of the node's result; false if nothing is known of it. */
 static bool moments_of(const norm_walk *w, const sb_node *node, int64_t c,
                        moments *out)
@@ -113,7 +129,7 @@ static bool moments_of(const norm_walk *w, const sb_node *node, int64_t c,
         double gamma = (double)w->qm->norms[y][c].gamma;
 
         *out = (moments){(double)w->qm->norms[y][c].beta, gamma * gamma};
-    } else if (x && range && range->clips) {
+    } else if (x && range && range->clips && moments_bounded(g, node, range)) {
         *out = moments_clipped(x[c], lo, hi);
     } else if (x && b != SB_NONE && w->of[b] && sb_node_adds(node) &&
                norms_channels(g, a) == norms_channels(g, y) &&

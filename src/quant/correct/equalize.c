@@ -150,16 +150,10 @@ static sb_status equalize_put_seen(void *user, sb_graph *g, uint32_t point,
 {
     const equalizer *e = user;
     uint32_t link = e->link_of[e->qm->place.points[point].value];
-    const sb_attr id = {.name = "id", .type = SB_ATTR_INT, .i = link};
-    const sb_node_spec spec = {.op = "Observe",
-                               .domain = SB_FUSED_DOMAIN,
-                               .inputs = &x,
-                               .n_in = 1,
-                               .attrs = &id,
-                               .n_attrs = 1};
 
     *y = x;
-    return link == SB_NONE ? SB_OK : sb_quant_add_node(g, beside, &spec, x, y);
+    return link == SB_NONE ? SB_OK
+                           : sb_quant_add_observe(g, beside, link, NULL, x, y);
 }
 
 /* Is the node seen through, or does one that is read it? */

@@ -23,12 +23,6 @@
 #include "quant/correct/equalize.h"
 #include "quant/place/place.h"
 
-#ifdef _OPENMP
-#define SIMD_LARGEST _Pragma("omp simd reduction(max : largest)")
-#else
-#define SIMD_LARGEST
-#endif
-
 typedef struct reader_sums {
     float *peak; /* [rows, channels of a group]: largest of its taps */
     int64_t rows, groups, taps;
@@ -147,7 +141,7 @@ SB_HOT static float scale_largest(const float *peak, const float *scales,
 {
     float largest = 0;
 
-    SIMD_LARGEST
+    SB_SIMD_LARGEST
     for (int64_t c = 0; c < n; c++) {
         float w = peak[c] * scales[c];
 

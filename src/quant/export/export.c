@@ -397,6 +397,8 @@ static sb_status export_write(exporter *e, sb_graph **out, int64_t *min_opset)
     SB_TRY(sb_graph_clone(e->qm->graph, &e->g));
     sb_status status = sb_overlay_apply(e->qm, e->g);
     if (status == SB_OK)
+        status = sb_export_drop_biases(e->qm, e->g);
+    if (status == SB_OK)
         status = export_build(e);
     if (status == SB_OK)
         status = sb_graph_clone_sorted(e->g, out);

@@ -32,6 +32,10 @@ SB_MUST_USE sb_status sb_export_node(sb_graph *g, sb_node_id beside,
 /* export_bias.c: int32 biases behind a DequantizeLinear, with the scale of the
  * products, where the target wants them. */
 SB_MUST_USE sb_status sb_export_biases(const sb_quant_model *qm, sb_graph *g);
+/* Where activations are not quantized: takes biases away that were made to be
+ * corrected, and are zero still. */
+SB_MUST_USE sb_status sb_export_drop_biases(const sb_quant_model *qm,
+                                            sb_graph *g);
 /* export_float.c: what keeps a runtime from making integers of layers that are
  * to stay in float. */
 SB_MUST_USE sb_status sb_export_floats(const sb_quant_model *qm, sb_graph *g);

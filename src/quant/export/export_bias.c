@@ -1,6 +1,8 @@
-/* Biases as int32 constants behind a DequantizeLinear (fit_bias.c). */
+/* Biases as int32 constants behind a DequantizeLinear (fit_bias.c), or left out
+ * where there is nothing in them. */
 #include <math.h>
 
+#include "ops/op_registry.h"
 #include "quant/calibrate/calibrate.h"
 #include "quant/export/export.h"
 #include "quant/model/overlay.h"
@@ -82,6 +84,34 @@ sb_status sb_export_biases(const sb_quant_model *qm, sb_graph *g)
 
         if (sb_biased_layer_find(qm, &qm->place.quantizers[k], &l))
             SB_TRY(add_bias(qm, g, &l));
+    }
+    return SB_OK;
+}
+
+enum { BIAS_INPUT = 2 };
+
+static bool bias_is_zero(const sb_graph *g, sb_value_id v)
+{
+    const sb_tensor *t = sb_const_of(g, v);
+    bool zero = t && t->dtype == SB_DTYPE_F32;
+
+    for (int64_t i = 0; zero && i < sb_tensor_count(t); i++)
+        zero = ((const float *)t->data)[i] == 0;
+    return zero;
+}
+
+sb_status sb_export_drop_biases(const sb_quant_model *qm, sb_graph *g)
+{
+    if (!sb_quant_config_schedule(qm->config).bias_correction ||
+        sb_quant_config_mode(qm->config) == SB_QUANT_STATIC)
+        return SB_OK;
+    for (sb_node_id id = 0; id < g->n_nodes; id++) {
+        const sb_node *node = sb_graph_node(g, id);
+
+        if (!node->dead && node->n_in > BIAS_INPUT &&
+            sb_node_role(node) == SB_ROLE_WEIGHTED &&
+            bias_is_zero(g, sb_node_in(node, BIAS_INPUT)))
+            SB_TRY(sb_graph_set_input(g, id, BIAS_INPUT, SB_NONE));
     }
     return SB_OK;
 }

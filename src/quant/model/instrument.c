@@ -31,6 +31,21 @@ sb_status sb_quant_add_node(sb_graph *g, sb_node_id beside,
     return SB_OK;
 }
 
+sb_status sb_quant_add_observe(sb_graph *g, sb_node_id beside, uint32_t id,
+                               const char *name, sb_value_id x, sb_value_id *y)
+{
+    const sb_attr attr = {.name = "id", .type = SB_ATTR_INT, .i = id};
+    const sb_node_spec spec = {.op = "Observe",
+                               .domain = SB_FUSED_DOMAIN,
+                               .name = name,
+                               .inputs = &x,
+                               .n_in = 1,
+                               .attrs = &attr,
+                               .n_attrs = 1};
+
+    return sb_quant_add_node(g, beside, &spec, x, y);
+}
+
 sb_status sb_quant_add_value(sb_graph *g, const char *base, const char *suffix,
                              sb_value_id *out)
 {

@@ -24,6 +24,10 @@ SB_MUST_USE sb_status sb_quant_put_node(sb_graph *g, sb_node_id beside,
 SB_MUST_USE sb_status sb_quant_add_node(sb_graph *g, sb_node_id beside,
                                         const sb_node_spec *spec, sb_value_id x,
                                         sb_value_id *y);
+/* A node that shows `x` to the tap of number `id`; `name` may be NULL. */
+SB_MUST_USE sb_status sb_quant_add_observe(sb_graph *g, sb_node_id beside,
+                                           uint32_t id, const char *name,
+                                           sb_value_id x, sb_value_id *y);
 /* A value named `base` + `suffix`. */
 SB_MUST_USE sb_status sb_quant_add_value(sb_graph *g, const char *base,
                                          const char *suffix, sb_value_id *out);

@@ -5,13 +5,6 @@
 
 #include "base/simd.h"
 
-/* As SB_SIMD, for a loop that asks whether any element is so. */
-#ifdef _OPENMP
-#define SIMD_ANY _Pragma("omp simd reduction(| : any)")
-#else
-#define SIMD_ANY
-#endif
-
 enum {
     BLOCK = 32,      /* values that are tested at a time */
     CHUNK = 1 << 16, /* values whose number fits 32 bits */
@@ -168,7 +161,7 @@ SB_HOT static size_t next_block(const float *x, size_t i, size_t n,
     uint32_t below = 1U << 31 | (uint32_t)low, any = 0;
 
     for (; i + BLOCK <= n && any == 0; i += BLOCK) {
-        SIMD_ANY
+        SB_SIMD_ANY
         for (size_t k = 0; k < BLOCK; k++) {
             int32_t bits;
             memcpy(&bits, &x[i + k], sizeof bits);
@@ -226,7 +219,7 @@ SB_HOT static size_t next_row(const float *x, size_t r, size_t n_row,
     for (; r < n_row; r++) {
         const float *row = x + r * stride;
         int32_t any = 0;
-        SIMD_ANY
+        SB_SIMD_ANY
         for (size_t k = 0; k < SB_SCAN_BLOCK; k++) {
             int32_t key = sb_float_key(row[k]);
             any |= (key > high[k]) | (key < low[k]);

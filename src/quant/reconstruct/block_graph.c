@@ -7,6 +7,7 @@
  * Each output is multiplied by what makes its mean square 1, over all channels,
  * so that losses of all networks are of one size. */
 #include <math.h>
+#include <string.h>
 
 #include "graph/op.h"
 #include "ops/grad/grad.h"
@@ -346,6 +347,71 @@ static void block_find_parameters(sb_layer_block *b)
         b->scales[i].p = block_parameter(b, b->scales[i].value);
 }
 
+/* ---- shapes ------------------------------------------------------------- */
+
+/* Is a value of those that shapes are computed from the same for all units? */
+static sb_status block_is_fixed(const sb_layer_block *b, sb_value_id v,
+                                bool *fixed)
+{
+    const sb_staged *s = &b->walk->plain;
+    const sb_tensor *first = &s->kept[v][0].t;
+    sb_tensor t[2] = {0};
+    sb_status status = SB_OK;
+
+    *fixed = first->rank < 2 &&
+             (first->dtype == SB_DTYPE_I64 || first->dtype == SB_DTYPE_I32);
+    if (*fixed)
+        status = sb_spill_get(s->spill, &s->kept[v][0], &t[0]);
+    for (size_t i = 1; i < s->n_batches && *fixed && status == SB_OK; i++) {
+        size_t bytes = sb_tensor_bytes(&t[0]);
+
+        status = sb_spill_get(s->spill, &s->kept[v][i], &t[1]);
+        *fixed = status == SB_OK && sb_tensor_bytes(&t[1]) == bytes &&
+                 memcmp(t[1].data, t[0].data, bytes) == 0;
+        sb_tensor_drop(&t[1]);
+    }
+    sb_tensor_drop(&t[0]);
+    return status;
+}
+
+/* Puts what is fixed behind the inputs of the block. */
+static sb_status block_find_fixed(sb_layer_block *b)
+{
+    sb_stage *k = &b->stage;
+
+    for (size_t i = k->n_in; i-- > 0;) {
+        sb_value_id v = k->in[i];
+        bool fixed = false;
+
+        SB_TRY(block_is_fixed(b, v, &fixed));
+        if (!fixed)
+            continue;
+        memmove(k->in + i, k->in + i + 1, (k->n_in - i - 1) * sizeof *k->in);
+        k->in[--k->n_in] = v;
+        b->n_fixed++;
+    }
+    return SB_OK;
+}
+
+/* As constants, so that gradients have shapes before the block runs: a shape
+ * that another block computed (that of the tokens of a language model) would
+ * come as data. */
+static sb_status block_set_fixed(const sb_layer_block *b)
+{
+    const sb_staged *s = &b->walk->plain;
+
+    for (size_t i = b->stage.n_in; i < b->stage.n_in + b->n_fixed; i++) {
+        sb_value_id v = b->stage.in[i];
+        sb_tensor t = {0};
+
+        SB_TRY(sb_spill_get(s->spill, &s->kept[v][0], &t));
+        sb_status status = sb_graph_set_constant(b->stage.graph, v, &t);
+        sb_tensor_drop(&t);
+        SB_TRY(status);
+    }
+    return SB_OK;
+}
+
 sb_status sb_block_open(sb_layer_block *b)
 {
     sb_quant_model *qm = b->walk->qm;
@@ -363,7 +429,9 @@ sb_status sb_block_open(sb_layer_block *b)
     if (b->n_weights == 0)
         return SB_OK;
     SB_TRY(sb_overlay_apply(qm, b->stage.graph));
+    SB_TRY(block_find_fixed(b));
     SB_TRY(sb_stage_cut(&b->stage, NULL));
+    SB_TRY(block_set_fixed(b));
     SB_TRY(sb_graph_infer(b->stage.graph));
     SB_TRY(block_scale_outputs(b));
     SB_TRY(block_learner(b));

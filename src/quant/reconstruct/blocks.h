@@ -67,6 +67,7 @@ typedef struct sb_block_scale {
 struct sb_layer_block {
     sb_blocks_walk *walk;
     sb_stage stage; /* its graph is that of the block, quantized */
+    size_t n_fixed; /* behind stage.in: values that are constants here */
     sb_block_weight *weights;
     size_t n_weights;
     size_t n_learned; /* of them, in front: outputs depend on them */

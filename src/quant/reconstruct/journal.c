@@ -12,6 +12,7 @@
 #include "dnn/bf16_product.h"
 #include "quant/calibrate/batch_store.h"
 #include "quant/calibrate/replay.h"
+#include "quant/correct/correct.h"
 #include "quant/model/overlay.h"
 #include "tensor/mapped.h"
 #include "tensor/mark.h"
@@ -246,22 +247,20 @@ static sb_status journal_start(const sb_journal *j, size_t n, uint64_t h)
 
 /* ---- layers ------------------------------------------------------------- */
 
-/* Biases that fitting changes are not in the files. */
-static bool journal_lacks_biases(const sb_quant_model *qm,
-                                 const sb_round_layer *layers, size_t n)
+/* The bias that is fitted with a layer; false if there is none. */
+static bool journal_bias(const sb_quant_model *qm, const sb_round_layer *l,
+                         sb_bias_layer *out)
 {
-    bool lacks = false;
-
-    for (size_t i = 0; i < n && !lacks; i++)
-        lacks = sb_round_fits_bias(qm, &layers[i]);
-    return lacks && sb_quant_config_schedule(qm->config).layerwise;
+    return sb_quant_config_schedule(qm->config).layerwise &&
+           sb_round_fits_bias(qm, l) &&
+           sb_bias_layer_find(qm->graph, l->node, out);
 }
 
 sb_status sb_journal_open(sb_quant_model *qm, const sb_round_layer *layers,
                           size_t n, sb_journal *j)
 {
     *j = (sb_journal){.qm = qm, .kind = LAYER};
-    if (n == 0 || qm->state.shared || journal_lacks_biases(qm, layers, n))
+    if (n == 0 || qm->state.shared)
         return SB_OK;
     j->folder = qm->state.calibration.journal;
     return j->folder
@@ -270,24 +269,28 @@ sb_status sb_journal_open(sb_quant_model *qm, const sb_round_layer *layers,
                : SB_OK;
 }
 
-/* A weight, then scales and zero points, all float32. */
+/* A weight, then scales, zero points and the bias, all float32. */
 static size_t journal_bytes(const sb_quant_model *qm, const sb_round_layer *l)
 {
     const sb_qparams *p = sb_quantizer_qparams(qm, l->q);
+    sb_bias_layer bias = {0};
 
-    return ((size_t)(l->groups * l->rows * l->cols) + 2 * (size_t)p->n) *
+    (void)journal_bias(qm, l, &bias);
+    return ((size_t)(l->groups * l->rows * l->cols + bias.channels) +
+            2 * (size_t)p->n) *
            sizeof(float);
 }
 
-static void journal_lay(const sb_journal *j, const sb_round_layer *l,
-                        sb_buf *buf)
+/* Lays numbers of a file over a constant. */
+static void journal_lay(const sb_journal *j, sb_value_id v, sb_buf *buf,
+                        size_t first)
 {
-    const sb_tensor *own = &sb_graph_value(j->qm->graph, l->weight)->constant;
+    const sb_tensor *own = &sb_graph_value(j->qm->graph, v)->constant;
     sb_tensor t = sb_tensor_make(SB_DTYPE_F32, own->rank, own->dims);
 
-    t.data = sb_buf_data(buf);
+    t.data = (float *)sb_buf_data(buf) + first;
     t.buf = buf;
-    sb_overlay_set(j->qm, l->q->value, &t);
+    sb_overlay_set(j->qm, v, &t);
 }
 
 sb_status sb_journal_get(sb_journal *j, const sb_round_layer *l, size_t at,
@@ -295,6 +298,7 @@ sb_status sb_journal_get(sb_journal *j, const sb_round_layer *l, size_t at,
 {
     char name[JOURNAL_NAME];
     sb_buf *buf = NULL;
+    sb_bias_layer bias;
 
     *there = false;
     if (!j->folder)
@@ -304,12 +308,13 @@ sb_status sb_journal_get(sb_journal *j, const sb_round_layer *l, size_t at,
     if (!buf)
         return SB_OK;
     const sb_qparams *p = sb_quantizer_qparams(j->qm, l->q);
-    size_t n = (size_t)p->n;
-    const float *scale =
-        (const float *)sb_buf_data(buf) + l->groups * l->rows * l->cols;
+    size_t n = (size_t)p->n, weight = (size_t)(l->groups * l->rows * l->cols);
+    const float *scale = (const float *)sb_buf_data(buf) + weight;
     memcpy(p->scale, scale, n * sizeof *scale);
     memcpy(p->zero_point, scale + n, n * sizeof *scale);
-    journal_lay(j, l, buf);
+    journal_lay(j, l->q->value, buf, 0);
+    if (journal_bias(j->qm, l, &bias))
+        journal_lay(j, bias.bias, buf, weight + 2 * n);
     sb_buf_unref(buf);
     j->found++;
     *there = true;
@@ -321,21 +326,26 @@ sb_status sb_journal_put(const sb_journal *j, const sb_round_layer *l,
 {
     char name[JOURNAL_NAME];
     sb_buf *buf = NULL;
+    sb_bias_layer bias;
 
     if (!j->folder)
         return SB_OK;
     const sb_qparams *p = sb_quantizer_qparams(j->qm, l->q);
-    const sb_tensor *w = sb_overlay_constant(j->qm, l->q->value);
+    const sb_tensor *w = sb_overlay_constant(j->qm, l->q->value), *b = NULL;
     size_t scales = (size_t)p->n * sizeof *p->scale;
-    const sb_journal_part parts[] = {{w->data, sb_tensor_bytes(w)},
-                                     {p->scale, scales},
-                                     {p->zero_point, scales}};
 
+    if (journal_bias(j->qm, l, &bias))
+        b = sb_overlay_constant(j->qm, bias.bias);
+    const sb_journal_part parts[] = {
+        {w->data, sb_tensor_bytes(w)},
+        {p->scale, scales},
+        {p->zero_point, scales},
+        {b ? b->data : NULL, b ? sb_tensor_bytes(b) : 0}};
     journal_name(j->kind, at, name);
     SB_TRY(journal_write(j, name, parts, SB_COUNT(parts)));
     SB_TRY(journal_map(j, name, journal_bytes(j->qm, l), &buf));
     if (buf)
-        journal_lay(j, l, buf);
+        journal_lay(j, l->q->value, buf, 0);
     sb_buf_unref(buf);
     return SB_OK;
 }

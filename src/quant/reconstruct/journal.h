@@ -30,7 +30,7 @@ typedef struct sb_journal_part {
 SB_MUST_USE sb_status sb_journal_open(sb_quant_model *qm,
                                       const sb_round_layer *layers, size_t n,
                                       sb_journal *j);
-/* The weight and scales of layer `at`, if they are there. */
+/* The weight, scales and bias of layer `at`, if they are there. */
 SB_MUST_USE sb_status sb_journal_get(sb_journal *j, const sb_round_layer *l,
                                      size_t at, bool *there);
 /* Writes those that a layer has now; the weight then lies in the file. */

@@ -90,7 +90,7 @@ static sb_status feed_open(block_feed *f)
 {
     const sb_stage *k = &f->b->stage;
     sb_ctx *ctx = k->s->ctx;
-    bool joins = f->b->walk->samples;
+    bool joins = f->b->walk->samples && f->b->n_fixed == 0;
 
     f->in = sb_alloc(ctx, k->n_in + 1, sizeof *f->in);
     f->out = sb_alloc(ctx, f->b->n_loss + 1, sizeof *f->out);
