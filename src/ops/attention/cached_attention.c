@@ -115,6 +115,19 @@ size_t sb_cached_bytes(const sb_attention *a, size_t lanes)
     return lanes * (size_t)(a->k_len + 1) * sizeof(float);
 }
 
+/* Below this many multiplications calling another thread takes longer than what
+ * it would do. */
+enum { ALONE = 1 << 17 };
+
+static bool is_small(const sb_attention *a, const sb_cached_args *args)
+{
+    int64_t keys = 0, each = a->q_heads * a->q_len;
+
+    for (int64_t b = 0; b < a->n_batch; b++)
+        keys += args->lens[b] < a->k_len ? args->lens[b] : a->k_len;
+    return keys < ALONE / (each * (a->head_size + a->v_head_size) + 1);
+}
+
 void sb_cached_attention(sb_ctx *ctx, const sb_attention *a,
                          const sb_cached_args *args)
 {
@@ -122,5 +135,5 @@ void sb_cached_attention(sb_ctx *ctx, const sb_attention *a,
     cached_job job = {a, args, rows ? rows : sb_cached_rows_plain()};
 
     sb_parallel_lanes(ctx, (size_t)(a->n_batch * a->q_heads * a->q_len),
-                      args->lanes, cached_query, &job);
+                      is_small(a, args) ? 1 : args->lanes, cached_query, &job);
 }
