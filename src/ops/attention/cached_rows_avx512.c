@@ -24,8 +24,8 @@ ROWS_INLINE __m512 rows_partial(const float *q, const float *k, int64_t n)
     int64_t i = 0;
 
     for (; i + LANES <= n; i += LANES)
-        sum = _mm512_add_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(q + i),
-                                               _mm512_loadu_ps(k + i)));
+        sum = _mm512_add_ps(
+            sum, _mm512_mul_ps(_mm512_loadu_ps(q + i), _mm512_loadu_ps(k + i)));
     __mmask16 rest = lanes_of(n - i);
     return _mm512_mask_add_ps(
         sum, rest, sum,
@@ -66,8 +66,8 @@ static ROWS_TARGET void rows_dot(const float *q, const float *k, int64_t step,
         _mm512_storeu_ps(out, _mm512_mul_ps(rows_halve(s), by));
     }
     for (int r = 0; r < LANES; r++)
-        s[r] = r < rows ? rows_partial(q, k + r * step, n)
-                        : _mm512_setzero_ps();
+        s[r] =
+            r < rows ? rows_partial(q, k + r * step, n) : _mm512_setzero_ps();
     _mm512_mask_storeu_ps(out, lanes_of(rows),
                           _mm512_mul_ps(rows_halve(s), by));
 }
@@ -91,9 +91,8 @@ ROWS_INLINE void rows_slices(const float *p, const float *v, int64_t step,
         }
     }
     for (int i = 0; i < slices; i++)
-        _mm512_mask_storeu_ps(y + i * LANES,
-                              i + 1 < slices ? (__mmask16)0xffff : last,
-                              sum[i]);
+        _mm512_mask_storeu_ps(
+            y + i * LANES, i + 1 < slices ? (__mmask16)0xffff : last, sum[i]);
 }
 
 static ROWS_TARGET void rows_sum(const float *p, const float *v, int64_t step,
