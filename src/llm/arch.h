@@ -21,11 +21,11 @@ struct sb_arch {
     sb_value_id ids;       /* [batch, sequence] */
     sb_value_id positions; /* the same shape */
     sb_value_id shape;     /* of both */
-    sb_buf *shelf;         /* memory for small packed weights, or NULL */
+    sb_buf *shelf;         /* memory for packed weights, or NULL */
     size_t shelf_used;
-    size_t shelf_to_come; /* bytes that no shelf has yet */
-    const sb_map *only;   /* names of the weights to unpack; NULL: all */
-    sb_buf *hollow;       /* what the others are, or NULL */
+    bool has_shelf;     /* was it decided whether there is one? */
+    const sb_map *only; /* names of the weights to unpack; NULL: all */
+    sb_buf *hollow;     /* what the others are, or NULL */
 };
 
 /* Where a module's weights may be found: its own name, and another that some

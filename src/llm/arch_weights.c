@@ -136,64 +136,6 @@ static void nbits_shapes(const sb_weight *w, sb_tensor parts[3])
     parts[2] = parts[1];
 }
 
-/* Many weights in one piece of memory, a shelf, of which the system makes large
- * pages: reading all of them for each token would miss small ones all the time.
- * Large tensors have such pages on their own. */
-enum { SHELF = 32 << 20, SHELF_LEAST = 64 << 10, SHELF_MOST = SHELF / 8 };
-
-/* What the tensor takes of a shelf; 0: it is not for one. */
-static size_t shelf_bytes(const sb_tensor *t)
-{
-    size_t bytes = sb_tensor_size_ok(t) ? sb_tensor_bytes(t) : 0;
-
-    if (bytes < SHELF_LEAST || bytes > SHELF_MOST)
-        return 0;
-    return (bytes + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
-}
-
-/* Of all weights: the last shelf is no larger than it must be. */
-static size_t shelf_total(const sb_checkpoint *c)
-{
-    size_t sum = 0;
-
-    for (size_t i = 0; i < c->n; i++) {
-        const sb_weight_format *f = c->weights[i].format;
-        sb_tensor parts[3];
-
-        if (!f->unpack || c->weights[i].rank != 2)
-            continue;
-        nbits_shapes(&c->weights[i], parts);
-        for (size_t k = 0; k < (f->symmetric ? 2 : 3); k++)
-            sum += shelf_bytes(&parts[k]);
-    }
-    return sum;
-}
-
-/* A program that counts memory gets what it asks for. */
-static sb_status arch_memory(sb_arch *a, sb_tensor *t)
-{
-    size_t bytes = a->ctx->budget->chosen ? 0 : shelf_bytes(t);
-
-    if (bytes == 0)
-        return sb_tensor_alloc_raw(a->ctx, t);
-    if (!a->shelf)
-        a->shelf_to_come = shelf_total(a->weights);
-    if (!a->shelf || bytes > sb_buf_size(a->shelf) - a->shelf_used) {
-        size_t size = a->shelf_to_come < SHELF ? a->shelf_to_come : SHELF;
-
-        sb_buf_unref(a->shelf);
-        a->shelf = NULL;
-        a->shelf_used = 0;
-        SB_TRY(
-            sb_buf_create_raw(a->ctx, size < bytes ? bytes : size, &a->shelf));
-    }
-    a->shelf_to_come -= bytes < a->shelf_to_come ? bytes : a->shelf_to_come;
-    t->buf = sb_buf_ref(a->shelf);
-    t->data = (char *)sb_buf_data(a->shelf) + a->shelf_used;
-    a->shelf_used += bytes;
-    return SB_OK;
-}
-
 bool sb_arch_wants(sb_arch *a, const char *name)
 {
     if (!a->only)
@@ -204,6 +146,61 @@ bool sb_arch_wants(sb_arch *a, const char *name)
 
     return sb_map_get(a->only, name) != SB_MAP_NONE ||
            (rows && sb_map_get(a->only, rows) != SB_MAP_NONE);
+}
+
+/* All packed weights lie in one piece of memory, the shelf, of which the system
+ * makes large pages: reading all of them for each token would miss small ones
+ * all the time.  Below this size there would hardly be one. */
+enum { SHELF_LEAST = 4 << 20 };
+
+static size_t shelf_bytes(const sb_tensor *t)
+{
+    size_t bytes = sb_tensor_size_ok(t) ? sb_tensor_bytes(t) : 0;
+
+    return (bytes + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
+}
+
+/* Of all weights that are wanted. */
+static size_t shelf_total(sb_arch *a)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; i < a->weights->n; i++) {
+        const sb_weight *w = &a->weights->weights[i];
+        sb_tensor parts[3];
+
+        if (!w->format->unpack || w->rank != 2 || !sb_arch_wants(a, w->name))
+            continue;
+        nbits_shapes(w, parts);
+        for (size_t k = 0; k < (w->format->symmetric ? 2 : 3); k++)
+            sum += shelf_bytes(&parts[k]);
+    }
+    return sum;
+}
+
+/* A program that counts memory gets what it asks for. */
+static sb_status shelf_create(sb_arch *a)
+{
+    size_t total = a->ctx->budget->chosen ? 0 : shelf_total(a);
+
+    a->has_shelf = true;
+    if (total >= SHELF_LEAST)
+        SB_TRY(sb_buf_create_raw(a->ctx, total, &a->shelf));
+    return SB_OK;
+}
+
+static sb_status arch_memory(sb_arch *a, sb_tensor *t)
+{
+    size_t bytes = shelf_bytes(t);
+
+    if (!a->has_shelf)
+        SB_TRY(shelf_create(a));
+    if (!a->shelf || bytes > sb_buf_size(a->shelf) - a->shelf_used)
+        return sb_tensor_alloc_raw(a->ctx, t);
+    t->buf = sb_buf_ref(a->shelf);
+    t->data = (char *)sb_buf_data(a->shelf) + a->shelf_used;
+    a->shelf_used += bytes;
+    return SB_OK;
 }
 
 /* All such tensors are the same memory, of which no page is ever taken. */

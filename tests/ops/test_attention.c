@@ -5,7 +5,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/rng.h"
+#include "ops/attention/cached_rows.h"
 
 enum { CASES = 40, MOST = 16 };
 
@@ -355,6 +359,69 @@ static void test_rotary_embedding_turns_by_position(void **state)
     assert_error_has("input 1 of rank 2, want 3");
 }
 
+static float *random_floats(int64_t n, uint64_t seed)
+{
+    float *x = malloc((size_t)n * sizeof *x);
+    sb_rng rng;
+
+    assert_non_null(x);
+    sb_rng_init(&rng, seed);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)sb_rng_uniform(&rng) - 0.5f;
+    return x;
+}
+
+/* Rows of `n` elements with a gap between, in arrays of their exact length. */
+static void check_rows(const sb_cached_rows *rows, int64_t count, int64_t n)
+{
+    const sb_cached_rows *plain = sb_cached_rows_plain();
+    int64_t step = n + 3, all = (count - 1) * step + n;
+    float *q = random_floats(n, 1), *p = random_floats(count, 2);
+    float *x = random_floats(all, 3), *y = random_floats(n, 4);
+    float *dots = random_floats(count, 5), *other = random_floats(n + count, 6);
+
+    rows->dot(q, x, step, count, n, 0.5f, dots);
+    plain->dot(q, x, step, count, n, 0.5f, other);
+    assert_memory_equal(dots, other, (size_t)count * sizeof *dots);
+    for (int64_t r = 0; r < count; r++) {
+        double sum = 0;
+        float alone;
+
+        for (int64_t i = 0; i < n; i++)
+            sum += (double)q[i] * (double)x[r * step + i];
+        assert_true(fabs(sum / 2 - (double)dots[r]) < 1e-5 * (double)n);
+        rows->dot(q, x + r * step, step, 1, n, 0.5f, &alone);
+        assert_memory_equal(&alone, &dots[r], sizeof alone);
+    }
+    rows->sum(p, x, step, count, n, y);
+    plain->sum(p, x, step, count, n, other);
+    assert_memory_equal(y, other, (size_t)n * sizeof *y);
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0;
+
+        for (int64_t r = 0; r < count; r++)
+            sum += (double)p[r] * (double)x[r * step + i];
+        assert_true(fabs(sum - (double)y[i]) < 1e-5 * (double)count);
+    }
+    float *own[] = {q, p, x, y, dots, other};
+    for (size_t i = 0; i < SB_COUNT(own); i++)
+        free(own[i]);
+}
+
+static void test_cached_rows(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 7, 16, 33, 48, 64, 80, 130};
+    static const int64_t counts[] = {1, 3, 15, 16, 17, 40};
+    const sb_cached_rows *all[] = {sb_cached_rows_plain(),
+                                   sb_cached_rows_avx512()};
+
+    for (size_t k = 0; k < SB_COUNT(all) && all[k]; k++)
+        for (size_t i = 0; i < SB_COUNT(sizes); i++)
+            for (size_t j = 0; j < SB_COUNT(counts); j++)
+                check_rows(all[k], counts[j], sizes[i]);
+}
+
 static void test_bad_models(void **state)
 {
     (void)state;
@@ -383,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_bool_mask),
         cmocka_unit_test(test_ms_forms),
         cmocka_unit_test(test_rotary_embedding_turns_by_position),
+        cmocka_unit_test(test_cached_rows),
         cmocka_unit_test(test_bad_models),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

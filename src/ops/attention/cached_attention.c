@@ -5,6 +5,7 @@
 
 #include "base/simd.h"
 #include "base/threads.h"
+#include "ops/attention/cached_rows.h"
 #include "ops/norm/softmax.h"
 
 enum { LANES = 16 };
@@ -12,9 +13,9 @@ enum { LANES = 16 };
 typedef struct cached_job {
     const sb_attention *a;
     const sb_cached_args *args;
+    const sb_cached_rows *rows;
 } cached_job;
 
-/* Sixteen partial sums, halved until one is left. */
 SB_HOT static void dot_rows(const float *q, const float *k, int64_t step,
                             int64_t rows, int64_t n, float scale, float *out)
 {
@@ -38,11 +39,13 @@ SB_HOT static void dot_rows(const float *q, const float *k, int64_t step,
 }
 
 /* Four rows at a time, so that y is written less often; in their order. */
-SB_HOT static void add_rows(const float *p, const float *v, int64_t step,
+SB_HOT static void sum_rows(const float *p, const float *v, int64_t step,
                             int64_t rows, int64_t n, float *y)
 {
     int64_t r = 0;
 
+    for (int64_t i = 0; i < n; i++)
+        y[i] = 0;
     for (; r + 4 <= rows; r += 4, v += 4 * step) {
         const float *v1 = v + step, *v2 = v1 + step, *v3 = v2 + step;
         SB_SIMD
@@ -56,6 +59,13 @@ SB_HOT static void add_rows(const float *p, const float *v, int64_t step,
         for (int64_t i = 0; i < n; i++)
             y[i] += p[r] * v[i];
     }
+}
+
+const sb_cached_rows *sb_cached_rows_plain(void)
+{
+    static const sb_cached_rows rows = {dot_rows, sum_rows};
+
+    return &rows;
 }
 
 static void cap_scores(float *row, int64_t n, float cap)
@@ -88,7 +98,7 @@ static void cached_query(void *arg, size_t lane, size_t item)
     const float *v = args->v + batch * a->v.b + kv * a->v.h + begin * a->v.s;
     float *y = args->y + batch * a->y.b + head * a->y.h + query * a->y.s;
 
-    dot_rows(q, k, a->k.s, n, a->head_size, a->scale, scores);
+    job->rows->dot(q, k, a->k.s, n, a->head_size, a->scale, scores);
     if (a->softcap > 0)
         cap_scores(scores, n, a->softcap);
     if (args->bias)
@@ -97,9 +107,7 @@ static void cached_query(void *arg, size_t lane, size_t item)
         scores[n] = args->sinks ? args->sinks[head] : 0;
     if (n > 0)
         sb_softmax_f32(scores, scores, (size_t)n + args->sink);
-    for (int64_t i = 0; i < a->v_head_size; i++)
-        y[i] = 0;
-    add_rows(scores, v, a->v.s, n, a->v_head_size, y);
+    job->rows->sum(scores, v, a->v.s, n, a->v_head_size, y);
 }
 
 size_t sb_cached_bytes(const sb_attention *a, size_t lanes)
@@ -107,11 +115,25 @@ size_t sb_cached_bytes(const sb_attention *a, size_t lanes)
     return lanes * (size_t)(a->k_len + 1) * sizeof(float);
 }
 
+/* Below this many multiplications calling another thread takes longer than what
+ * it would do. */
+enum { ALONE = 1 << 17 };
+
+static bool is_small(const sb_attention *a, const sb_cached_args *args)
+{
+    int64_t keys = 0, each = a->q_heads * a->q_len;
+
+    for (int64_t b = 0; b < a->n_batch; b++)
+        keys += args->lens[b] < a->k_len ? args->lens[b] : a->k_len;
+    return keys < ALONE / (each * (a->head_size + a->v_head_size) + 1);
+}
+
 void sb_cached_attention(sb_ctx *ctx, const sb_attention *a,
                          const sb_cached_args *args)
 {
-    cached_job job = {a, args};
+    const sb_cached_rows *rows = sb_cached_rows_avx512();
+    cached_job job = {a, args, rows ? rows : sb_cached_rows_plain()};
 
     sb_parallel_lanes(ctx, (size_t)(a->n_batch * a->q_heads * a->q_len),
-                      args->lanes, cached_query, &job);
+                      is_small(a, args) ? 1 : args->lanes, cached_query, &job);
 }

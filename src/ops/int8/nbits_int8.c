@@ -307,17 +307,20 @@ static void nbits_part(void *arg, size_t lane, size_t part)
 }
 
 /* In more parts than usual: where memory is what all wait for, threads do not
- * end together, and who is late holds up the next layer. */
+ * end together, and who is late holds up the next layer.  A small product stays
+ * on its thread: to call another one and to move between their caches what it
+ * reads and writes takes some microseconds, as such a product does alone. */
 static void share_tiles(sb_ctx *ctx, nbits_job *job)
 {
-    enum { PARTS = 16 }; /* of a thread */
+    enum { PARTS = 16, ALONE = 1 << 17 }; /* of a thread; multiplications */
     const sb_nbits_product *p = job->p;
+    bool alone = p->w->n * p->w->k * p->m < ALONE;
     size_t least = (size_t)(32768 / (SB_NBITS_COLS * p->w->k * p->m + 1) + 1);
 
     job->tiles = (size_t)((p->w->n + SB_NBITS_COLS - 1) / SB_NBITS_COLS);
     job->parts = job->tiles / least;
     job->parts = job->parts < PARTS * p->lanes ? job->parts : PARTS * p->lanes;
-    job->parts = job->parts > 1 ? job->parts : 1;
+    job->parts = job->parts > 1 && !alone ? job->parts : 1;
     sb_parallel_lanes(ctx, job->parts, p->lanes, nbits_part, job);
 }
 
