@@ -150,9 +150,7 @@ bool sb_arch_wants(sb_arch *a, const char *name)
 
 /* All packed weights lie in one piece of memory, the shelf, of which the system
  * makes large pages: reading all of them for each token would miss small ones
- * all the time.  Below this size there would hardly be one. */
-enum { SHELF_LEAST = 4 << 20 };
-
+ * all the time. */
 static size_t shelf_bytes(const sb_tensor *t)
 {
     size_t bytes = sb_tensor_size_ok(t) ? sb_tensor_bytes(t) : 0;
@@ -184,7 +182,7 @@ static sb_status shelf_create(sb_arch *a)
     size_t total = a->ctx->budget->chosen ? 0 : shelf_total(a);
 
     a->has_shelf = true;
-    if (total >= SHELF_LEAST)
+    if (total > 0)
         SB_TRY(sb_buf_create_raw(a->ctx, total, &a->shelf));
     return SB_OK;
 }
