@@ -166,18 +166,18 @@ static sb_status never(void *user, bool *out)
     return SB_OK;
 }
 
-/* Of eight layers in a row two are decided when it is asked whether to go on,
- * and no more if not. */
+/* Of 16 layers in a row four are decided when it is asked whether to go on, and
+ * no more if not. */
 static void test_watched(void **state)
 {
     int asked = 0;
     const sb_round_watch watch = {.goes_on = never, .user = &asked};
     const sb_tensor *x = test_random(SB_DTYPE_F32, "16x2", 4);
-    char text[1024], *at = text;
+    char text[2048], *at = text;
 
     (void)state;
-    at += sprintf(at, "graph main(h0: f32[N,2]) -> (h8) {\n");
-    for (int i = 0; i < 8; i++)
+    at += sprintf(at, "graph main(h0: f32[N,2]) -> (h16) {\n");
+    for (int i = 0; i < 16; i++)
         at += sprintf(at,
                       "w%d: f32[2,2] = random(%d)\n"
                       "h%d = MatMul(h%d, w%d) \"m%d\"\n",
@@ -191,7 +191,7 @@ static void test_watched(void **state)
     qm->state.watch = &watch;
     test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
     assert_int_equal(asked, 1);
-    assert_int_equal(sb_quant_model_step(qm, 0)->layers, 2);
+    assert_int_equal(sb_quant_model_step(qm, 0)->layers, 4);
     sb_quant_model_free(qm);
 }
 

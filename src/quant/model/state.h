@@ -30,7 +30,8 @@ typedef struct sb_point_state {
 } sb_point_state;
 
 /* Asked once, when a quarter of the weights that are rounded by samples is
- * decided: is it worth going on? */
+ * decided: is it worth going on?  Not of a few layers, of which the first have
+ * next to nothing before them to make up for. */
 typedef struct sb_round_watch {
     sb_status (*goes_on)(void *user, bool *out);
     void *user;
