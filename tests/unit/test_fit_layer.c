@@ -159,12 +159,49 @@ static void test_model(void **state)
     assert_close("as it does by itself", factor("auto"), 1.36, 0.03);
 }
 
+static sb_status never(void *user, bool *out)
+{
+    ++*(int *)user;
+    *out = false;
+    return SB_OK;
+}
+
+/* Of 16 layers in a row four are decided when it is asked whether to go on, and
+ * no more if not. */
+static void test_watched(void **state)
+{
+    int asked = 0;
+    const sb_round_watch watch = {.goes_on = never, .user = &asked};
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "16x2", 4);
+    char text[2048], *at = text;
+
+    (void)state;
+    at += sprintf(at, "graph main(h0: f32[N,2]) -> (h16) {\n");
+    for (int i = 0; i < 16; i++)
+        at += sprintf(at,
+                      "w%d: f32[2,2] = random(%d)\n"
+                      "h%d = MatMul(h%d, w%d) \"m%d\"\n",
+                      i, i + 1, i + 1, i, i, i);
+    (void)sprintf(at, "}");
+    sb_quant_model *qm = test_quant(
+        text,
+        "SCHEDULE: {LAYERWISE: true}\nW: {QSCHEME: "
+        "per-tensor-symmetric, QUANTIZER: {BIT: 8, TYPE: gptq}}\n" TEST_A8,
+        NULL);
+    qm->state.watch = &watch;
+    test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
+    assert_int_equal(asked, 1);
+    assert_int_equal(sb_quant_model_step(qm, 0)->layers, 4);
+    sb_quant_model_free(qm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_normal_equations),
         cmocka_unit_test(test_solve_rows),
         cmocka_unit_test(test_model),
+        cmocka_unit_test(test_watched),
     };
 
     return cmocka_run_group_tests_name("fit_layer", tests, NULL, NULL);

@@ -15,8 +15,9 @@ static double error_of(const sb_tensor *want, const sb_tensor *got,
     assert_int_equal(sb_output_form_see(test_ctx(), want, f), SB_OK);
     assert_true(f->counts);
     sb_output_form_count(f, want);
-    double error =
-        sb_output_form_error(f, want, got, 0, sb_tensor_count(want), 1);
+    double level = 0, error = sb_output_form_error(
+                          f, want, got, 0, sb_tensor_count(want), 1, &level);
+    assert_close("all of the signal", level, 1, 1e-12);
     sb_free(test_ctx(), f->sums);
     return error;
 }
@@ -63,6 +64,17 @@ static void test_vector(void **state)
 
     (void)state;
     assert_close("vector", error_of(want, got, &f), 1.25 / 9, 1e-9);
+}
+
+/* A tenth of the median; of the mean where most have none. */
+static void test_least_signal(void **state)
+{
+    double some[] = {7, 100, 3}, none[] = {0, 30, 0};
+
+    (void)state;
+    assert_close("median", sb_least_signal(some, 3), 0.7, 1e-12);
+    assert_close("mean", sb_least_signal(none, 3), 1, 1e-12);
+    assert_true(sb_least_signal(none, 0) > 0);
 }
 
 /* ---- all samples -------------------------------------------------------- */
@@ -294,12 +306,45 @@ static void test_scale_of_no_file(void **state)
     sb_quant_model_free(qm);
 }
 
+/* Noise is relative to a sample's own signal, but to a tenth of the median one
+ * where it has next to none.  y = x but for 4 in 1000, which the weight loses;
+ * 8 bits for -128 to 127: 0.4 is lost. */
+static void test_own_signal(void **state)
+{
+    const sb_tensor *x =
+        test_f32("5x2", -128, 0, 127, 0, 0.4, 0.4, 126, 1, 40, 0.4);
+    double errors[5];
+    sb_quant_model *qm = NULL;
+    sb_reference r = {0};
+    size_t seen = 0;
+
+    (void)state;
+    assert_ok(test_quant_try_train(test_ctx(),
+                                   "graph main(x: f32[N,2]) -> (y) {\n"
+                                   "w: f32[2,2] = [1, 0, 0, 1]\n"
+                                   "y = MatMul(x, w) \"m\"\n}",
+                                   TEST_W8 TEST_A8, NULL, &qm));
+    test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
+    assert_ok(sb_reference_open(qm, &r));
+    assert_ok(sb_reference_errors(&r, NULL, 1, errors, &seen));
+    assert_int_equal(seen, 5);
+    assert_close("none", errors[0], 0, 2e-5);
+    assert_close("none", errors[1], 0, 2e-5);
+    assert_close("least", errors[2], 2 * 0.16 / (0.1 * 15877), 2e-5);
+    assert_close("none", errors[3], 0, 2e-5);
+    assert_close("own", errors[4], 0.16 / 1600.16, 2e-5);
+    sb_reference_close(&r);
+    sb_quant_model_free(qm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_probabilities),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_vector),
+        cmocka_unit_test(test_least_signal),
+        cmocka_unit_test(test_own_signal),
         cmocka_unit_test(test_fell),
         cmocka_unit_test(test_rose),
         cmocka_unit_test(test_not_finite),

@@ -5,6 +5,7 @@
  * leaves the 20 out: 19^2 / 2048 is less than what rounding all others to 0
  * costs. */
 #define _POSIX_C_SOURCE 200809L
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -85,7 +86,8 @@ static void test_whole(void **state)
 
 /* Of eight samples of 100 ones the last has a 50 in it, whose weight is 0: the
  * ends averaged over samples, 0.9 * 1 + 0.1 * 50 = 5.9, serve the others
- * better. */
+ * better.  Of the ranges from there to 50, that of a quarter of the way has a
+ * number next to 1: 16.925 / 15 = 1.128. */
 static void test_averaged(void **state)
 {
     char text[1024], *at = text;
@@ -111,7 +113,7 @@ static void test_averaged(void **state)
     test_calibrate(qm, NULL, (const sb_tensor *const *)batches);
     assert_string_equal(sb_quant_model_step(qm, 0)->name, "clipping of ranges");
     assert_true(sb_quant_model_step(qm, 0)->kept);
-    assert_close("scale", scale(qm), 5.9 / 15, 1e-5);
+    assert_close("scale", scale(qm), 16.925 / 15, 1e-5);
     sb_quant_model_free(qm);
 }
 
@@ -141,13 +143,64 @@ static const char *eight_values(void)
     return text;
 }
 
-/* Of eight values one is as above: 50 once, where its weight is 0.  The others
- * are 40 in every fourth sample, which averaged ends lose.  Neither all nor a
- * half of them may be clipped, but the one may, of which rounding loses less
- * then. */
-static void test_the_best(void **state)
+enum { SAMPLES = 32, GOOD = 2 };
+
+/* 0.01 to 1; in two of eight samples 40 times that, but the third value, which
+ * has but a single 50. */
+static float ramp(int sample, int value, int i)
 {
-    enum { SAMPLES = 32, GOOD = 2 };
+    bool large = value != GOOD && (sample % 8 == 3 || sample % 8 == 6);
+
+    if (value == GOOD && sample == SAMPLES - 1 && i == 0)
+        return 50;
+    return (large ? 40.0F : 1.0F) * (float)(i + 1) / EACH;
+}
+
+/* What rounding to steps of end / 15 loses of a sample, of its own signal. */
+static double ramp_loss(int sample, int value, double end)
+{
+    double noise = 0, signal = 0, step = end / 15;
+
+    for (int i = 0; i < EACH; i++) {
+        double x = (double)ramp(sample, value, i);
+        double d = x - step * fmin(rint(x / step), 15);
+
+        noise += d * d;
+        signal += x * x;
+    }
+    return noise / signal;
+}
+
+/* The end of least loss of five, from the averaged one to the greatest, by the
+ * samples that do not judge: every other one. */
+static double ramp_end(int value)
+{
+    double average = 0, greatest = 0, best = 0, least = INFINITY;
+
+    for (int b = 0; b < SAMPLES; b++) {
+        double end = 0;
+
+        for (int i = 0; i < EACH; i++)
+            end = fmax(end, (double)ramp(b, value, i));
+        average = b == 0 ? end : 0.9 * average + 0.1 * end;
+        greatest = fmax(greatest, end);
+    }
+    for (int k = 0; k <= 4; k++) {
+        double end = average + k / 4.0 * (greatest - average), loss = 0;
+
+        for (int b = 0; b < SAMPLES; b += 2)
+            loss += ramp_loss(b, value, end);
+        if (loss < least) {
+            least = loss;
+            best = end;
+        }
+    }
+    return best;
+}
+
+/* How much is clipped is chosen for each value. */
+static void test_each(void **state)
+{
     sb_tensor *batches[SAMPLES + 1] = {NULL};
 
     (void)state;
@@ -158,29 +211,24 @@ static void test_the_best(void **state)
                    NULL);
     qm->choose_ranges = true;
     for (int b = 0; b < SAMPLES; b++) {
-        bool large = b % 8 == 3 || b % 8 == 6;
-
         batches[b] = test_random(SB_DTYPE_F32, "1x800", 3);
         for (int i = 0; i < ALL; i++)
-            ((float *)batches[b]->data)[i] =
-                i / EACH != GOOD                       ? (large ? 40 : 1)
-                : b == SAMPLES - 1 && i == GOOD * EACH ? 50
-                                                       : 1;
+            ((float *)batches[b]->data)[i] = ramp(b, i / EACH, i % EACH);
     }
     test_calibrate(qm, NULL, (const sb_tensor *const *)batches);
-    for (size_t i = 0; i < 3; i++)
-        assert_false(sb_quant_model_step(qm, i)->kept);
-    const sb_quant_step *step = sb_quant_model_step(qm, 3);
+    const sb_quant_step *step = sb_quant_model_step(qm, 0);
     assert_non_null(step);
     assert_string_equal(step->name, "clipping of ranges");
     assert_true(step->kept);
-    assert_int_equal(step->layers, 1);
+    assert_int_equal(step->layers, VALUES);
     assert_close("the one",
                  (double)test_quantizer(qm, "m2.input_quantizer").scale[0],
-                 5.9 / 15, 1e-5);
+                 ramp_end(GOOD) / 15, 1e-5);
     assert_close("the others",
                  (double)test_quantizer(qm, "m3.input_quantizer").scale[0],
-                 40.0 / 15, 1e-5);
+                 ramp_end(3) / 15, 1e-5);
+    assert_true(ramp_end(GOOD) < 6);
+    assert_true(ramp_end(3) > 10 && ramp_end(3) < 40);
     sb_quant_model_free(qm);
 }
 
@@ -234,7 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clipped),  cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_averaged), cmocka_unit_test(test_the_best),
+        cmocka_unit_test(test_averaged), cmocka_unit_test(test_each),
         cmocka_unit_test(test_asked),    cmocka_unit_test(test_not_judged),
     };
 

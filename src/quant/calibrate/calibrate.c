@@ -314,6 +314,32 @@ static sb_status calibrate_from_ranges(const sb_quant_model *qm,
     return sb_reduce_auto(qm, q);
 }
 
+/* What the observer says, all that it saw, or what is between. */
+static sb_status point_ranges(const sb_quant_model *qm, uint32_t root,
+                              sb_range *out)
+{
+    const sb_point_state *p = &qm->state.points[root];
+    const float share = point_is_constant(qm, root) ? 0 : p->whole;
+    sb_range *whole = NULL;
+
+    if (share == 0)
+        return sb_observer_ranges(p->observer, out);
+    SB_TRY(sb_observer_whole_ranges(p->observer, out));
+    if (share == 1)
+        return SB_OK;
+    whole = sb_alloc(qm->ctx, (size_t)p->channels, sizeof *whole);
+    if (!whole)
+        return SB_NO_MEMORY;
+    memcpy(whole, out, (size_t)p->channels * sizeof *whole);
+    sb_status status = sb_observer_ranges(p->observer, out);
+    for (int64_t c = 0; c < p->channels && status == SB_OK; c++) {
+        out[c].lo += share * (whole[c].lo - out[c].lo);
+        out[c].hi += share * (whole[c].hi - out[c].hi);
+    }
+    sb_free(qm->ctx, whole);
+    return status;
+}
+
 static sb_status set_qparams(sb_quant_model *qm, uint32_t root,
                              const sb_quantizer *q)
 {
@@ -326,11 +352,8 @@ static sb_status set_qparams(sb_quant_model *qm, uint32_t root,
         return SB_NO_MEMORY;
     if (point->natural)
         ranges[0] = point->range;
-    else if (qm->state.points[root].whole && !point_is_constant(qm, root))
-        status =
-            sb_observer_whole_ranges(qm->state.points[root].observer, ranges);
     else
-        status = sb_observer_ranges(qm->state.points[root].observer, ranges);
+        status = point_ranges(qm, root, ranges);
     if (status == SB_OK && !point->natural && n == 1)
         sb_range_clip_to_saturation(qm, point, q->spec.bits, &ranges[0]);
     if (status == SB_OK)
@@ -454,7 +477,7 @@ sb_status sb_quant_model_prepare_calibration(sb_quant_model *qm,
     qm->state.loaded = false;
     /* Until clipping is seen to help, which not every calibration can. */
     for (uint32_t i = 0; i < qm->place.n_points; i++)
-        qm->state.points[i].whole = qm->choose_ranges;
+        qm->state.points[i].whole = qm->choose_ranges ? 1 : 0;
     qm->state.anew = qm->equalized;
     qm->state.calibrating = true;
     if (qm->state.calibration.asym_weights)

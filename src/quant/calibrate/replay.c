@@ -12,6 +12,7 @@ typedef struct replay_shares {
     size_t judged; /* by which methods are judged */
     size_t rest;   /* which methods may see */
     size_t used;   /* that they run over */
+    size_t twice;  /* twice as many samples */
 } replay_shares;
 
 /* Batches that hold so many samples; 0: all of `n`. */
@@ -38,10 +39,10 @@ static replay_shares replay_share(const sb_quant_model *qm)
         s.judged = s.judged > apart ? apart : s.judged;
         s.rest = s.n - s.judged;
     }
+    s.twice = replay_cover(qm, 2 * most, s.rest);
     /* Fitting chooses more from the samples than rounding does. */
-    if (!qm->asked && schedule.layerwise)
-        most *= 2;
-    s.used = replay_cover(qm, most, s.rest);
+    s.used = !qm->asked && schedule.layerwise ? s.twice
+                                              : replay_cover(qm, most, s.rest);
     return s;
 }
 
@@ -55,14 +56,15 @@ bool sb_replay_is_for(const sb_quant_model *qm, sb_replay_part part, size_t i)
 {
     const replay_shares s = replay_share(qm);
     bool apart = s.rest < s.n, judged = replay_takes(i, s.judged, s.n);
+    size_t at = apart ? i - i * s.judged / s.n : i; /* of the rest */
 
-    bool used =
-        !(apart && judged) &&
-        replay_takes(apart ? i - i * s.judged / s.n : i, s.used, s.rest);
+    bool used = !(apart && judged) && replay_takes(at, s.used, s.rest);
 
     switch (part) {
     case SB_REPLAY_USED:
         return used;
+    case SB_REPLAY_TWICE:
+        return !(apart && judged) && replay_takes(at, s.twice, s.rest);
     case SB_REPLAY_SEEN:
         return !(apart && judged);
     case SB_REPLAY_REST:

@@ -57,6 +57,11 @@ void sb_reference_close(sb_reference *r);
 SB_MUST_USE sb_status sb_reference_errors(const sb_reference *r,
                                           const double *before, double left,
                                           double *errors, size_t *seen);
+/* Noise of a sample is relative to its own signal: a few samples with large
+ * values must not decide for all others.  But of one with next to none, as a
+ * page without text has, it is relative to this: a tenth of what the median
+ * sample has.  Sorts the signals. */
+double sb_least_signal(double *signals, size_t n);
 double sb_errors_mean(const double *errors, size_t n);
 /* Are they less: the mean, and sample by sample on average?  With `sure` above
  * 0 by more than so many times the uncertainty (standard error) of that
@@ -80,24 +85,22 @@ SB_MUST_USE sb_status sb_float_start(sb_quant_model *qm, size_t *layers);
 /* Are ranges to be chosen: without a configuration of the user, where observers
  * clip? */
 bool sb_ranges_wanted(const sb_quant_model *qm);
-/* At first they hold all that was seen; then, those that are chosen (state.h),
- * what the observers say; *layers is how many values. */
+/* At first they hold all that was seen; then as much of it as is chosen
+ * (state.h: clip); *layers is of how many values. */
 SB_MUST_USE sb_status sb_clip_ranges(sb_quant_model *qm, size_t *layers);
 
-/* How much less of its values rounding loses if the range of a point is
- * clipped, relative to the values; below 0: more. */
-typedef struct sb_range_promise {
+typedef struct sb_range_choice {
     uint32_t point;
-    double gain;
-} sb_range_promise;
+    float share; /* of the way from what the observer says to the whole range */
+} sb_range_choice;
 
 /* All ranges that would be narrower, in the order of points, for which `list`
  * has room. */
 SB_MUST_USE sb_status sb_ranges_list(const sb_quant_model *qm,
-                                     sb_range_promise *list, size_t *n);
-/* What they promise; those that promise most come first then. */
-SB_MUST_USE sb_status sb_ranges_rank(sb_quant_model *qm, sb_range_promise *list,
-                                     size_t n);
+                                     sb_range_choice *list, size_t *n);
+/* The shares with which rounding loses least of the values. */
+SB_MUST_USE sb_status sb_ranges_choose(sb_quant_model *qm,
+                                       sb_range_choice *list, size_t n);
 
 /* ---- channels (equalize.c) ---------------------------------------------- */
 

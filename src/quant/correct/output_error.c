@@ -1,12 +1,22 @@
 /* How far the outputs of a quantized network are from those of the float one,
  * sample by sample: what decides whether a method stays. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "quant/calibrate/batch_store.h"
 #include "quant/calibrate/replay.h"
 #include "quant/correct/correct.h"
 #include "quant/export/export.h"
+
+static double errors_sum(const double *errors, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += errors[i];
+    return sum;
+}
 
 /* ---- the float network -------------------------------------------------- */
 
@@ -78,6 +88,79 @@ static sb_status reference_look(const sb_reference *r, bool count)
     return SB_OK;
 }
 
+/* ---- one sample --------------------------------------------------------- */
+
+/* Adds what one output of a batch says to the errors of its samples; an output
+ * that does not count samples says the same of all.  `levels`: signals of the
+ * samples instead. */
+static void reference_add(const sb_reference *r, const sb_output_form *f,
+                          const sb_tensor *want, const sb_tensor *got,
+                          int64_t samples, double *errors, double *levels)
+{
+    int64_t n = sb_tensor_count(want);
+    bool apart = want->rank > 1 && want->dims[0] == samples;
+    double share = (apart ? 1 : (double)samples) / (double)r->n_samples;
+    double error = 0, level = 0;
+
+    if (!f->counts || got->dtype != want->dtype || sb_tensor_count(got) != n)
+        return;
+    for (int64_t s = 0; s < samples; s++) {
+        if (apart)
+            error = sb_output_form_error(f, want, got, s * (n / samples),
+                                         n / samples, share, &level);
+        else if (s == 0)
+            error = sb_output_form_error(f, want, got, 0, n, share, &level);
+        if (levels)
+            levels[s] = level;
+        else
+            errors[s] += error / fmax(level, f->least);
+    }
+}
+
+static int signal_compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double sb_least_signal(double *signals, size_t n)
+{
+    const double share = 0.1;
+    double sum = errors_sum(signals, n);
+
+    qsort(signals, n, sizeof *signals, signal_compare);
+    if (n > 0 && signals[n / 2] > 0)
+        return share * signals[n / 2];
+    return sum > 0 ? share * sum / (double)n : 1;
+}
+
+static sb_status reference_levels(const sb_reference *r)
+{
+    const sb_tensor *const *t = NULL;
+    double *levels = sb_alloc(r->qm->ctx, r->n_samples + 1, sizeof *levels);
+    sb_status status = levels ? SB_OK : SB_NO_MEMORY;
+
+    for (size_t k = 0; k < r->qm->graph->n_outputs && status == SB_OK; k++) {
+        size_t seen = 0;
+
+        memset(levels, 0, r->n_samples * sizeof *levels);
+        for (size_t i = 0; i < r->n_batches && status == SB_OK; i++) {
+            int64_t n =
+                sb_batch_store_samples(r->qm->state.batches, r->batch[i]);
+
+            status = reference_get(r, i, &t);
+            if (status == SB_OK)
+                reference_add(r, &r->forms[k], t[k], t[k], n, NULL,
+                              levels + seen);
+            seen += (size_t)n;
+        }
+        r->forms[k].least = sb_least_signal(levels, seen);
+    }
+    sb_free(r->qm->ctx, levels);
+    return status;
+}
+
 sb_status sb_reference_open(sb_quant_model *qm, sb_reference *r)
 {
     size_t n = sb_batch_store_count(qm->state.batches);
@@ -94,7 +177,8 @@ sb_status sb_reference_open(sb_quant_model *qm, sb_reference *r)
         SB_TRY(reference_run(r));
     }
     SB_TRY(reference_look(r, false));
-    return reference_look(r, true);
+    SB_TRY(reference_look(r, true));
+    return reference_levels(r);
 }
 
 void sb_reference_close(sb_reference *r)
@@ -112,15 +196,6 @@ void sb_reference_close(sb_reference *r)
 
 /* ---- more or less ------------------------------------------------------- */
 
-static double errors_sum(const double *errors, size_t n)
-{
-    double sum = 0;
-
-    for (size_t i = 0; i < n; i++)
-        sum += errors[i];
-    return sum;
-}
-
 double sb_errors_mean(const double *errors, size_t n)
 {
     return n > 0 ? errors_sum(errors, n) / (double)n : 0;
@@ -134,7 +209,8 @@ typedef struct error_change {
     double mean;   /* of the logarithms */
     double sure;   /* uncertainty of the mean */
     double broken; /* how many more are not finite now */
-    double more;   /* what those that are finite have more in all */
+    double was;    /* the sum of those that are finite */
+    double more;   /* what these have more now */
 } error_change;
 
 static double errors_least(const double *errors, size_t n)
@@ -180,6 +256,7 @@ static error_change errors_change(const double *before, const double *after,
         squares += change * change;
         c.count++;
     }
+    c.was = was;
     c.more = is - was;
     if (c.count == 0)
         return c;
@@ -198,7 +275,8 @@ bool sb_errors_fell(const double *before, const double *after, size_t n,
     const double least = 0.02;
     const error_change c = errors_change(before, after, n);
 
-    if (c.broken > 0 || (c.broken == 0 && !(c.more < 0)))
+    if (c.broken > 0 ||
+        (c.broken == 0 && !(c.more < (sure > 0 ? -least * c.was : 0))))
         return false;
     if (c.count < 3) /* too few to tell how sure it is */
         return !(sure > 0);
@@ -214,29 +292,6 @@ bool sb_errors_rose(const double *before, const double *after, size_t n)
 }
 
 /* ---- the quantized one -------------------------------------------------- */
-
-/* Adds what one output of a batch says to the errors of its samples; an output
- * that does not count samples says the same of all. */
-static void reference_add(const sb_reference *r, const sb_output_form *f,
-                          const sb_tensor *want, const sb_tensor *got,
-                          int64_t samples, double *errors)
-{
-    int64_t n = sb_tensor_count(want);
-    bool apart = want->rank > 1 && want->dims[0] == samples;
-    double share = (apart ? 1 : (double)samples) / (double)r->n_samples;
-    double error = 0;
-
-    if (!f->counts || got->dtype != want->dtype || sb_tensor_count(got) != n)
-        return;
-    for (int64_t s = 0; s < samples; s++) {
-        if (apart)
-            error = sb_output_form_error(f, want, got, s * (n / samples),
-                                         n / samples, share);
-        else if (s == 0)
-            error = sb_output_form_error(f, want, got, 0, n, share);
-        errors[s] += error;
-    }
-}
 
 /* How many of the outputs count. */
 static double reference_counts(const sb_reference *r)
@@ -265,7 +320,8 @@ static sb_status reference_compare(const sb_reference *r, sb_replay *replay,
         SB_TRY(sb_replay_run(replay, r->batch[i]));
         SB_TRY(reference_get(r, i, &want));
         for (size_t k = 0; k < r->qm->graph->n_outputs; k++)
-            reference_add(r, &r->forms[k], want[k], replay->outputs[k], n, at);
+            reference_add(r, &r->forms[k], want[k], replay->outputs[k], n, at,
+                          NULL);
         for (int64_t s = 0; s < n && outputs > 0; s++)
             at[s] /= outputs;
         *seen += (size_t)n;

@@ -139,22 +139,34 @@ void sb_output_form_count(const sb_output_form *f, const sb_tensor *t)
                    f->sums + f->parts);
 }
 
-double sb_output_form_error(const sb_output_form *f, const sb_tensor *want,
-                            const sb_tensor *got, int64_t at, int64_t n,
-                            double share)
+/* Squares of one sample relative to what its share of all samples has, the mean
+ * over parts. */
+static double form_mean(const sb_output_form *f, const double *squares,
+                        double share)
 {
-    double *noise = f->sums + f->parts, *signal = noise + f->parts;
     double sum = 0, parts = 0;
 
-    memset(noise, 0, (size_t)f->parts * sizeof *noise);
-    output_add(f, want, (const float *)want->data + at,
-               (const float *)got->data + at, n, signal, noise);
     for (int64_t p = 0; p < f->parts; p++)
         if (f->sums[p] > 0) {
             double weight = sqrt(f->sums[p]);
 
-            sum += weight * noise[p] / (f->sums[p] * share);
+            sum += weight * squares[p] / (f->sums[p] * share);
             parts += weight;
         }
     return parts > 0 ? sum / parts : 0;
+}
+
+double sb_output_form_error(const sb_output_form *f, const sb_tensor *want,
+                            const sb_tensor *got, int64_t at, int64_t n,
+                            double share, double *level)
+{
+    double *noise = f->sums + f->parts, *signal = noise + f->parts;
+
+    memset(noise, 0, 2 * (size_t)f->parts * sizeof *noise);
+    output_add(f, want, (const float *)want->data + at,
+               (const float *)got->data + at, n, signal, noise);
+    /* A small lead is a sample of which the network is not sure, no small
+     * output. */
+    *level = f->probability ? 1 : form_mean(f, signal, share);
+    return form_mean(f, noise, share);
 }

@@ -11,6 +11,7 @@ typedef struct sb_output_form {
     int axis;         /* of the parts */
     int64_t parts;    /* that are compared apart */
     double *sums;     /* [3, parts]: signal of all samples, and room */
+    double least;     /* signal of a sample that errors are relative to */
 } sb_output_form;
 
 /* Looks at an output of the float network for one batch; `f` starts as zero,
@@ -19,10 +20,10 @@ SB_MUST_USE sb_status sb_output_form_see(sb_ctx *ctx, const sb_tensor *t,
                                          sb_output_form *f);
 /* Counts it, when all have been seen. */
 void sb_output_form_count(const sb_output_form *f, const sb_tensor *t);
-/* Noise / signal of `n` numbers from `at` on, of which `share` of the signal of
- * all is to be expected; the mean over parts. */
+/* Noise of `n` numbers from `at` on relative to their `share` of the signal of
+ * all, the mean over parts; and *level, their own signal relative to it. */
 double sb_output_form_error(const sb_output_form *f, const sb_tensor *want,
                             const sb_tensor *got, int64_t at, int64_t n,
-                            double share);
+                            double share, double *level);
 
 #endif

@@ -1,23 +1,22 @@
-/* Ranges of activations: all that was seen, or what the observer makes of it.
+/* Ranges of activations: all that was seen, what the observer makes of it, or
+ * something between.
  *
  * Where a few values, or a few samples, are far from all others, clipping them
  * makes the steps for the others smaller; where they matter, as in some
- * detectors, it ruins the network.  Which it is shows at the outputs.
+ * detectors, it ruins the network.  How far to go is chosen for each value by
+ * what rounding loses of it, of which some samples tell, each relative to its
+ * own signal; whether to go there at all shows at the outputs.
  * Observers keep the least and the greatest value in any case, so that both
- * cost one pass.
- *
- * If not all ranges may be clipped, those may that promise most: rounding
- * loses less of their values then, of which some samples tell. */
+ * ends cost one pass. */
 #include <math.h>
-#include <stdlib.h>
 
+#include "base/simd.h"
 #include "quant/calibrate/calibrate.h"
 #include "quant/calibrate/replay.h"
 #include "quant/correct/correct.h"
 #include "quant/model/instrument.h"
 #include "quant/observe/observer_def.h"
 #include "quant/place/place.h"
-#include "quant/quantize/rounding.h"
 
 static bool ranges_clips(const sb_quant_model *qm, uint32_t point)
 {
@@ -74,54 +73,122 @@ static sb_status ranges_in_question(const sb_quant_model *qm, uint32_t point,
                : SB_OK;
 }
 
-/* ---- what clipping promises --------------------------------------------- */
+/* ---- how much to clip --------------------------------------------------- */
 
-typedef struct range_pair {
-    bool asked;              /* it is in question */
-    float scale[2], zero[2]; /* of the whole range, and of the clipped one */
-    double noise[2], signal; /* what these lose of the values, and of what */
-} range_pair;
+enum {
+    RANGE_CHOICES = 5, /* from what the observer says to all that was seen */
+    RANGE_LANES = 16,
+    RANGE_ENOUGH = 1 << 13, /* elements of a sample that tell */
+};
+
+/* Adding and subtracting this rounds a float below 2^22 to even. */
+static const float rounder = 12582912.0F;
+
+typedef struct range_grid {
+    float scale, inverse;
+    float lo, hi; /* steps from zero to the ends */
+} range_grid;
+
+/* What samples lose of one value. */
+typedef struct range_losses {
+    bool asked; /* it is in question */
+    range_grid grid[RANGE_CHOICES];
+    size_t n, cap;
+    /* [n, 1 + RANGE_CHOICES]: signal of a sample, and noise with each grid. */
+    double *sums;
+} range_losses;
 
 typedef struct ranges_scan {
     sb_quant_model *qm;
-    range_pair *pairs; /* by point */
+    range_losses *losses; /* by point */
 } ranges_scan;
 
-static sb_status ranges_pair(sb_quant_model *qm, uint32_t point,
-                             range_pair *pair)
+static float range_share(size_t choice)
+{
+    return (float)choice / (RANGE_CHOICES - 1);
+}
+
+static sb_status ranges_grids(sb_quant_model *qm, uint32_t point,
+                              range_losses *l)
 {
     sb_point_state *p = &qm->state.points[point];
     const sb_quantizer *q = sb_point_quantizer(&qm->place, point);
 
-    pair->asked = true;
-    for (int k = 1; k >= 0; k--) { /* the whole one stays */
-        p->whole = k == 0;
+    for (size_t k = 0; k < RANGE_CHOICES; k++) { /* the whole one stays */
+        p->whole = range_share(k);
         SB_TRY(sb_calibrate_calc(qm, point));
-        pair->scale[k] = sb_quantizer_qparams(qm, q)->scale[0];
-        pair->zero[k] = sb_quantizer_qparams(qm, q)->zero_point[0];
+        const sb_qparams *by = sb_quantizer_qparams(qm, q);
+
+        l->asked = by->n == 1;
+        if (!l->asked)
+            continue;
+        l->grid[k] = (range_grid){.scale = by->scale[0],
+                                  .inverse = 1 / by->scale[0],
+                                  .lo = (float)by->qmin - by->zero_point[0],
+                                  .hi = (float)by->qmax - by->zero_point[0]};
     }
     return SB_OK;
 }
 
-/* What Observe nodes call.  Of a large tensor some elements tell. */
+SB_HOT static double ranges_noise(const float *x, size_t n,
+                                  const range_grid *at)
+{
+    const range_grid g = *at;
+    float some[RANGE_LANES] = {0};
+    double sum = 0;
+
+    for (size_t i = 0; i + RANGE_LANES <= n; i += RANGE_LANES) {
+        SB_SIMD
+        for (size_t k = 0; k < RANGE_LANES; k++) {
+            float q = x[i + k] * g.inverse;
+
+            q = q < g.lo ? g.lo : q;
+            q = q > g.hi ? g.hi : q;
+            q = x[i + k] - ((q + rounder) - rounder) * g.scale;
+            some[k] += q * q;
+        }
+    }
+    for (size_t k = 0; k < RANGE_LANES; k++)
+        sum += (double)some[k];
+    return sum;
+}
+
+/* Some elements of a sample, as many as fill lanes. */
+static size_t ranges_draw(const float *x, int64_t n, float *out)
+{
+    int64_t step = n / RANGE_ENOUGH | 1;
+    size_t m = 0;
+
+    for (int64_t i = 0; i < n && m < RANGE_ENOUGH; i += step)
+        out[m++] = x[i];
+    while (m % RANGE_LANES != 0)
+        out[m++] = 0;
+    return m;
+}
+
+/* What Observe nodes call. */
 static sb_status ranges_see(void *user, int64_t id, const sb_tensor *x)
 {
-    enum { ENOUGH = 1 << 15 };
     const ranges_scan *scan = user;
-    range_pair *pair = &scan->pairs[id];
-    const sb_quantizer *q = sb_point_quantizer(&scan->qm->place, (uint32_t)id);
-    const sb_qparams *by = sb_quantizer_qparams(scan->qm, q);
-    const float *data = x->data;
-    int64_t n = sb_tensor_count(x), step = n / ENOUGH | 1;
+    range_losses *l = &scan->losses[id];
+    int64_t samples = x->rank > 0 ? x->dims[0] : 1;
+    int64_t each = samples > 0 ? sb_tensor_count(x) / samples : 0;
+    float some[RANGE_ENOUGH];
 
-    for (int64_t i = 0; i < n && by->n == 1; i += step) {
-        for (int k = 0; k < 2; k++) {
-            double lost = (double)data[i] -
-                          (double)sb_rounded(data[i], pair->scale[k],
-                                             pair->zero[k], by->qmin, by->qmax);
-            pair->noise[k] += lost * lost;
-        }
-        pair->signal += (double)data[i] * (double)data[i];
+    if (each < 1)
+        return SB_OK;
+    SB_TRY(sb_grow(scan->qm->ctx, &l->sums, &l->cap,
+                   (l->n + (size_t)samples) * (1 + RANGE_CHOICES),
+                   sizeof *l->sums));
+    for (int64_t s = 0; s < samples; s++) {
+        double *to = l->sums + l->n++ * (1 + RANGE_CHOICES);
+        size_t m = ranges_draw((const float *)x->data + s * each, each, some);
+
+        to[0] = 0;
+        for (size_t i = 0; i < m; i++)
+            to[0] += (double)some[i] * (double)some[i];
+        for (size_t k = 0; k < RANGE_CHOICES; k++)
+            to[1 + k] = ranges_noise(some, m, &l->grid[k]);
     }
     return SB_OK;
 }
@@ -132,7 +199,7 @@ static sb_status ranges_put(void *user, sb_graph *g, uint32_t point,
     const ranges_scan *scan = user;
 
     *y = x;
-    return scan->pairs[point].asked
+    return scan->losses[point].asked
                ? sb_calibrate_put(scan->qm, g, point, beside, x, y)
                : SB_OK;
 }
@@ -148,49 +215,63 @@ static sb_status ranges_run(ranges_scan *scan)
     SB_TRY(sb_quant_derive(qm, ranges_put, scan, &g));
     sb_status status = sb_replay_open(qm, g, &opt, &replay);
     for (size_t i = 0; i < n && status == SB_OK; i++)
-        if (sb_replay_is_for(qm, SB_REPLAY_USED, i))
+        if (sb_replay_is_for(qm, SB_REPLAY_TWICE, i))
             status = sb_replay_run(&replay, i);
     sb_replay_close(&replay);
     return status;
 }
 
-static int ranges_compare(const void *a, const void *b)
+/* The share with which samples lose least of their signals on average; of
+ * values that are not finite the whole range. */
+static sb_status ranges_choose_one(sb_ctx *ctx, const range_losses *l,
+                                   float *share)
 {
-    const sb_range_promise *x = a, *y = b;
+    double sum[RANGE_CHOICES] = {0};
+    size_t best = RANGE_CHOICES - 1;
+    double *signals = sb_alloc(ctx, l->n + 1, sizeof *signals);
 
-    if (x->gain != y->gain)
-        return x->gain > y->gain ? -1 : 1;
-    return x->point < y->point ? -1 : 1;
+    if (!signals)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < l->n; i++)
+        signals[i] = l->sums[i * (1 + RANGE_CHOICES)];
+    double least = sb_least_signal(signals, l->n);
+    sb_free(ctx, signals);
+    for (size_t i = 0; i < l->n; i++) {
+        const double *of = l->sums + i * (1 + RANGE_CHOICES);
+
+        for (size_t k = 0; k < RANGE_CHOICES; k++)
+            sum[k] += of[1 + k] / fmax(of[0], least);
+    }
+    for (size_t k = RANGE_CHOICES - 1; k-- > 0;)
+        if (sum[k] < sum[best])
+            best = k;
+    *share = range_share(best);
+    return SB_OK;
 }
 
-sb_status sb_ranges_rank(sb_quant_model *qm, sb_range_promise *list, size_t n)
+sb_status sb_ranges_choose(sb_quant_model *qm, sb_range_choice *list, size_t n)
 {
-    ranges_scan scan = {
-        .qm = qm,
-        .pairs = sb_alloc(qm->ctx, qm->place.n_points + 1, sizeof *scan.pairs)};
-    sb_status status = scan.pairs ? SB_OK : SB_NO_MEMORY;
+    ranges_scan scan = {.qm = qm,
+                        .losses = sb_alloc(qm->ctx, qm->place.n_points + 1,
+                                           sizeof *scan.losses)};
+    sb_status status = scan.losses ? SB_OK : SB_NO_MEMORY;
 
     for (size_t i = 0; i < n && status == SB_OK; i++)
-        status = ranges_pair(qm, list[i].point, &scan.pairs[list[i].point]);
+        status = ranges_grids(qm, list[i].point, &scan.losses[list[i].point]);
     if (status == SB_OK)
         status = ranges_run(&scan);
-    /* Relative noise of single values adds up to that of the outputs, roughly.
-     */
-    for (size_t i = 0; i < n && status == SB_OK; i++) {
-        const range_pair *pair = &scan.pairs[list[i].point];
-        double gain = (pair->noise[0] - pair->noise[1]) / pair->signal;
-
-        list[i].gain = isfinite(gain) ? gain : 0; /* values may not be */
-    }
-    if (status == SB_OK)
-        qsort(list, n, sizeof *list, ranges_compare);
-    sb_free(qm->ctx, scan.pairs);
+    for (size_t i = 0; i < n && status == SB_OK; i++)
+        status = ranges_choose_one(qm->ctx, &scan.losses[list[i].point],
+                                   &list[i].share);
+    for (size_t i = 0; scan.losses && i < qm->place.n_points; i++)
+        sb_free(qm->ctx, scan.losses[i].sums);
+    sb_free(qm->ctx, scan.losses);
     return status;
 }
 
 /* ---- clipping ----------------------------------------------------------- */
 
-sb_status sb_ranges_list(const sb_quant_model *qm, sb_range_promise *list,
+sb_status sb_ranges_list(const sb_quant_model *qm, sb_range_choice *list,
                          size_t *n)
 {
     *n = 0;
@@ -199,7 +280,7 @@ sb_status sb_ranges_list(const sb_quant_model *qm, sb_range_promise *list,
 
         SB_TRY(ranges_in_question(qm, i, &asked));
         if (asked)
-            list[(*n)++] = (sb_range_promise){.point = i};
+            list[(*n)++] = (sb_range_choice){.point = i};
     }
     return SB_OK;
 }
@@ -208,9 +289,11 @@ sb_status sb_clip_ranges(sb_quant_model *qm, size_t *layers)
 {
     *layers = 0;
     for (uint32_t i = 0; i < qm->place.n_points; i++) {
-        if (!qm->state.points[i].clip)
+        sb_point_state *p = &qm->state.points[i];
+
+        if (!(p->clip < p->whole))
             continue;
-        qm->state.points[i].whole = false;
+        p->whole = p->clip;
         SB_TRY(sb_calibrate_calc(qm, i));
         ++*layers;
     }

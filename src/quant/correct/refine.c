@@ -112,15 +112,10 @@ static const refine_method fitting = {.name = "weights fitted layer by layer",
                                       .run = sb_round_weights,
                                       .sure = 1};
 
-/* Ranges were observed on the samples that judge, too, so what other samples
- * have beyond them does not show: a seventh of the error must go.  (Twice the
- * uncertainty instead, which needs no such number, was tried: it refused what
- * takes away 40 to 80 % of it in squeezenet1_1 and others, and helped none.) */
 static const refine_method clipping = {.name = "clipping of ranges",
                                        .wanted = sb_ranges_wanted,
                                        .run = sb_clip_ranges,
-                                       .sure = 1,
-                                       .left = 0.85};
+                                       .sure = 1};
 
 bool sb_refine_wanted(const sb_quant_model *qm)
 {
@@ -282,49 +277,35 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
 }
 
 /* Clips the ranges of list[first, end), and no others, if that helps. */
-static sb_status refine_clip(refiner *r, const sb_range_promise *list,
+static sb_status refine_clip(refiner *r, const sb_range_choice *list,
                              size_t first, size_t end, bool *kept)
 {
     sb_quant_state *s = &r->qm->state;
 
     for (uint32_t i = 0; i < r->qm->place.n_points; i++)
-        s->points[i].clip = false;
+        s->points[i].clip = 1;
     for (size_t i = first; i < end; i++)
-        s->points[list[i].point].clip = true;
+        s->points[list[i].point].clip = list[i].share;
     return refine_run(r, &clipping, kept);
 }
 
-/* All that promise something, then the better half of them. */
-static sb_status refine_clip_best(refiner *r, sb_range_promise *list, size_t n)
-{
-    size_t best = 0;
-    bool kept = false;
-
-    SB_TRY(sb_ranges_rank(r->qm, list, n));
-    while (best < n && list[best].gain > 0)
-        best++;
-    if (best == n) /* these were tried */
-        best /= 2;
-    for (int tries = 0; tries < 2 && best > 0 && !kept; tries++, best /= 2)
-        SB_TRY(refine_clip(r, list, 0, best, &kept));
-    return SB_OK;
-}
-
 /* Ranges of all values; if that does not help, of the first and of the second
- * half of them; if that does not either, of those that promise most. */
-static sb_status refine_clip_some(refiner *r, sb_range_promise *list)
+ * half of them. */
+static sb_status refine_clip_some(refiner *r, sb_range_choice *list)
 {
     const size_t many = 8;
     size_t n = 0;
-    bool all = false, kept[2] = {false};
+    bool kept = false;
 
     SB_TRY(sb_ranges_list(r->qm, list, &n));
-    SB_TRY(refine_clip(r, list, 0, n, &all));
-    if (all || n < many)
+    if (n == 0)
         return SB_OK;
-    SB_TRY(refine_clip(r, list, 0, n / 2, &kept[0]));
-    SB_TRY(refine_clip(r, list, n / 2, n, &kept[1]));
-    return kept[0] || kept[1] ? SB_OK : refine_clip_best(r, list, n);
+    SB_TRY(sb_ranges_choose(r->qm, list, n));
+    SB_TRY(refine_clip(r, list, 0, n, &kept));
+    if (kept || n < many)
+        return SB_OK;
+    SB_TRY(refine_clip(r, list, 0, n / 2, &kept));
+    return refine_clip(r, list, n / 2, n, &kept);
 }
 
 static sb_status refine_ranges(refiner *r)
@@ -333,7 +314,7 @@ static sb_status refine_ranges(refiner *r)
 
     if (!clipping.wanted(qm))
         return SB_OK;
-    sb_range_promise *list =
+    sb_range_choice *list =
         sb_alloc(qm->ctx, qm->place.n_points + 1, sizeof *list);
     sb_status status = list ? refine_clip_some(r, list) : SB_NO_MEMORY;
     sb_free(qm->ctx, list);
@@ -362,16 +343,32 @@ static bool refine_fits(const refiner *r)
            !sb_quant_config_schedule(r->qm->config).layerwise && r->error > far;
 }
 
+/* Do the layers that are fitted so far clearly help already?  Where
+ * fitting helps, the first ones do most of it. */
+static sb_status refine_goes_on(void *user, bool *out)
+{
+    const refiner *r = user;
+    size_t seen = 0;
+
+    sb_calibrate_fit_biases(r->qm);
+    SB_TRY(sb_reference_errors(&r->reference, r->now, 1, r->tried, &seen));
+    *out = sb_errors_fell(r->now, r->tried, seen, fitting.sure);
+    return SB_OK;
+}
+
 /* Fitted, or else rounded and corrected. */
 static sb_status refine_weights(refiner *r)
 {
     sb_quant_config *config = r->qm->config;
+    const sb_round_watch watch = {.goes_on = refine_goes_on, .user = r};
     bool kept = false;
     sb_status status = SB_OK;
 
     if (refine_fits(r)) {
         sb_quant_config_set_layerwise(config, true);
+        r->qm->state.watch = &watch;
         status = refine_run(r, &fitting, &kept);
+        r->qm->state.watch = NULL;
         sb_quant_config_set_layerwise(config, false);
     }
     if (!kept && status == SB_OK)

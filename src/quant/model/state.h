@@ -23,9 +23,19 @@ typedef struct sb_point_state {
     sb_observer *given;    /* of the value before it was equalized, or NULL */
     int64_t channels;      /* of the observer */
     int64_t samples;       /* seen so far */
-    bool whole;            /* of an activation: nothing is clipped */
-    bool clip;             /* sb_clip_ranges() is to clip it */
+    /* Of an activation: 1 if nothing is clipped, 0 as the observer says, or
+     * between these. */
+    float whole;
+    float clip; /* what sb_clip_ranges() is to make of it */
 } sb_point_state;
+
+/* Asked once, when a quarter of the weights that are rounded by samples is
+ * decided: is it worth going on?  Not of a few layers, of which the first have
+ * next to nothing before them to make up for. */
+typedef struct sb_round_watch {
+    sb_status (*goes_on)(void *user, bool *out);
+    void *user;
+} sb_round_watch;
 
 typedef struct sb_blocks sb_blocks; /* calibrate_blocks.c */
 
@@ -48,7 +58,9 @@ typedef struct sb_quant_state {
     /* What the float network made of them; NULL if that is too large, or was
      * not computed. */
     sb_batch_store *outputs;
-    sb_tensor *overlay;   /* by value (overlay.h) */
+    sb_tensor *overlay; /* by value (overlay.h) */
+    /* While weights are fitted on trial, or NULL. */
+    const sb_round_watch *watch;
     bool told;            /* which weights are rounded to nearest, and why */
     sb_quant_step *steps; /* what sb_refine() did */
     size_t n_steps, cap_steps;

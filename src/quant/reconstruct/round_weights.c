@@ -213,10 +213,20 @@ static sb_status round_go_on(round_walk *k)
 
 static sb_status round_all(round_walk *k)
 {
+    const sb_round_watch *watch = k->grams.qm->state.watch;
+    const size_t some = k->n / 4, few = 4;
+
     SB_TRY(sb_gram_stages_init(&k->grams, k->layers, k->n, &k->stages));
     SB_TRY(round_go_on(k));
-    for (size_t i = 0, end; k->journal.found < k->n && i < k->n; i = end)
+    for (size_t i = 0, end; k->journal.found < k->n && i < k->n; i = end) {
+        bool on = true;
+
         SB_TRY(round_part(k, i, &end));
+        if (watch && some >= few && i < some && end >= some)
+            SB_TRY(watch->goes_on(watch->user, &on));
+        if (!on)
+            k->n = end;
+    }
     return SB_OK;
 }
 
