@@ -252,6 +252,8 @@ static sb_status fill_packed(sb_ctx *ctx, const packing *k, int what, void *to)
                     .words = sb_alloc_raw(ctx, lanes, room * 4)};
     bool all = job.codes && job.scales && job.words;
 
+    if (what == AS_ZEROS) /* rows share words */
+        memset(to, 0, (size_t)(sb_matrix_groups(m) * m->rows * k->bits / 8));
     if (all)
         sb_parallel_lanes(ctx, (size_t)m->rows / FILL_ROWS, lanes, fill_rows,
                           &job);

@@ -2,7 +2,9 @@
  *
  * Files often hold B transposed, and factors beside it.  Where B is a constant
  * it is turned and multiplied here, once, before quantizers are placed; so
- * groups of rows of K are groups along axis 0 everywhere after. */
+ * groups of rows of K are groups along axis 0 everywhere after.  Layers that
+ * are to stay in float stay as they are: a head may share the memory of its
+ * embedding. */
 #include "base/threads.h"
 #include "passes/rewrite.h"
 #include "quant/model/quant_model.h"
@@ -88,7 +90,7 @@ static sb_status turn_weight(sb_quant_model *qm, sb_graph *g, sb_node_id id)
 
     if (!transposed && alpha == 1)
         return SB_OK;
-    SB_TRY(sb_tensor_alloc_weight(g->ctx, &t));
+    SB_TRY(sb_tensor_alloc_weight_raw(g->ctx, &t));
     canonicalize_gemm_turn(
         g->ctx, &(turn_job){w->data, transposed, alpha, k, n, t.data});
     sb_tensor_release_pages(w);
@@ -141,6 +143,7 @@ sb_status sb_canonicalize_gemm(sb_quant_model *qm, sb_graph *g)
 
         /* By name: the attributes are those of Gemm and of nothing else. */
         if (node->dead || !sb_node_is(node, "Gemm") ||
+            sb_quant_config_skips(qm->config, node) ||
             !is_f32(g, sb_node_in(node, 1)) ||
             sb_graph_value(g, node->inputs[1])->constant.rank != 2)
             continue;
