@@ -160,7 +160,7 @@ static sb_status read_at(const sb_spill *s, uint64_t at, char *data,
 
 /* Dropped tensors are kept for the next ones of their size, because new pages
  * cost as much as what is copied there; as long as all together are no more
- * than what was needed at once.  What somebody still reads waits. */
+ * than what was needed at once.  What is still shared waits. */
 static void remove_spare(sb_spill *s, size_t i)
 {
     s->n_spare--;
