@@ -77,9 +77,12 @@ static sb_status json_unexpected(const reader *r, const char *want)
 
 static void skip_space(reader *r)
 {
-    while (r->at < r->doc->size && strchr(" \t\r\n", json_peek(r)) &&
-           json_peek(r))
-        r->at++;
+    for (;; r->at++) {
+        char c = json_peek(r);
+
+        if (c != ' ' && c != '\t' && c != '\r' && c != '\n')
+            return;
+    }
 }
 
 static bool json_take(reader *r, char c)
@@ -243,6 +246,11 @@ static sb_status read_text(reader *r, const char **out)
         }
         if (c < 0x20)
             return json_fail(r, "a control character in a text");
+        if (c < 0x80) { /* most are */
+            text[n++] = (char)c;
+            r->at++;
+            continue;
+        }
         bytes = sb_utf8_size(data + r->at, end - r->at);
         if (bytes == 0)
             return json_fail(r, "a text that is not UTF-8");

@@ -18,10 +18,11 @@ enum {
     ROW_GRAIN = 8,
 };
 
-/* Sums of a tile, [TILE_ROWS, SB_BF16_PANEL]; `step` is between the pairs of a
- * row. */
+/* Sums of a tile, [TILE_ROWS, SB_BF16_PANEL] with rows `out_row` apart; `step`
+ * is between the pairs of a row. */
 typedef void (*tile_fn)(const uint32_t *const *rows, int64_t step,
-                        const uint32_t *b, int64_t pairs, float *out);
+                        const uint32_t *b, int64_t pairs, float *out,
+                        int64_t out_row);
 
 static float bf16_float(uint32_t half)
 {
@@ -33,13 +34,15 @@ static float bf16_float(uint32_t half)
 }
 
 static void tile_plain(const uint32_t *const *rows, int64_t step,
-                       const uint32_t *b, int64_t pairs, float *out)
+                       const uint32_t *b, int64_t pairs, float *out,
+                       int64_t out_row)
 {
-    memset(out, 0, TILE_ROWS * SB_BF16_PANEL * sizeof *out);
+    for (int r = 0; r < TILE_ROWS; r++)
+        memset(out + r * out_row, 0, SB_BF16_PANEL * sizeof *out);
     for (int64_t t = 0; t < pairs; t++, b += SB_BF16_PANEL)
         for (int r = 0; r < TILE_ROWS; r++)
             for (int c = 0; c < SB_BF16_PANEL; c++)
-                out[r * SB_BF16_PANEL + c] +=
+                out[r * out_row + c] +=
                     bf16_float(rows[r][t * step]) * bf16_float(b[c]) +
                     bf16_float(rows[r][t * step] >> 16) *
                         bf16_float(b[c] >> 16);
@@ -50,7 +53,7 @@ static void tile_plain(const uint32_t *const *rows, int64_t step,
 
 __attribute__((target("avx512f,avx512bw,avx512bf16"))) static void
 tile_avx512(const uint32_t *const *rows, int64_t step, const uint32_t *b,
-            int64_t pairs, float *out)
+            int64_t pairs, float *out, int64_t out_row)
 {
     enum { VECTORS = SB_BF16_PANEL / 16 };
     __m512 sum[TILE_ROWS][VECTORS];
@@ -73,7 +76,7 @@ tile_avx512(const uint32_t *const *rows, int64_t step, const uint32_t *b,
     }
     for (int r = 0; r < TILE_ROWS; r++)
         for (int j = 0; j < VECTORS; j++)
-            _mm512_storeu_ps(out + r * SB_BF16_PANEL + 16 * j, sum[r][j]);
+            _mm512_storeu_ps(out + r * out_row + 16 * j, sum[r][j]);
 }
 
 bool sb_bf16_is_fast(void)
@@ -240,13 +243,18 @@ static void multiply_block(const sb_bf16_product *p, int64_t first,
             break;
         for (int64_t r = 0; r < TILE_ROWS; r++)
             rows[r] = row_of(p, i + (r < m ? r : m - 1));
-        tile(rows, p->a_panels ? SB_BF16_PANEL : 1,
-             p->b + panel * pairs * SB_BF16_PANEL, pairs, sum);
-        for (int64_t r = 0; r < m; r++) {
-            float *c = p->c + (i + r) * p->c_row + col;
+        float *c = p->c + i * p->c_row + col;
+        /* Nothing to add, and room for all of it: where it belongs. */
+        bool direct =
+            !p->add && !p->bias && m == TILE_ROWS && n == SB_BF16_PANEL;
 
-            put_row(sum + r * SB_BF16_PANEL, p->bias ? p->bias + col : NULL,
-                    p->add, n, c);
+        tile(rows, p->a_panels ? SB_BF16_PANEL : 1,
+             p->b + panel * pairs * SB_BF16_PANEL, pairs, direct ? c : sum,
+             direct ? p->c_row : SB_BF16_PANEL);
+        for (int64_t r = 0; r < m; r++, c += p->c_row) {
+            if (!direct)
+                put_row(sum + r * SB_BF16_PANEL, p->bias ? p->bias + col : NULL,
+                        p->add, n, c);
             sb_dnn_posts_row(p->posts, p->n_posts, c, (size_t)n);
         }
     }

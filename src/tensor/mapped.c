@@ -82,12 +82,17 @@ static sb_status mapped_create(sb_ctx *ctx, size_t bytes, void **data)
     return status;
 }
 
-sb_status sb_tensor_alloc_weight(sb_ctx *ctx, sb_tensor *t)
+/* Is it to lie in a temporary file? */
+static bool mapped_is_for(const sb_ctx *ctx, const sb_tensor *t)
 {
-    size_t bytes = sb_tensor_size_ok(t) ? sb_tensor_bytes(t) : 0;
+    return sb_tensor_size_ok(t) && sb_tensor_bytes(t) >= MAPPED_LEAST &&
+           sb_memory_share(ctx, 1, SIZE_MAX) != SIZE_MAX;
+}
 
-    if (bytes < MAPPED_LEAST || sb_memory_share(ctx, 1, SIZE_MAX) == SIZE_MAX)
-        return sb_tensor_alloc(ctx, t);
+/* Zeroed. */
+static sb_status mapped_alloc(sb_ctx *ctx, sb_tensor *t)
+{
+    size_t bytes = sb_tensor_bytes(t);
     mapped_pages *p = sb_alloc(ctx, 1, sizeof *p);
     if (!p)
         return SB_NO_MEMORY;
@@ -105,6 +110,18 @@ sb_status sb_tensor_alloc_weight(sb_ctx *ctx, sb_tensor *t)
     sb_buf_set_mapped(t->buf);
     t->data = p->data;
     return SB_OK;
+}
+
+sb_status sb_tensor_alloc_weight(sb_ctx *ctx, sb_tensor *t)
+{
+    return mapped_is_for(ctx, t) ? mapped_alloc(ctx, t)
+                                 : sb_tensor_alloc(ctx, t);
+}
+
+sb_status sb_tensor_alloc_weight_raw(sb_ctx *ctx, sb_tensor *t)
+{
+    return mapped_is_for(ctx, t) ? mapped_alloc(ctx, t)
+                                 : sb_tensor_alloc_raw(ctx, t);
 }
 
 /* ---- files -------------------------------------------------------------- */

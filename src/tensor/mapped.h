@@ -19,6 +19,8 @@ void sb_tensor_release_pages(const sb_tensor *t);
  * temporary file if the program chose how much memory there may be, so that
  * sb_tensor_release_pages() gives it back. */
 SB_MUST_USE sb_status sb_tensor_alloc_weight(sb_ctx *ctx, sb_tensor *t);
+/* The same without zeroing, for one that is filled at once. */
+SB_MUST_USE sb_status sb_tensor_alloc_weight_raw(sb_ctx *ctx, sb_tensor *t);
 
 /* A file as a buffer, mapped or read as base/file.h says; `pipes`: also pipes,
  * for what the caller of the library named. */

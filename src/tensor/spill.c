@@ -28,6 +28,9 @@ struct sb_spill {
     uint64_t end; /* of the file */
     extent *holes;
     size_t n_holes, cap_holes;
+    sb_tensor *spare; /* what was dropped, the oldest first */
+    size_t n_spare, cap_spare, spare_bytes;
+    size_t most; /* bytes in memory at once, when new memory was taken */
 };
 
 sb_status sb_spill_create(sb_ctx *ctx, size_t limit, sb_spill **out)
@@ -55,6 +58,9 @@ void sb_spill_free(sb_spill *s)
         return;
     if (s->fd >= 0)
         (void)close(s->fd);
+    while (s->n_spare > 0)
+        sb_tensor_drop(&s->spare[--s->n_spare]);
+    sb_free(s->ctx, s->spare);
     sb_free(s->ctx, s->holes);
     sb_free(s->ctx, s);
 }
@@ -150,6 +156,66 @@ static sb_status read_at(const sb_spill *s, uint64_t at, char *data,
     return SB_OK;
 }
 
+/* ---- memory ------------------------------------------------------------- */
+
+/* Dropped tensors are kept for the next ones of their size, because new pages
+ * cost as much as what is copied there; as long as all together are no more
+ * than what was needed at once.  What is still shared waits. */
+static void remove_spare(sb_spill *s, size_t i)
+{
+    s->n_spare--;
+    memmove(&s->spare[i], &s->spare[i + 1],
+            (s->n_spare - i) * sizeof *s->spare);
+}
+
+/* Until `size` bytes more are no more than the most. */
+static void free_spares(sb_spill *s, size_t size)
+{
+    size_t used = *s->used + size;
+
+    s->most = s->most > used ? s->most : used;
+    for (size_t i = 0; i < s->n_spare && used + s->spare_bytes > s->most;) {
+        if (sb_buf_is_shared(s->spare[i].buf)) {
+            i++;
+            continue;
+        }
+        s->spare_bytes -= sb_tensor_bytes(&s->spare[i]);
+        sb_tensor_drop(&s->spare[i]);
+        remove_spare(s, i);
+    }
+}
+
+static sb_status take_memory(sb_spill *s, sb_tensor *t)
+{
+    size_t size = sb_tensor_bytes(t);
+
+    for (size_t i = 0; i < s->n_spare; i++)
+        if (sb_tensor_bytes(&s->spare[i]) == size &&
+            !sb_buf_is_shared(s->spare[i].buf)) {
+            t->buf = s->spare[i].buf;
+            t->data = s->spare[i].data;
+            s->spare_bytes -= size;
+            remove_spare(s, i);
+            return SB_OK;
+        }
+    free_spares(s, size);
+    return sb_tensor_alloc_raw(s->ctx, t);
+}
+
+/* Takes the tensor.  Of piles that share a limit, none holds what another may
+ * need. */
+static void give_memory(sb_spill *s, sb_tensor *t)
+{
+    if (s->used == &s->own &&
+        sb_grow(s->ctx, &s->spare, &s->cap_spare, s->n_spare + 1,
+                sizeof *s->spare) == SB_OK) {
+        s->spare_bytes += sb_tensor_bytes(t);
+        s->spare[s->n_spare++] = *t;
+    } else {
+        sb_tensor_drop(t);
+    }
+}
+
 /* ---- tensors ------------------------------------------------------------ */
 
 static sb_status put_in_file(sb_spill *s, const sb_tensor *t,
@@ -181,7 +247,7 @@ sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
     if (size > s->limit || *s->used > s->limit - size) {
         SB_TRY(put_in_file(s, t, &kept));
     } else {
-        SB_TRY(sb_tensor_alloc_raw(s->ctx, &kept.t));
+        SB_TRY(take_memory(s, &kept.t));
         sb_parallel_copy(s->ctx, kept.t.data, t->data, size);
         sb_status status = sb_ctx_poll(s->ctx);
         if (status != SB_OK) { /* it may not be complete */
@@ -222,7 +288,7 @@ void sb_spill_drop(sb_spill *s, sb_spilled_tensor *kept)
         give_extent(s, kept->offset, size);
     } else {
         *s->used -= size;
-        sb_tensor_drop(&kept->t);
+        give_memory(s, &kept->t);
     }
     *kept = (sb_spilled_tensor){0};
 }

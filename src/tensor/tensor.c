@@ -107,6 +107,11 @@ sb_buf *sb_buf_ref(sb_buf *buf)
     return buf;
 }
 
+bool sb_buf_is_shared(const sb_buf *buf)
+{
+    return atomic_load(&buf->refs) > 1;
+}
+
 void sb_buf_unref(sb_buf *buf)
 {
     if (!buf)

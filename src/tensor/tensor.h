@@ -70,6 +70,8 @@ SB_MUST_USE sb_status sb_buf_wrap(sb_ctx *ctx, void *data, size_t size,
 void sb_buf_set_mapped(sb_buf *buf);
 bool sb_buf_is_mapped(const sb_buf *buf);
 sb_buf *sb_buf_ref(sb_buf *buf);
+/* Are there other references to it? */
+bool sb_buf_is_shared(const sb_buf *buf);
 void sb_buf_unref(sb_buf *buf); /* NULL is allowed */
 void *sb_buf_data(const sb_buf *buf);
 size_t sb_buf_size(const sb_buf *buf);

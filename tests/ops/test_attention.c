@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "ops/attention/cached_rows.h"
 
-enum { CASES = 40, MOST = 16 };
+enum { CASES = 40, MOST = 16, LONG_CASES = 10, LONG_MOST = 150 };
 
 typedef struct {
     int64_t b, heads, kv, q, k, past, d, dv;
@@ -73,7 +73,7 @@ static void compare(const problem *p, const float *y)
     for (int64_t b = 0; b < p->b; b++)
         for (int64_t h = 0; h < p->heads; h++)
             for (int64_t q = 0; q < p->q; q++) {
-                double w[2 * MOST];
+                double w[2 * LONG_MOST];
                 weights(p, b, h, q, w);
                 for (int64_t i = 0; i < p->dv; i++) {
                     double want = 0;
@@ -96,12 +96,12 @@ static sb_tensor *heads(sb_rng *rng, const problem *p, int64_t n, int64_t len,
     return test_floats(rng, 4, (int64_t[]){p->b, n, len, size});
 }
 
-static void check(sb_rng *rng)
+static void check(sb_rng *rng, int64_t most)
 {
     problem p = {.b = test_pick(rng, 1, 2),
                  .kv = test_pick(rng, 1, 3),
-                 .q = test_pick(rng, 1, MOST),
-                 .k = test_pick(rng, 1, MOST),
+                 .q = test_pick(rng, 1, most),
+                 .k = test_pick(rng, 1, most),
                  .d = test_pick(rng, 1, 20),
                  .dv = test_pick(rng, 1, 20)};
     char attrs[160];
@@ -148,7 +148,9 @@ static void test_random_heads(void **state)
 
     sb_rng_init(&rng, test_seed(51));
     for (int i = 0; i < CASES; i++)
-        check(&rng);
+        check(&rng, MOST);
+    for (int i = 0; i < LONG_CASES; i++) /* in strips, where causal */
+        check(&rng, LONG_MOST);
 }
 
 /* GroupQueryAttention: the same definition, with q, k and v side by side. */

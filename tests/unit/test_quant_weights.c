@@ -86,6 +86,23 @@ static void test_quantizers_are_on_weights_alone(void **state)
     }
 }
 
+/* A layer that stays in float stays as the file has it. */
+static void test_left_out_layers_are_not_turned(void **state)
+{
+    sb_quant_model *qm =
+        test_quant(NET, W8 NONE "SKIP_TRACE_MODULES: [fc2]\n", NULL);
+    sb_value_id v = sb_graph_find_value(qm->graph, "v");
+
+    (void)state;
+    assert_true(v != SB_NONE);
+    const sb_value *weight = sb_graph_value(qm->graph, v);
+    assert_int_equal(weight->n_uses, 1);
+    const sb_node *fc2 = sb_graph_node(qm->graph, weight->uses[0].node);
+    assert_string_equal(fc2->name, "fc2");
+    assert_int_equal(sb_node_int(fc2, "transB", 0), 1);
+    sb_quant_model_free(qm);
+}
+
 static const struct {
     const char *graph, *yaml, *target, *part;
 } refusals[] = {
@@ -324,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantizers_are_on_weights_alone),
+        cmocka_unit_test(test_left_out_layers_are_not_turned),
         cmocka_unit_test(test_what_has_no_sense_is_refused),
         cmocka_unit_test(test_widths_of_weights),
         cmocka_unit_test(test_widths_of_activations),

@@ -263,6 +263,33 @@ static void test_piles_share_a_limit(void **state)
     assert_int_equal(used, 0);
 }
 
+/* Memory of what was dropped is taken again, but not while it is read. */
+static void test_pile_takes_memory_again(void **state)
+{
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "10", 1);
+    const sb_tensor *y = test_random(SB_DTYPE_F32, "10", 2);
+    const size_t bytes = sb_tensor_bytes(x);
+    sb_spilled_tensor kept[3] = {0};
+    sb_spill *pile = NULL;
+    sb_tensor t;
+
+    (void)state;
+    assert_int_equal(sb_spill_create(test_ctx(), 0, &pile), SB_OK);
+    assert_int_equal(sb_spill_put(pile, x, &kept[0]), SB_OK);
+    assert_int_equal(sb_spill_get(pile, &kept[0], &t), SB_OK);
+    sb_spill_drop(pile, &kept[0]);
+    assert_int_equal(sb_spill_put(pile, y, &kept[1]), SB_OK);
+    assert_memory_equal(t.data, x->data, bytes);
+    const void *memory = t.data;
+    sb_tensor_drop(&t);
+    assert_int_equal(sb_spill_put(pile, y, &kept[2]), SB_OK);
+    assert_ptr_equal(kept[2].t.data, memory);
+    assert_memory_equal(kept[2].t.data, y->data, bytes);
+    sb_spill_drop(pile, &kept[1]);
+    sb_spill_drop(pile, &kept[2]);
+    sb_spill_free(pile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +304,7 @@ int main(void)
         cmocka_unit_test(test_rng_is_xoshiro),
         cmocka_unit_test(test_fill_random),
         cmocka_unit_test(test_piles_share_a_limit),
+        cmocka_unit_test(test_pile_takes_memory_again),
     };
     return cmocka_run_group_tests_name("tensor", tests, NULL, NULL);
 }

@@ -2,8 +2,10 @@
  * priority, leftmost first, become one, until none are left.
  *
  * Symbols are a linked list, candidates a heap; a candidate whose symbols have
- * changed since is dropped when it comes up.  So a text of n characters takes
- * n log n, also where it is one word, as in SentencePiece. */
+ * changed since is dropped when it comes up.  Where no merge joins two bytes
+ * that are neighbors, what is before is merged first: so the heap stays small
+ * also where a whole text is one word, as in SentencePiece, and n characters
+ * take n log n at most. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +16,8 @@
 struct sb_merges {
     sb_merge *slots;
     size_t cap, n;
+    bool joins[256][256]; /* the last byte of a left token, the first of a right
+                             one */
 };
 
 static sb_merge *merge_slot(const struct sb_merges *m, uint32_t left,
@@ -30,20 +34,31 @@ static sb_merge *merge_slot(const struct sb_merges *m, uint32_t left,
 
 static sb_status merges_enlarge(sb_ctx *ctx, struct sb_merges *m)
 {
-    struct sb_merges bigger = {.cap = m->cap ? 2 * m->cap : 1024, .n = m->n};
+    sb_merge *was = m->slots;
+    size_t n = m->cap, cap = n ? 2 * n : 1024;
+    sb_merge *slots = sb_alloc_raw(ctx, cap, sizeof *slots);
 
-    bigger.slots = sb_alloc_raw(ctx, bigger.cap, sizeof *bigger.slots);
-    if (!bigger.slots)
+    if (!slots)
         return SB_NO_MEMORY;
-    for (size_t i = 0; i < bigger.cap; i++)
-        bigger.slots[i].into = SB_TOKEN_NONE;
-    for (size_t i = 0; i < m->cap; i++)
-        if (m->slots[i].into != SB_TOKEN_NONE)
-            *merge_slot(&bigger, m->slots[i].left, m->slots[i].right) =
-                m->slots[i];
-    sb_free(ctx, m->slots);
-    *m = bigger;
+    for (size_t i = 0; i < cap; i++)
+        slots[i].into = SB_TOKEN_NONE;
+    m->slots = slots;
+    m->cap = cap;
+    for (size_t i = 0; i < n; i++)
+        if (was[i].into != SB_TOKEN_NONE)
+            *merge_slot(m, was[i].left, was[i].right) = was[i];
+    sb_free(ctx, was);
     return SB_OK;
+}
+
+/* Is there a merge of a token that ends as `left` does with one that begins as
+ * `right` does? */
+static bool *merge_joins(const sb_tokenizer *t, uint32_t left, uint32_t right)
+{
+    const sb_token *a = &t->tokens[left], *b = &t->tokens[right];
+
+    return &t->merges->joins[(unsigned char)a->text[a->len - 1]]
+                            [(unsigned char)b->text[0]];
 }
 
 static sb_status merges_put(sb_tokenizer *t, const sb_merge *add)
@@ -59,6 +74,7 @@ static sb_status merges_put(sb_tokenizer *t, const sb_merge *add)
     sb_merge *slot = merge_slot(m, add->left, add->right);
     if (slot->into == SB_TOKEN_NONE) {
         *slot = *add;
+        *merge_joins(t, add->left, add->right) = true;
         m->n++;
     }
     return SB_OK;
@@ -81,6 +97,8 @@ sb_status sb_merges_add(sb_tokenizer *t, uint32_t left, uint32_t right,
     char small[256], *text = small;
     size_t n = (size_t)a->len + b->len;
 
+    if (a->len == 0 || b->len == 0)
+        return SB_OK; /* no symbol is empty */
     if (n > sizeof small)
         text = sb_alloc_raw(t->ctx, n, 1);
     if (!text)
@@ -251,10 +269,9 @@ static sb_status offer_merge(word_state *w, int64_t i)
                      &(candidate){m->priority, i, m->left, m->right, m->into});
 }
 
-static sb_status merge_all(word_state *w)
+/* Until none are left of those that were offered, and those that follow. */
+static sb_status merge_offered(word_state *w)
 {
-    for (int64_t i = 0; i < w->n; i++)
-        SB_TRY(offer_merge(w, i));
     while (w->n_heap > 0) {
         candidate c = heap_pop(w);
         symbol *s = &w->symbols[c.at];
@@ -271,6 +288,20 @@ static sb_status merge_all(word_state *w)
             w->symbols[s->next].previous = c.at;
         SB_TRY(offer_merge(w, s->previous));
         SB_TRY(offer_merge(w, c.at));
+    }
+    return SB_OK;
+}
+
+static sb_status merge_all(word_state *w)
+{
+    for (int64_t i = 0; i < w->n; i++) {
+        uint32_t id = w->symbols[i].id;
+        uint32_t next = i + 1 < w->n ? w->symbols[i + 1].id : SB_TOKEN_NONE;
+
+        SB_TRY(offer_merge(w, i));
+        if (id == SB_TOKEN_NONE || next == SB_TOKEN_NONE ||
+            !*merge_joins(w->t, id, next))
+            SB_TRY(merge_offered(w));
     }
     return SB_OK;
 }

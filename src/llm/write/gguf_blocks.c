@@ -82,7 +82,8 @@ static bool fill_row(const fill_job *job, int64_t row, float *floats,
     if (job->f->unpack && m->bits) {
         const sb_matrix_row r = {codes, floats, floats + sb_matrix_groups(m)};
 
-        sb_matrix_codes(m, row, r.codes, r.scales, r.zeros);
+        sb_matrix_codes(m, row, r.codes);
+        sb_matrix_scales(m, row, r.scales, r.zeros);
         pack_codes(job, &r, to);
         return true;
     }

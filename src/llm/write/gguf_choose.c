@@ -94,7 +94,8 @@ static sb_status choose_k(sb_ctx *ctx, const sb_matrix *m,
         bool same = m->group % f->group == 0 && kind_holds(f, facts);
 
         for (int64_t r = 0; same && r < m->rows; r++) {
-            sb_matrix_codes(m, r, row.codes, row.scales, row.zeros);
+            sb_matrix_codes(m, r, row.codes);
+            sb_matrix_scales(m, r, row.scales, row.zeros);
             same = same_row(m, f, &row);
             if (r % 256 == 0 && (status = sb_ctx_poll(ctx)) != SB_OK)
                 break;

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "llm/write/llm_write.h"
 #include "llm/write/shards.h"
 
@@ -177,57 +178,89 @@ static void put_bits(uint32_t *words, int64_t i, int bits, uint32_t code)
         words[at / 32 + 1] |= code >> (32 - at % 32);
 }
 
-typedef struct row {
+/* Rows of one piece of work: whole words of zero points. */
+enum { FILL_ROWS = 32 };
+
+typedef struct fill_job {
+    const packing *k;
+    int what;
+    void *to;
+    /* Of each thread. */
+    size_t room;
     uint8_t *codes;
-    float *scales, *zeros;
+    float *scales;
     uint32_t *words;
-} row;
+} fill_job;
 
-static sb_status fill_codes(sb_ctx *ctx, const packing *k, int what, void *to,
-                            row *r)
+static void fill_row_codes(const fill_job *j, size_t lane, int64_t out)
 {
+    const packing *k = j->k;
     const sb_matrix *m = &k->part->m;
-    int64_t groups = sb_matrix_groups(m), n_words = m->cols * k->bits / 32;
+    uint8_t *codes = j->codes + lane * j->room;
+    uint32_t *words = j->words + lane * j->room;
+    int64_t n_words = m->cols * k->bits / 32;
 
-    for (int64_t out = 0; out < m->rows; out++) {
-        sb_matrix_codes(m, out, r->codes, r->scales, r->zeros);
-        if (out % 1024 == 0)
-            SB_TRY(sb_ctx_poll(ctx));
-        if (what == AS_CODES) {
-            memset(r->words, 0, (size_t)n_words * sizeof *r->words);
-            for (int64_t i = 0; i < m->cols; i++)
-                put_bits(r->words, m->order ? m->order[i] : i, k->bits,
-                         (uint32_t)((int)r->codes[i] + k->shift));
-            for (int64_t w = 0; w < n_words; w++)
-                ((uint32_t *)to)[w * m->rows + out] = r->words[w];
-        }
-        for (int64_t g = 0; g < groups && what == AS_SCALES; g++)
-            ((uint16_t *)to)[g * m->rows + out] = sb_f32_to_f16(r->scales[g]);
-        for (int64_t g = 0; g < groups && what == AS_ZEROS; g++)
-            put_bits((uint32_t *)to + g * (m->rows * k->bits / 32), out,
-                     k->bits,
-                     (uint32_t)((int)r->zeros[g] + k->shift - k->stored) &
-                         ((1u << k->bits) - 1));
+    sb_matrix_codes(m, out, codes);
+    memset(words, 0, (size_t)n_words * sizeof *words);
+    for (int64_t i = 0; i < m->cols; i++)
+        put_bits(words, m->order ? m->order[i] : i, k->bits,
+                 (uint32_t)((int)codes[i] + k->shift));
+    for (int64_t w = 0; w < n_words; w++)
+        ((uint32_t *)j->to)[w * m->rows + out] = words[w];
+}
+
+static void fill_row_scales(const fill_job *j, size_t lane, int64_t out)
+{
+    const packing *k = j->k;
+    const sb_matrix *m = &k->part->m;
+    int64_t groups = sb_matrix_groups(m);
+    float *scales = j->scales + lane * 2 * j->room, *zeros = scales + groups;
+
+    sb_matrix_scales(m, out, scales, zeros);
+    for (int64_t g = 0; g < groups && j->what == AS_SCALES; g++)
+        ((uint16_t *)j->to)[g * m->rows + out] = sb_f32_to_f16(scales[g]);
+    for (int64_t g = 0; g < groups && j->what == AS_ZEROS; g++)
+        put_bits((uint32_t *)j->to + g * (m->rows * k->bits / 32), out, k->bits,
+                 (uint32_t)((int)zeros[g] + k->shift - k->stored) &
+                     ((1u << k->bits) - 1));
+}
+
+static void fill_rows(void *arg, size_t lane, size_t item)
+{
+    const fill_job *j = arg;
+
+    for (int64_t i = 0; i < FILL_ROWS; i++) {
+        int64_t out = (int64_t)item * FILL_ROWS + i;
+
+        if (j->what == AS_CODES)
+            fill_row_codes(j, lane, out);
+        else
+            fill_row_scales(j, lane, out);
     }
-    return SB_OK;
 }
 
 static sb_status fill_packed(sb_ctx *ctx, const packing *k, int what, void *to)
 {
     const sb_matrix *m = &k->part->m;
-    size_t groups = (size_t)sb_matrix_groups(m), cols = (size_t)m->cols;
-    row r = {.codes = sb_alloc_raw(ctx, cols, 1),
-             .scales = sb_alloc_raw(ctx, 2 * groups, sizeof(float)),
-             .words = sb_alloc_raw(ctx, cols / 4 + 2, sizeof(uint32_t))};
-    sb_status status = r.codes && r.scales && r.words ? SB_OK : SB_NO_MEMORY;
+    size_t lanes = (size_t)sb_ctx_threads(ctx), room = (size_t)m->cols;
+    fill_job job = {.k = k,
+                    .what = what,
+                    .to = to,
+                    .room = room,
+                    .codes = sb_alloc_raw(ctx, lanes, room),
+                    .scales = sb_alloc_raw(ctx, lanes, 2 * room * 4),
+                    .words = sb_alloc_raw(ctx, lanes, room * 4)};
+    bool all = job.codes && job.scales && job.words;
 
-    r.zeros = r.scales ? r.scales + groups : NULL;
-    if (status == SB_OK)
-        status = fill_codes(ctx, k, what, to, &r);
-    sb_free(ctx, r.codes);
-    sb_free(ctx, r.scales);
-    sb_free(ctx, r.words);
-    return status;
+    if (what == AS_ZEROS) /* rows share words */
+        memset(to, 0, (size_t)(sb_matrix_groups(m) * m->rows * k->bits / 8));
+    if (all)
+        sb_parallel_lanes(ctx, (size_t)m->rows / FILL_ROWS, lanes, fill_rows,
+                          &job);
+    sb_free(ctx, job.codes);
+    sb_free(ctx, job.scales);
+    sb_free(ctx, job.words);
+    return all ? sb_ctx_poll(ctx) : SB_NO_MEMORY;
 }
 
 static sb_status fill_vector(sb_ctx *ctx, const packing *k, void *to)

@@ -89,14 +89,23 @@ static float zero_at(const sb_matrix *m, int64_t from, int64_t group)
     return zero;
 }
 
-void sb_matrix_codes(const sb_matrix *m, int64_t row, uint8_t *codes,
-                     float *scales, float *zeros)
+void sb_matrix_codes(const sb_matrix *m, int64_t row, uint8_t *codes)
+{
+    const uint8_t *packed = codes_row(m, sb_matrix_source_row(m, row));
+
+    if (m->bits == 4) /* most matrices; the compiler knows where codes are */
+        for (int64_t i = 0; i < m->cols; i++)
+            codes[i] = (uint8_t)sb_nbits_code(packed, i, 4);
+    else
+        for (int64_t i = 0; i < m->cols; i++)
+            codes[i] = (uint8_t)sb_nbits_code(packed, i, m->bits);
+}
+
+void sb_matrix_scales(const sb_matrix *m, int64_t row, float *scales,
+                      float *zeros)
 {
     int64_t from = sb_matrix_source_row(m, row), n = sb_matrix_groups(m);
-    const uint8_t *packed = codes_row(m, from);
 
-    for (int64_t i = 0; i < m->cols; i++)
-        codes[i] = (uint8_t)sb_nbits_code(packed, i, m->bits);
     floats_of(m->scales, from * n, n, scales);
     for (int64_t g = 0; g < n; g++)
         zeros[g] = zero_at(m, from, g);
@@ -211,7 +220,8 @@ sb_status sb_matrix_look(sb_ctx *ctx, const sb_matrix *m, sb_matrix_facts *out)
                              .zero_hi = -INFINITY};
     SB_TRY(sb_matrix_row_make(ctx, m, &r));
     for (int64_t row = 0; status == SB_OK && row < m->rows; row++) {
-        sb_matrix_codes(m, row, r.codes, r.scales, r.zeros);
+        sb_matrix_codes(m, row, r.codes);
+        sb_matrix_scales(m, row, r.scales, r.zeros);
         for (int64_t g = 0; g < n; g++) {
             int64_t at = g * m->group, left = m->cols - at;
 

@@ -40,9 +40,10 @@ bool sb_matrix_fits(const sb_matrix *m);
 /* Where row `row` of the file comes from. */
 int64_t sb_matrix_source_row(const sb_matrix *m, int64_t row);
 void sb_matrix_floats(const sb_matrix *m, int64_t row, float *to);
-/* Of codes: [cols] codes, [groups] scales and zero points. */
-void sb_matrix_codes(const sb_matrix *m, int64_t row, uint8_t *codes,
-                     float *scales, float *zeros);
+/* Of codes: [cols] codes; [groups] scales and zero points. */
+void sb_matrix_codes(const sb_matrix *m, int64_t row, uint8_t *codes);
+void sb_matrix_scales(const sb_matrix *m, int64_t row, float *scales,
+                      float *zeros);
 
 /* Room for one row of codes. */
 typedef struct sb_matrix_row {

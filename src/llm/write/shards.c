@@ -159,7 +159,7 @@ static sb_status put_shard_tensors(const sb_shards *s, size_t first, size_t end,
 {
     for (size_t i = first; i < end; i++) {
         const sb_shard_tensor *t = &s->v[i];
-        void *data = sb_alloc(s->ctx, t->bytes, 1);
+        void *data = sb_alloc_raw(s->ctx, t->bytes, 1);
 
         if (!data)
             return SB_NO_MEMORY;

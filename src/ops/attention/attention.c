@@ -266,6 +266,8 @@ static sb_status attention_prepare(sb_kernel *k)
         k->scratch_size = sb_cached_bytes(a, s->lanes);
         return SB_OK;
     }
+    a->causal = t->is_causal && !lens && !sb_kernel_out(k, 3);
+    a->past = s->past;
     SB_TRY(sb_attention_plan(k, a));
     k->scratch_size = a->scratch;
     if (s->join)

@@ -26,12 +26,30 @@ static void softmax_row(float *row, int64_t n)
 
 /* ---- planning ----------------------------------------------------------- */
 
+static void plan_strips(sb_attention *a)
+{
+    enum { ROWS_LEAST = 16 };
+    int64_t n = SB_ATTENTION_STRIPS;
+
+    a->n_strips = a->causal && a->q_len >= n * ROWS_LEAST ? n : 1;
+    for (int64_t i = 0; i < a->n_strips; i++) {
+        sb_attention_strip *s = &a->strips[i];
+        int64_t end = a->q_len * (i + 1) / a->n_strips;
+
+        s->first = a->q_len * i / a->n_strips;
+        s->rows = end - s->first;
+        s->keys =
+            a->causal && a->past + end < a->k_len ? a->past + end : a->k_len;
+    }
+}
+
 static sb_status plan_starts(sb_ctx *ctx, sb_attention *a)
 {
     int64_t heads = a->n_batch * a->q_heads;
     int64_t share = a->q_heads / a->kv_heads; /* queries of a key head */
 
-    a->at = sb_alloc(ctx, (size_t)heads * 4 + (size_t)a->chunk, sizeof *a->at);
+    a->at = sb_alloc(ctx, (size_t)(heads * 4 + a->n_strips * a->chunk),
+                     sizeof *a->at);
     if (!a->at)
         return SB_NO_MEMORY;
     for (int64_t i = 0; i < heads; i++) {
@@ -41,57 +59,74 @@ static sb_status plan_starts(sb_ctx *ctx, sb_attention *a)
         a->at[2 * heads + i] = b * a->v.b + h / share * a->v.h;
         a->at[3 * heads + i] = b * a->y.b + h * a->y.h;
     }
-    for (int64_t i = 0; i < a->chunk; i++)
-        a->at[4 * heads + i] = i * a->q_len * a->k_len;
+    for (int64_t i = 0; i < a->n_strips * a->chunk; i++) {
+        const sb_attention_strip *s = &a->strips[i / a->chunk];
+        a->at[4 * heads + i] = i % a->chunk * s->rows * s->keys;
+    }
+    return SB_OK;
+}
+
+static sb_status plan_products(const sb_kernel *k, sb_attention *a,
+                               sb_attention_strip *s)
+{
+    const char *what = sb_node_label(k->graph, k->node);
+    const sb_dnn_gemm_desc qk = {.what = what,
+                                 .m = s->rows,
+                                 .n = s->keys,
+                                 .k = a->head_size,
+                                 .a_row = a->q.s,
+                                 .a_col = 1,
+                                 .b_row = 1,
+                                 .b_col = a->k.s,
+                                 .c_row = s->keys};
+    const sb_dnn_gemm_desc pv = {.what = what,
+                                 .m = s->rows,
+                                 .n = a->v_head_size,
+                                 .k = s->keys,
+                                 .a_row = s->keys,
+                                 .a_col = 1,
+                                 .b_row = a->v.s,
+                                 .b_col = 1,
+                                 .c_row = a->y.s};
+    size_t scores = (size_t)(a->chunk * s->rows * s->keys) * sizeof(float);
+
+    SB_TRY(sb_dnn_gemm_create(k->ctx, &qk, &s->qk));
+    SB_TRY(sb_dnn_gemm_create(k->ctx, &pv, &s->pv));
+    size_t gemm = sb_dnn_gemm_scratch(s->qk),
+           other = sb_dnn_gemm_scratch(s->pv);
+    scores = (scores + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
+    a->at_gemm = scores > a->at_gemm ? scores : a->at_gemm;
+    gemm = gemm > other ? gemm : other;
+    a->gemm = gemm > a->gemm ? gemm : a->gemm;
     return SB_OK;
 }
 
 sb_status sb_attention_plan(const sb_kernel *k, sb_attention *a)
 {
     int64_t heads = a->n_batch * a->q_heads, size = 0;
-    const char *what = sb_node_label(k->graph, k->node);
 
     if (!sb_mul_i64(a->q_len, a->k_len, &size) || size > INT64_MAX / 64)
         return sb_kernel_fail(k, SB_NO_MEMORY, "the scores are too large");
     if (heads == 0 || a->q_len == 0)
         return SB_OK;
+    plan_strips(a);
     a->chunk = size ? CHUNK_MOST / size : heads;
     a->chunk = a->chunk < 1 ? 1 : a->chunk > heads ? heads : a->chunk;
     SB_TRY(plan_starts(k->ctx, a));
-    sb_dnn_gemm_desc qk = {.what = what,
-                           .m = a->q_len,
-                           .n = a->k_len,
-                           .k = a->head_size,
-                           .a_row = a->q.s,
-                           .a_col = 1,
-                           .b_row = 1,
-                           .b_col = a->k.s,
-                           .c_row = a->k_len};
-    sb_dnn_gemm_desc pv = {.what = what,
-                           .m = a->q_len,
-                           .n = a->v_head_size,
-                           .k = a->k_len,
-                           .a_row = a->k_len,
-                           .a_col = 1,
-                           .b_row = a->v.s,
-                           .b_col = 1,
-                           .c_row = a->y.s};
-    SB_TRY(sb_dnn_gemm_create(k->ctx, &qk, &a->qk));
-    SB_TRY(sb_dnn_gemm_create(k->ctx, &pv, &a->pv));
-    size_t gemm = sb_dnn_gemm_scratch(a->qk),
-           other = sb_dnn_gemm_scratch(a->pv);
-    size_t scores = (size_t)(a->chunk * size) * sizeof(float);
-    a->at_gemm = (scores + SB_ALIGN - 1) / SB_ALIGN * SB_ALIGN;
-    a->scratch = a->at_gemm + (gemm > other ? gemm : other);
+    for (int64_t i = 0; i < a->n_strips; i++)
+        SB_TRY(plan_products(k, a, &a->strips[i]));
+    a->scratch = a->at_gemm + a->gemm;
     return SB_OK;
 }
 
 void sb_attention_free(sb_ctx *ctx, sb_attention *a)
 {
-    sb_dnn_gemm_free(a->qk);
-    sb_dnn_gemm_free(a->pv);
+    for (int64_t i = 0; i < a->n_strips; i++) {
+        sb_dnn_gemm_free(a->strips[i].qk);
+        sb_dnn_gemm_free(a->strips[i].pv);
+        a->strips[i].qk = a->strips[i].pv = NULL;
+    }
     sb_free(ctx, a->at);
-    a->qk = a->pv = NULL;
     a->at = NULL;
 }
 
@@ -99,6 +134,7 @@ void sb_attention_free(sb_ctx *ctx, sb_attention *a)
 
 typedef struct score_job {
     const sb_attention *a;
+    const sb_attention_strip *strip;
     const sb_attention_args *args;
     float *scores;
     int64_t first; /* (batch, head) of the chunk */
@@ -115,8 +151,8 @@ static void score_row(const score_job *job, int64_t item)
 {
     const sb_attention *a = job->a;
     const sb_attention_args *args = job->args;
-    int64_t n = a->k_len, head = job->first + item / a->q_len;
-    int64_t query = item % a->q_len;
+    int64_t n = job->strip->keys, head = job->first + item / job->strip->rows;
+    int64_t query = job->strip->first + item % job->strip->rows;
     float *row = job->scores + item * n;
     float *show =
         args->show ? args->show + (head * a->q_len + query) * n : NULL;
@@ -146,40 +182,51 @@ static void score_rows(void *arg, size_t begin, size_t end)
         score_row(arg, (int64_t)i);
 }
 
+/* A strip of `n` heads from `first` on. */
+static sb_status run_strip(sb_ctx *ctx, const sb_attention *a,
+                           const sb_attention_args *args, int64_t strip,
+                           int64_t first, int64_t n)
+{
+    const sb_attention_strip *s = &a->strips[strip];
+    int64_t heads = a->n_batch * a->q_heads;
+    const int64_t *scores_at = a->at + 4 * heads + strip * a->chunk;
+    void *gemm = (char *)args->scratch + a->at_gemm;
+    const sb_dnn_gemm_args qk = {.a = args->q + s->first * a->q.s,
+                                 .b = args->k,
+                                 .c = args->scratch,
+                                 .n_batch = n,
+                                 .a_at = a->at + first,
+                                 .b_at = a->at + heads + first,
+                                 .c_at = scores_at,
+                                 .scratch = gemm};
+    const sb_dnn_gemm_args pv = {.a = args->scratch,
+                                 .b = args->v,
+                                 .c = args->y + s->first * a->y.s,
+                                 .n_batch = n,
+                                 .a_at = scores_at,
+                                 .b_at = a->at + 2 * heads + first,
+                                 .c_at = a->at + 3 * heads + first,
+                                 .scratch = gemm};
+    score_job job = {a, s, args, args->scratch, first};
+
+    SB_TRY(sb_ctx_poll(ctx));
+    SB_TRY(sb_dnn_gemm_run(s->qk, &qk));
+    sb_parallel_for(ctx, (size_t)(n * s->rows),
+                    (size_t)(4096 / (s->keys + 1) + 1), score_rows, &job);
+    return sb_dnn_gemm_run(s->pv, &pv);
+}
+
 sb_status sb_attention_run(sb_ctx *ctx, const sb_attention *a,
                            const sb_attention_args *args)
 {
     int64_t heads = a->n_batch * a->q_heads;
-    float *scores = args->scratch;
-    void *gemm = (char *)args->scratch + a->at_gemm;
 
-    if (!a->qk)
-        return SB_OK; /* nothing to compute */
-    for (int64_t first = 0; first < heads; first += a->chunk) {
-        int64_t n = heads - first < a->chunk ? heads - first : a->chunk;
-        sb_dnn_gemm_args qk = {.a = args->q,
-                               .b = args->k,
-                               .c = scores,
-                               .n_batch = n,
-                               .a_at = a->at + first,
-                               .b_at = a->at + heads + first,
-                               .c_at = a->at + 4 * heads,
-                               .scratch = gemm};
-        sb_dnn_gemm_args pv = {.a = scores,
-                               .b = args->v,
-                               .c = args->y,
-                               .n_batch = n,
-                               .a_at = a->at + 4 * heads,
-                               .b_at = a->at + 2 * heads + first,
-                               .c_at = a->at + 3 * heads + first,
-                               .scratch = gemm};
-        score_job job = {a, args, scores, first};
+    /* Without strips there is nothing to compute. */
+    for (int64_t i = 0; i < a->n_strips; i++)
+        for (int64_t first = 0; first < heads; first += a->chunk) {
+            int64_t n = heads - first < a->chunk ? heads - first : a->chunk;
 
-        SB_TRY(sb_ctx_poll(ctx));
-        SB_TRY(sb_dnn_gemm_run(a->qk, &qk));
-        sb_parallel_for(ctx, (size_t)(n * a->q_len),
-                        (size_t)(4096 / (a->k_len + 1) + 1), score_rows, &job);
-        SB_TRY(sb_dnn_gemm_run(a->pv, &pv));
-    }
+            SB_TRY(run_strip(ctx, a, args, i, first, n));
+        }
     return SB_OK;
 }

@@ -2,8 +2,10 @@
  *
  * Heads are taken in chunks so that the scores [heads, q_len, k_len] stay of
  * moderate size: one batched product, the softmax row by row, one more batched
- * product.  Where tensors lie is given by strides, so that heads that are
- * slices of a hidden dimension need no transposition. */
+ * product.  Where queries see no later keys, this is done for strips of them,
+ * each with the keys that its last query sees.  Where tensors lie is given by
+ * strides, so that heads that are slices of a hidden dimension need no
+ * transposition. */
 #ifndef SB_OPS_ATTENTION_ATTENTION_UTIL_H
 #define SB_OPS_ATTENTION_ATTENTION_UTIL_H
 
@@ -16,16 +18,32 @@ typedef struct sb_heads {
     int64_t b, h, s;
 } sb_heads;
 
+/* With four strips 5/8 of all products are made where queries see no later
+ * keys; more of them would be smaller products for little less work. */
+enum { SB_ATTENTION_STRIPS = 4 };
+
+typedef struct sb_attention_strip {
+    int64_t first, rows; /* queries */
+    int64_t keys;
+    sb_dnn_gemm *qk, *pv;
+} sb_attention_strip;
+
 typedef struct sb_attention {
     int64_t n_batch, q_heads, kv_heads; /* q_heads is a multiple of the other */
     int64_t q_len, k_len, head_size, v_head_size;
     sb_heads q, k, v, y;
     float scale, softcap; /* softcap 0: none */
+    /* Query i sees no key behind past + i: the bias says so as well, and scores
+     * are not shown. */
+    bool causal;
+    int64_t past;
     /* Set by sb_attention_plan(). */
-    sb_dnn_gemm *qk, *pv;
+    sb_attention_strip strips[SB_ATTENTION_STRIPS];
+    int64_t n_strips;
     int64_t chunk;
-    int64_t *at; /* starts of q, k, v, y for each (batch, head), of scores */
-    size_t scratch, at_gemm;
+    int64_t *at; /* starts of q, k, v, y for each (batch, head), and of scores
+                    for each strip */
+    size_t scratch, at_gemm, gemm;
 } sb_attention;
 
 /* What the optional output of scores shows. */

@@ -2,6 +2,7 @@
 #include "quant/calibrate/staged.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "passes/pass.h"
 
@@ -170,15 +171,42 @@ sb_status sb_stage_open(sb_stage *k, size_t extra)
 
     k->wanted = sb_alloc(ctx, n, sizeof *k->wanted);
     k->in = sb_alloc(ctx, n, sizeof *k->in);
+    k->fixed = sb_alloc(ctx, n, sizeof *k->fixed);
     k->out = sb_alloc(ctx, n, sizeof *k->out);
     k->given = sb_alloc(ctx, n + extra, sizeof *k->given);
-    return k->wanted && k->in && k->out && k->given ? SB_OK : SB_NO_MEMORY;
+    return k->wanted && k->in && k->fixed && k->out && k->given ? SB_OK
+                                                                : SB_NO_MEMORY;
+}
+
+/* Is it a shape that was computed, and the same for all batches? */
+static bool stage_fixes(const sb_stage *k, sb_value_id v)
+{
+    const sb_staged *s = k->s;
+    const sb_tensor *first = &s->kept[v][0].t;
+
+    if (!k->as_kept || s->n_batches == 0 ||
+        sb_graph_value(s->g, v)->producer == SB_NONE ||
+        first->dtype != SB_DTYPE_I64 || first->rank > 1 ||
+        sb_tensor_count(first) > SB_MAX_RANK)
+        return false;
+    for (size_t i = 0; i < s->n_batches; i++) {
+        const sb_spilled_tensor *x = &s->kept[v][i];
+
+        if (!x->there || x->in_file || x->t.dtype != first->dtype ||
+            x->t.rank != first->rank ||
+            sb_tensor_count(&x->t) != sb_tensor_count(first) ||
+            memcmp(x->t.data, first->data, sb_tensor_bytes(first)) != 0)
+            return false;
+    }
+    return true;
 }
 
 sb_status sb_stage_list(sb_stage *k)
 {
     for (sb_value_id v = 0; v < k->s->g->n_values; v++) {
-        if (stage_reads(k, v))
+        if (stage_reads(k, v) && stage_fixes(k, v))
+            k->fixed[k->n_fixed++] = v;
+        else if (stage_reads(k, v))
             k->in[k->n_in++] = v;
         if (stage_leaves(k, v))
             k->out[k->n_out++] = v;
@@ -208,6 +236,9 @@ static sb_status stage_inputs(sb_stage *k)
     for (size_t i = 0; i < g->n_inputs; i++)
         sb_graph_value(g, g->inputs[i])->is_input = false;
     g->n_inputs = 0;
+    for (size_t i = 0; i < k->n_fixed; i++)
+        SB_TRY(sb_graph_set_constant(g, k->fixed[i],
+                                     &k->s->kept[k->fixed[i]][0].t));
     for (size_t i = 0; i < k->n_in; i++)
         SB_TRY(sb_graph_add_input(g, k->in[i]));
     for (size_t i = 0; i < extra; i++)
@@ -317,6 +348,9 @@ void sb_stage_done(sb_stage *k)
     for (size_t i = 0; i < k->n_in; i++)
         if (stage_is_last(k, k->in[i]))
             sb_staged_drop(k->s, k->in[i]);
+    for (size_t i = 0; i < k->n_fixed; i++)
+        if (stage_is_last(k, k->fixed[i]))
+            sb_staged_drop(k->s, k->fixed[i]);
 }
 
 void sb_stage_clear(sb_stage *k)
@@ -328,6 +362,7 @@ void sb_stage_clear(sb_stage *k)
     sb_graph_free(k->graph);
     sb_free(ctx, k->wanted);
     sb_free(ctx, k->in);
+    sb_free(ctx, k->fixed);
     sb_free(ctx, k->out);
     sb_free(ctx, k->loaded);
     sb_free(ctx, k->given);

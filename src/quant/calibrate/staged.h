@@ -47,13 +47,18 @@ size_t sb_staged_nodes(const sb_staged *s, int32_t level);
 typedef struct sb_stage {
     sb_staged *s;
     int32_t level;
-    bool again; /* the level runs once more: keep what it read, and nothing of
-                   what it makes */
+    bool again;   /* the level runs once more: keep what it read, and nothing of
+                     what it makes */
+    bool as_kept; /* batches run as they are kept: shapes that are the same for
+                     all of them may be constants */
     sb_graph *graph;
     sb_exec *exec;
     bool *wanted;    /* [value] comes in even if no node reads it */
     sb_value_id *in; /* values of the network, one per input of the graph */
     size_t n_in;
+    sb_value_id *fixed; /* shapes that come in as constants, so that plans know
+                           them beforehand */
+    size_t n_fixed;
     sb_value_id *out; /* values to keep, one per output of the graph */
     size_t n_out;
     sb_tensor *loaded; /* [n_in] until the next run */
@@ -62,8 +67,8 @@ typedef struct sb_stage {
     const sb_tensor **made;  /* one per output of the graph */
 } sb_stage;
 
-/* The caller sets `s`, `level` and `again`; `extra` is how many inputs it will
- * add.  sb_stage_clear() in any case. */
+/* The caller sets `s`, `level`, `again` and `as_kept`; `extra` is how many
+ * inputs it will add.  sb_stage_clear() in any case. */
 SB_MUST_USE sb_status sb_stage_open(sb_stage *k, size_t extra);
 /* Lists what comes in and what goes out, when `wanted` is set. */
 SB_MUST_USE sb_status sb_stage_list(sb_stage *k);

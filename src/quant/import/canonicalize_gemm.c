@@ -2,27 +2,46 @@
  *
  * Files often hold B transposed, and factors beside it.  Where B is a constant
  * it is turned and multiplied here, once, before quantizers are placed; so
- * groups of rows of K are groups along axis 0 everywhere after. */
+ * groups of rows of K are groups along axis 0 everywhere after.  Layers that
+ * are to stay in float stay as they are: a head may share the memory of its
+ * embedding. */
+#include "base/threads.h"
 #include "passes/rewrite.h"
 #include "quant/model/quant_model.h"
 #include "tensor/mapped.h"
 
-/* to [K, N] = factor * from [N, K] or [K, N]; some of N at a time, so that what
- * is written together lies together. */
-static void canonicalize_gemm_turn(const float *from, bool transposed,
-                                   float factor, int64_t k, int64_t n,
-                                   float *to)
+enum { TURN_TILE = 16 };
+
+/* to [K, N] = factor * from [N, K] or [K, N]. */
+typedef struct turn_job {
+    const float *from;
+    bool transposed;
+    float factor;
+    int64_t k, n;
+    float *to;
+} turn_job;
+
+/* Items are tiles of N: what is written together lies together. */
+static void turn_tiles(void *arg, size_t begin, size_t end)
 {
-    enum { TILE = 16 };
+    const turn_job *t = arg;
+    int64_t k = t->k, n = t->n;
 
-    for (int64_t first = 0; first < n; first += TILE) {
-        int64_t end = first + TILE < n ? first + TILE : n;
+    for (size_t tile = begin; tile < end; tile++) {
+        int64_t first = (int64_t)tile * TURN_TILE, last = first + TURN_TILE;
 
+        last = last < n ? last : n;
         for (int64_t i = 0; i < k; i++)
-            for (int64_t j = first; j < end; j++)
-                to[i * n + j] =
-                    factor * from[transposed ? j * k + i : i * n + j];
+            for (int64_t j = first; j < last; j++)
+                t->to[i * n + j] =
+                    t->factor * t->from[t->transposed ? j * k + i : i * n + j];
     }
+}
+
+static void canonicalize_gemm_turn(sb_ctx *ctx, turn_job *t)
+{
+    sb_parallel_for(ctx, (size_t)((t->n + TURN_TILE - 1) / TURN_TILE), 1,
+                    turn_tiles, t);
 }
 
 static sb_status set_input(sb_graph *g, sb_node_id id, uint32_t input,
@@ -71,8 +90,9 @@ static sb_status turn_weight(sb_quant_model *qm, sb_graph *g, sb_node_id id)
 
     if (!transposed && alpha == 1)
         return SB_OK;
-    SB_TRY(sb_tensor_alloc_weight(g->ctx, &t));
-    canonicalize_gemm_turn(w->data, transposed, alpha, k, n, t.data);
+    SB_TRY(sb_tensor_alloc_weight_raw(g->ctx, &t));
+    canonicalize_gemm_turn(
+        g->ctx, &(turn_job){w->data, transposed, alpha, k, n, t.data});
     sb_tensor_release_pages(w);
     sb_tensor_release_pages(&t);
     sb_value_id old = node->inputs[1];
@@ -98,7 +118,8 @@ static sb_status scale_bias(sb_graph *g, sb_node_id id)
     const sb_tensor *b = &sb_graph_value(g, c)->constant;
     sb_tensor t = sb_tensor_make(SB_DTYPE_F32, b->rank, b->dims);
     SB_TRY(sb_tensor_alloc(g->ctx, &t));
-    canonicalize_gemm_turn(b->data, false, beta, 1, sb_tensor_count(b), t.data);
+    canonicalize_gemm_turn(g->ctx, &(turn_job){b->data, false, beta, 1,
+                                               sb_tensor_count(b), t.data});
     sb_status status = set_input(g, id, 2, &t);
     sb_tensor_drop(&t);
     if (status == SB_OK)
@@ -122,6 +143,7 @@ sb_status sb_canonicalize_gemm(sb_quant_model *qm, sb_graph *g)
 
         /* By name: the attributes are those of Gemm and of nothing else. */
         if (node->dead || !sb_node_is(node, "Gemm") ||
+            sb_quant_config_skips(qm->config, node) ||
             !is_f32(g, sb_node_in(node, 1)) ||
             sb_graph_value(g, node->inputs[1])->constant.rank != 2)
             continue;

@@ -283,8 +283,14 @@ sb_status sb_gram_stages_run(sb_gram_stages *s, int32_t level, bool again)
     size_t batches = s->quantized.n_batches;
     stages_run run = {
         .list = list,
-        .quantized = {.s = &s->quantized, .level = level, .again = again},
-        .plain = {.s = &s->plain, .level = level, .again = again},
+        .quantized = {.s = &s->quantized,
+                      .level = level,
+                      .again = again,
+                      .as_kept = true},
+        .plain = {.s = &s->plain,
+                  .level = level,
+                  .again = again,
+                  .as_kept = true},
     };
     sb_status status = stages_alloc(&run);
 

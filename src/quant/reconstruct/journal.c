@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/threads.h"
 #include "dnn/bf16_product.h"
 #include "quant/calibrate/batch_store.h"
 #include "quant/calibrate/replay.h"
@@ -79,23 +80,46 @@ static uint64_t journal_hash_blocks(uint64_t h, const sb_quant_model *qm,
                    sizeof qm->state.calibration.seed);
 }
 
-/* Everything else that results depend on: weights as they are now, scales and
- * samples. */
+typedef struct journal_marks {
+    const sb_quant_model *qm;
+    uint64_t *of; /* [value] */
+} journal_marks;
+
+/* Of a value's weight, as it is now. */
+static void journal_mark_value(void *arg, size_t lane, size_t v)
+{
+    const journal_marks *m = arg;
+    const sb_value *value = sb_graph_value(m->qm->graph, (sb_value_id)v);
+
+    (void)lane;
+    if (!value->is_constant || value->constant.dtype == SB_DTYPE_STRING)
+        return;
+    const sb_tensor *t = sb_overlay_constant(m->qm, (sb_value_id)v);
+    m->of[v] = journal_hash_tensor(SB_MARK_BEGIN, t);
+    sb_tensor_release_pages(t);
+}
+
+static sb_status journal_hash_weights(const sb_quant_model *qm, uint64_t *h)
+{
+    size_t n = qm->graph->n_values;
+    journal_marks m = {qm, sb_alloc(qm->ctx, n + 1, sizeof *m.of)};
+
+    if (!m.of)
+        return SB_NO_MEMORY;
+    sb_parallel_lanes(qm->ctx, n, (size_t)sb_ctx_threads(qm->ctx),
+                      journal_mark_value, &m);
+    *h = sb_mark(*h, m.of, n * sizeof *m.of);
+    sb_free(qm->ctx, m.of);
+    return sb_ctx_poll(qm->ctx);
+}
+
+/* Everything else that results depend on: weights, scales and samples. */
 static sb_status journal_hash_model(sb_quant_model *qm, uint64_t *h)
 {
     const int mode = (int)sb_quant_config_mode(qm->config);
 
     *h = sb_mark(*h, &mode, sizeof mode);
-    for (sb_value_id v = 0; v < qm->graph->n_values; v++) {
-        const sb_value *value = sb_graph_value(qm->graph, v);
-
-        if (!value->is_constant || value->constant.dtype == SB_DTYPE_STRING)
-            continue;
-        SB_TRY(sb_ctx_poll(qm->ctx));
-        const sb_tensor *t = sb_overlay_constant(qm, v);
-        *h = journal_hash_tensor(*h, t);
-        sb_tensor_release_pages(t);
-    }
+    SB_TRY(journal_hash_weights(qm, h));
     for (size_t i = 0; i < qm->place.n_quantizers; i++)
         *h = journal_hash_qparams(
             *h, sb_quantizer_qparams(qm, &qm->place.quantizers[i]));

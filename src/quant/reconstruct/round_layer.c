@@ -240,7 +240,7 @@ static sb_status round_once(round_job *j)
     sb_value_id biased = SB_NONE;
     round_out out = {.to = &t, .bias = &bias};
 
-    SB_TRY(sb_tensor_alloc_weight(j->qm->ctx, &t));
+    SB_TRY(sb_tensor_alloc_weight_raw(j->qm->ctx, &t));
     sb_status status = sb_refit_bias_open(j->qm, l, j->gram, &bias, &biased);
     for (; out.group < l->groups && status == SB_OK; out.group++) {
         status = round_parts(j, out.group, round_rows, &out);
@@ -289,7 +289,7 @@ static sb_status round_run(round_job *j)
     sb_status status = SB_OK;
 
     if (j->gram->cross) {
-        SB_TRY(sb_tensor_alloc_weight(j->qm->ctx, &fitted));
+        SB_TRY(sb_tensor_alloc_weight_raw(j->qm->ctx, &fitted));
         status = round_fit_all(j, &fitted);
     }
     if (status == SB_OK && j->l->q->blocks)
@@ -308,7 +308,7 @@ static sb_status round_own(sb_ctx *ctx, const sb_tensor *w, sb_tensor *out)
         return SB_OK;
     }
     *out = sb_tensor_make(SB_DTYPE_F32, w->rank, w->dims);
-    SB_TRY(sb_tensor_alloc_weight(ctx, out));
+    SB_TRY(sb_tensor_alloc_weight_raw(ctx, out));
     sb_convert(w->dtype, w->data, SB_DTYPE_F32, out->data,
                (size_t)sb_tensor_count(w));
     return SB_OK;
@@ -326,7 +326,7 @@ sb_status sb_round_layer_run(sb_quant_model *qm, const sb_round_layer *l,
 
     SB_TRY(round_own(qm->ctx, &sb_graph_value(qm->graph, l->q->value)->constant,
                      &own));
-    float *room = sb_alloc(qm->ctx, all, sizeof *room);
+    float *room = sb_alloc_raw(qm->ctx, all, sizeof *room);
     round_job j = {.qm = qm,
                    .l = l,
                    .gram = gram,
