@@ -182,8 +182,7 @@ static const char *step_verdict(const sb_quant_step *s)
 {
     if (s->kept)
         return s->after > s->before
-                   ? ": worse, kept as the configuration wants it (see "
-                     "SCHEDULE.LAYERWISE)"
+                   ? ": worse, kept as the configuration wants it"
                    : "";
     return s->after < s->before ? ": no clear gain, taken back"
                                 : ": taken back";

@@ -148,9 +148,9 @@ bool sb_arch_wants(sb_arch *a, const char *name)
            (rows && sb_map_get(a->only, rows) != SB_MAP_NONE);
 }
 
-/* All packed weights lie in one piece of memory, the shelf, of which the system
- * makes large pages: reading all of them for each token would miss small ones
- * all the time. */
+/* All weights of blocks lie in one piece of memory, the shelf, of which the
+ * system makes large pages: reading all of them for each token would miss small
+ * ones all the time.  0: no size to reckon with. */
 static size_t shelf_bytes(const sb_tensor *t)
 {
     size_t bytes = sb_tensor_size_ok(t) ? sb_tensor_bytes(t) : 0;
@@ -193,7 +193,8 @@ static sb_status arch_memory(sb_arch *a, sb_tensor *t)
 
     if (!a->has_shelf)
         SB_TRY(shelf_create(a));
-    if (!a->shelf || bytes > sb_buf_size(a->shelf) - a->shelf_used)
+    if (!a->shelf || bytes == 0 ||
+        bytes > sb_buf_size(a->shelf) - a->shelf_used)
         return sb_tensor_alloc_raw(a->ctx, t);
     t->buf = sb_buf_ref(a->shelf);
     t->data = (char *)sb_buf_data(a->shelf) + a->shelf_used;

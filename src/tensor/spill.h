@@ -39,7 +39,8 @@ void sb_spill_free(sb_spill *s); /* NULL is allowed */
 /* Copies a plain tensor; texts are SB_UNSUPPORTED. */
 SB_MUST_USE sb_status sb_spill_put(sb_spill *s, const sb_tensor *t,
                                    sb_spilled_tensor *out);
-/* The tensor again, with a buffer of its own; sb_tensor_drop() it. */
+/* The tensor again, to be read: the buffer may be the one that is kept;
+ * sb_tensor_drop() it. */
 SB_MUST_USE sb_status sb_spill_get(sb_spill *s, const sb_spilled_tensor *kept,
                                    sb_tensor *out);
 /* Gives back its memory or its place in the file; {0} is allowed. */

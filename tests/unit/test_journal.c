@@ -302,14 +302,14 @@ static void test_fitted_biases(void **state)
     static const char net[] =
         "graph main(x: f32[N,3]) -> (y) {\n"
         "a: f32[4,3] = random(1)\nb: f32[4] = random(2)\n"
-        "c: f32[2,4] = random(3)\nd: f32[2] = random(4)\n"
+        "c: f32[4,2] = random(3)\n"
         "e: f32[2,2] = random(5)\nf: f32[2] = random(6)\n"
         "g = Gemm(x, a, b) {transB=1} \"la\"\nh = Relu(g)\n"
-        "i = Gemm(h, c, d) {transB=1} \"lb\"\nj = Relu(i)\n"
+        "i = MatMul(h, c) \"lb\"\nj = Relu(i)\n"
         "y = Gemm(j, e, f) {transB=1} \"lc\"\n}";
     static const char config[] =
         "SCHEDULE: {BIAS_CORRECTION: %s, LAYERWISE: true}\n"
-        "W: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: gptq, BIT: 3}}\n"
+        "W: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: gptq, BIT: 8}}\n"
         "A: none\n";
     float want[2][2 * ROWS], got[2 * ROWS];
     char text[2][256];
@@ -328,6 +328,12 @@ static void test_fitted_biases(void **state)
         assert_int_equal(files("layer"), end);
         assert_true(outputs_net(net, text[1], 0, true, &rest, got));
         assert_memory_equal(got, want[1], sizeof got);
+        end_journal();
+        /* What a run without them must not take, of no layer. */
+        s = (stop){.left = end};
+        assert_false(outputs_net(net, text[1], 0, true, &s, got));
+        assert_true(outputs_net(net, text[0], 0, true, &rest, got));
+        assert_memory_equal(got, want[0], sizeof got);
         end_journal();
     }
 }

@@ -29,9 +29,9 @@ static void fx_name(const char *path, char *out)
     out[n] = '\0';
 }
 
-/* As PyTorch names the function: `softmax`, `matmul`, `layer_norm`.  Layers
- * with weights are modules there: a first layer that is called `conv` must not
- * stand for all convolutions. */
+/* As PyTorch names the function: `softmax`, `matmul`, `layer_norm`.  Some are
+ * modules there: a first layer that is called `conv` must not stand for all
+ * convolutions. */
 static void function_name(const char *op, char *out)
 {
     static const char *const modules[] = {"Conv", "ConvTranspose", "Gemm"};

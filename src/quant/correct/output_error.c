@@ -88,6 +88,16 @@ static sb_status reference_look(const sb_reference *r, bool count)
     return SB_OK;
 }
 
+/* How many of the outputs count. */
+static double reference_counts(const sb_reference *r)
+{
+    double outputs = 0;
+
+    for (size_t k = 0; k < r->qm->graph->n_outputs; k++)
+        outputs += r->forms[k].counts;
+    return outputs;
+}
+
 /* ---- one sample --------------------------------------------------------- */
 
 /* Adds what one output of a batch says to the errors of its samples; an output
@@ -178,6 +188,10 @@ sb_status sb_reference_open(sb_quant_model *qm, sb_reference *r)
     }
     SB_TRY(reference_look(r, false));
     SB_TRY(reference_look(r, true));
+    if (reference_counts(r) == 0)
+        sb_warn(qm->ctx, "no output of the network is float32: what methods "
+                         "gain cannot be measured, and only those that a "
+                         "configuration asks for are kept");
     return reference_levels(r);
 }
 
@@ -292,16 +306,6 @@ bool sb_errors_rose(const double *before, const double *after, size_t n)
 }
 
 /* ---- the quantized one -------------------------------------------------- */
-
-/* How many of the outputs count. */
-static double reference_counts(const sb_reference *r)
-{
-    double outputs = 0;
-
-    for (size_t k = 0; k < r->qm->graph->n_outputs; k++)
-        outputs += r->forms[k].counts;
-    return outputs;
-}
 
 static sb_status reference_compare(const sb_reference *r, sb_replay *replay,
                                    const double *before, double left,

@@ -156,7 +156,7 @@ SB_HOT static double ranges_noise(const float *x, size_t n,
 /* Some elements of a sample, as many as fill lanes. */
 static size_t ranges_draw(const float *x, int64_t n, float *out)
 {
-    int64_t step = n / RANGE_ENOUGH | 1;
+    int64_t step = (n + RANGE_ENOUGH - 1) / RANGE_ENOUGH | 1; /* to the end */
     size_t m = 0;
 
     for (int64_t i = 0; i < n && m < RANGE_ENOUGH; i += step)

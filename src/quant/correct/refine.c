@@ -289,8 +289,19 @@ static sb_status refine_clip(refiner *r, const sb_range_choice *list,
     return refine_run(r, &clipping, kept);
 }
 
-/* Ranges of all values; if that does not help, of the first and of the second
- * half of them. */
+/* Leaves those that are to be narrower. */
+static size_t refine_drop_whole(sb_range_choice *list, size_t n)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (list[i].share < 1)
+            list[kept++] = list[i];
+    return kept;
+}
+
+/* Ranges of all values; if that does not help and they are many, of the first
+ * and of the second half of them. */
 static sb_status refine_clip_some(refiner *r, sb_range_choice *list)
 {
     const size_t many = 8;
@@ -301,6 +312,7 @@ static sb_status refine_clip_some(refiner *r, sb_range_choice *list)
     if (n == 0)
         return SB_OK;
     SB_TRY(sb_ranges_choose(r->qm, list, n));
+    n = refine_drop_whole(list, n);
     SB_TRY(refine_clip(r, list, 0, n, &kept));
     if (kept || n < many)
         return SB_OK;

@@ -32,8 +32,8 @@ SB_MUST_USE sb_status sb_export_node(sb_graph *g, sb_node_id beside,
 /* export_bias.c: int32 biases behind a DequantizeLinear, with the scale of the
  * products, where the target wants them. */
 SB_MUST_USE sb_status sb_export_biases(const sb_quant_model *qm, sb_graph *g);
-/* Where activations are not quantized: takes biases away that were made to be
- * corrected, and are zero still. */
+/* Where activations are not quantized: takes biases of zeros away, which
+ * layers may have got to be corrected. */
 SB_MUST_USE sb_status sb_export_drop_biases(const sb_quant_model *qm,
                                             sb_graph *g);
 /* export_float.c: what keeps a runtime from making integers of layers that are

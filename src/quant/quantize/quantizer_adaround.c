@@ -137,10 +137,10 @@ static sb_status adaround_take(adaround_job *j)
     for (int64_t row = 0; row < r->rows; row++)
         j->nearest[row] -= adaround_loss(j, row);
     sb_soft_rounded(&j->soft, j->error);
-    for (int64_t i = 0; i < r->rows * n; i++)
-        r->w[i] = j->nearest[i / n] < 0
-                      ? sb_rounding_nearest(r, i / n, i % n, r->w[i])
-                      : j->error[i];
+    for (int64_t i = 0; i < r->rows * n; i++) /* a loss may be no number */
+        r->w[i] = j->nearest[i / n] >= 0
+                      ? j->error[i]
+                      : sb_rounding_nearest(r, i / n, i % n, r->w[i]);
     return SB_OK;
 }
 

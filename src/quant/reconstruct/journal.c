@@ -54,9 +54,10 @@ static uint64_t journal_hash_qparams(uint64_t h, const sb_qparams *p)
 static uint64_t journal_hash_layers(uint64_t h, const sb_quant_model *qm,
                                     const sb_round_layer *layers, size_t n)
 {
-    const bool fit = sb_quant_config_schedule(qm->config).layerwise;
+    const sb_quant_schedule s = sb_quant_config_schedule(qm->config);
+    const bool how[] = {s.layerwise, s.bias_correction};
 
-    h = sb_mark(h, &fit, sizeof fit);
+    h = sb_mark(h, how, sizeof how);
     for (size_t i = 0; i < n; i++) {
         const sb_quantizer *q = layers[i].q;
 
