@@ -261,6 +261,8 @@ double cli_seconds(void);
 bool cli_ends_with(const char *text, const char *end);
 /* Are both there, and one? */
 bool cli_same_file(const char *a, const char *b);
+/* Would both be one file?  Neither need be there. */
+bool cli_same_output(const char *a, const char *b);
 /* Of a folder, the files in it; 0 if there is nothing. */
 double cli_path_bytes(const char *path);
 /* Not there, or without anything in it? */

@@ -88,6 +88,16 @@ static int word_in(const char *word, const char *const *names)
     return -1;
 }
 
+static bool is_preset(sb_ctx *ctx, const char *name)
+{
+    const sb_listing *row = NULL;
+
+    for (size_t i = 0; (row = sb_list_get(ctx, "presets", i)); i++)
+        if (strcmp(row->name, name) == 0)
+            return true;
+    return false;
+}
+
 /* In `formats`, -1: none of them.  A name that ends in .gguf says it, too. */
 static int format_of(const quantize_args *a)
 {
@@ -507,6 +517,11 @@ static int check_options(const cli_env *env, const quantize_args *args)
         return cli_usage(&cmd_quantize,
                          "--weights: found '%s', allowed are int, float-qdq",
                          args->weights);
+    if (args->preset && !is_preset(env->ctx, args->preset))
+        return cli_usage(&cmd_quantize,
+                         "--preset: found '%s', `sparsebit list presets` shows "
+                         "what is allowed",
+                         args->preset);
     if (args->preset && (args->config || args->gguf_type))
         return cli_usage(&cmd_quantize,
                          "--preset is for quantizing without "

@@ -131,6 +131,19 @@ static bool is_forced(const cli_cmd *cmd, const void *args, bool *can)
     return on;
 }
 
+/* Two results in one file: the second would replace the first. */
+static int check_twice(const cli_cmd *cmd, const void *args,
+                       const cli_opt *written)
+{
+    const char *path = text_of(written, args);
+
+    for (const cli_opt *o = cmd->opts; o != written; o++)
+        if (o->kind == CLI_OUT && cli_same_output(path, text_of(o, args)))
+            return cli_usage(cmd, "--%s: '%s' is the file of --%s, too",
+                             written->name, path, o->name);
+    return CLI_OK;
+}
+
 /* Written onto what is read: a slip that destroys the only copy. */
 static int check_overwrite(const cli_cmd *cmd, const void *args,
                            const cli_opt *written)
@@ -190,6 +203,8 @@ static int check_values(const cli_cmd *cmd, const cli_env *env,
             rc = check_target(cmd, env, value);
         else if (value)
             rc = check_overwrite(cmd, args, o);
+        if (value && rc == CLI_OK && o->kind == CLI_OUT)
+            rc = check_twice(cmd, args, o);
         if (value && rc == CLI_OK && o->kind == CLI_OUT)
             rc = check_writable(cmd, env, args, o);
     }

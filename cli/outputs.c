@@ -20,6 +20,28 @@ bool cli_same_file(const char *a, const char *b)
            x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+bool cli_same_output(const char *a, const char *b)
+{
+    struct stat st;
+
+    if (!a || !b || (stat(a, &st) == 0 && !S_ISREG(st.st_mode)))
+        return false; /* a device takes anything */
+    if (cli_same_file(a, b))
+        return true;
+    const char *a_slash = strrchr(a, '/'), *b_slash = strrchr(b, '/');
+    if (strcmp(a_slash ? a_slash + 1 : a, b_slash ? b_slash + 1 : b) != 0)
+        return false;
+    char *a_folder =
+        cli_printf("%.*s.", a_slash ? (int)(a_slash + 1 - a) : 0, a);
+    char *b_folder =
+        cli_printf("%.*s.", b_slash ? (int)(b_slash + 1 - b) : 0, b);
+    bool same = cli_same_file(a_folder, b_folder);
+
+    free(a_folder);
+    free(b_folder);
+    return same;
+}
+
 double cli_path_bytes(const char *path)
 {
     struct stat st;

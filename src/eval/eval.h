@@ -99,6 +99,13 @@ static inline double sb_eval_element(const sb_tensor *t, int64_t i)
                                     : sb_tensor_get_f64(t, i);
 }
 
+/* How far from 1 the sum of probabilities may be: one that is nearly 1 may be
+ * off by 2^-9 in bfloat16, and the others by as much together. */
+static inline double sb_eval_sum_slack(const sb_tensor *t)
+{
+    return t->dtype == SB_DTYPE_BF16 ? 4e-3 : 1e-3;
+}
+
 /* NaN is smaller than everything. */
 static inline bool sb_eval_larger(double a, double b)
 {

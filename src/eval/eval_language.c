@@ -8,15 +8,15 @@
 
 #include "eval/eval.h"
 
-/* log(sum(exp(row))), in double. */
-static double log_sum_exp(const float *row, int64_t n)
+/* log(sum(exp(row))) of the `n` elements from `first` on, in double. */
+static double log_sum_exp(const sb_tensor *t, int64_t first, int64_t n)
 {
     double most = (double)-INFINITY, sum = 0;
 
-    for (int64_t i = 0; i < n; i++)
-        most = (double)row[i] > most ? (double)row[i] : most;
-    for (int64_t i = 0; i < n; i++)
-        sum += exp((double)row[i] - most);
+    for (int64_t i = first; i < first + n; i++)
+        most = sb_eval_element(t, i) > most ? sb_eval_element(t, i) : most;
+    for (int64_t i = first; i < first + n; i++)
+        sum += exp(sb_eval_element(t, i) - most);
     return most + log(sum);
 }
 
@@ -26,7 +26,7 @@ static sb_status language_check(const sb_eval *e, const sb_batch *b,
     char got[128];
 
     if (!ids || ids->dtype != SB_DTYPE_I64 || ids->rank != 2 ||
-        logits->dtype != SB_DTYPE_F32 || logits->rank != 3 ||
+        !sb_dtype_is_float(logits->dtype) || logits->rank != 3 ||
         logits->dims[0] != ids->dims[0] || logits->dims[1] != ids->dims[1] ||
         (size_t)ids->dims[0] != b->count)
         return sb_fail(e->ctx, SB_BAD_DATA,
@@ -65,30 +65,32 @@ sb_status sb_eval_language(sb_eval *e, const sb_batch *b,
     int64_t len = ids->dims[1], n = logits->dims[2];
     for (int64_t s = 0; s < ids->dims[0]; s++)
         for (int64_t at = (int64_t)b->text_from; at < len; at++) {
-            const float *row =
-                (const float *)logits->data + (s * len + at - 1) * n;
+            int64_t first = (s * len + at - 1) * n;
             int64_t id = ((const int64_t *)ids->data)[s * len + at];
 
             if (at % 64 == 0)
                 SB_TRY(sb_ctx_poll(e->ctx));
             if (!is_counted(b, s * len + at))
                 continue;
-            e->log_loss += log_sum_exp(row, n) - (double)row[id];
+            e->log_loss += log_sum_exp(logits, first, n) -
+                           sb_eval_element(logits, first + id);
             e->tokens++;
         }
     return SB_OK;
 }
 
 /* sum(p log(p / q)) with p of the reference; what is not a number stays so. */
-static double row_divergence(const float *p, const float *q, int64_t n)
+static double row_divergence(const sb_tensor *p, const sb_tensor *q,
+                             int64_t first, int64_t n)
 {
-    double lp = log_sum_exp(p, n), lq = log_sum_exp(q, n), sum = 0;
+    double lp = log_sum_exp(p, first, n), lq = log_sum_exp(q, first, n);
+    double sum = 0;
 
-    for (int64_t i = 0; i < n; i++) {
-        double log_p = (double)p[i] - lp, share = exp(log_p);
+    for (int64_t i = first; i < first + n; i++) {
+        double log_p = sb_eval_element(p, i) - lp, share = exp(log_p);
 
         if (share != 0) /* a token that cannot be has a logarithm of -inf */
-            sum += share * (log_p - ((double)q[i] - lq));
+            sum += share * (log_p - (sb_eval_element(q, i) - lq));
     }
     return sum < 0 ? 0 : sum;
 }
@@ -110,9 +112,7 @@ sb_status sb_eval_language_compare(sb_eval *e, const sb_batch *b,
                 SB_TRY(sb_ctx_poll(e->ctx));
             if (!is_counted(b, s * len + at))
                 continue;
-            e->divergence +=
-                row_divergence((const float *)reference->data + first,
-                               (const float *)logits->data + first, n);
+            e->divergence += row_divergence(reference, logits, first, n);
             e->places++;
             e->equal += sb_eval_largest(logits, first, n, 1) ==
                         sb_eval_largest(reference, first, n, 1);

@@ -93,6 +93,24 @@ static sb_status learn_find_output(learn_build *b)
                    b->n_outputs);
 }
 
+/* Losses are of float32: what a Cast at the end makes smaller (a network with
+ * outputs of float16, computed in float32) is taken in front of it. */
+static sb_status learn_skip_cast(learn_build *b)
+{
+    const sb_node *node = sb_graph_producer(b->g, b->x);
+    sb_dtype dtype = sb_graph_value(b->g, b->x)->type.dtype;
+
+    if (node && sb_node_is(node, "Cast") && sb_dtype_is_float(dtype) &&
+        sb_graph_value(b->g, node->inputs[0])->type.dtype == SB_DTYPE_F32)
+        b->x = node->inputs[0];
+    else if (dtype != SB_DTYPE_F32 && dtype != SB_DTYPE_NONE)
+        return sb_fail(b->g->ctx, SB_UNSUPPORTED,
+                       "output '%s' is of type %s: a loss is of float",
+                       sb_graph_value(b->g, b->x)->name,
+                       sb_dtype_get(dtype)->onnx);
+    return SB_OK;
+}
+
 /* Losses over classes take logits: a Softmax at the end is left out. */
 static void learn_skip_softmax(learn_build *b)
 {
@@ -191,6 +209,7 @@ static sb_status learn_add_loss(learn_build *b)
     sb_value_id target = SB_NONE;
 
     SB_TRY(learn_find_output(b));
+    SB_TRY(learn_skip_cast(b));
     learn_skip_softmax(b);
     SB_TRY(learn_add_target(b, &target));
     const sb_loss_options opt = {

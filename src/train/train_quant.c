@@ -4,6 +4,7 @@
 
 #include "api/model.h"
 #include "base/options.h"
+#include "eval/eval.h"
 #include "learn/learner.h"
 #include "quant/train/qat.h"
 #include "train/trainer.h"
@@ -157,31 +158,22 @@ typedef struct quant_sums {
     size_t same;
 } quant_sums;
 
-static int64_t quant_greatest(const float *v, int64_t n)
-{
-    int64_t best = 0;
-
-    for (int64_t i = 1; i < n; i++)
-        best = v[i] > v[best] ? i : best;
-    return best;
-}
-
 static void quant_compare(const sb_tensor *a, const sb_tensor *b,
                           sb_train_check *check, quant_sums *sums)
 {
     int64_t n = sb_tensor_elements(a);
-    const float *x = sb_tensor_data(a), *y = sb_tensor_data(b);
     int64_t rows = sb_tensor_rank(a) > 0 ? sb_tensor_dims(a)[0] : 1;
     int64_t row = rows > 0 ? n / rows : 0;
 
     for (int64_t i = 0; i < n; i++) {
-        double d = (double)x[i] - (double)y[i];
+        double x = sb_eval_element(a, i), d = x - sb_eval_element(b, i);
+
         sums->noise += d * d;
-        sums->signal += (double)x[i] * (double)x[i];
+        sums->signal += x * x;
     }
     for (int64_t i = 0; i < rows && row > 0; i++)
-        sums->same += quant_greatest(x + i * row, row) ==
-                      quant_greatest(y + i * row, row);
+        sums->same += sb_eval_largest(a, i * row, row, 1) ==
+                      sb_eval_largest(b, i * row, row, 1);
     check->samples += (size_t)rows;
 }
 
@@ -203,7 +195,7 @@ static sb_status quant_compare_all(sb_trainer *t, sb_session *learned,
             break;
         SB_TRY(sb_session_run_batch(learned, batch, &a, 1));
         SB_TRY(sb_session_run_batch(exported, batch, &b, 1));
-        if (sb_tensor_dtype(a) != SB_DTYPE_F32 ||
+        if (!sb_dtype_is_float(a->dtype) || a->dtype != b->dtype ||
             sb_tensor_elements(a) != sb_tensor_elements(b))
             return sb_fail(t->ctx, SB_BAD_MODEL,
                            "the first output of the exported model has other "

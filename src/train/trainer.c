@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "base/ranks/comm.h"
 #include "base/str.h"
+#include "eval/eval.h"
 
 double sb_train_clock(void)
 {
@@ -34,19 +35,15 @@ static size_t count_right(const sb_tensor *scores, const int64_t *classes,
     const int64_t *dims = scores ? sb_tensor_dims(scores) : NULL;
     size_t right = 0;
 
-    if (!scores || !classes || sb_tensor_dtype(scores) != SB_DTYPE_F32 ||
+    if (!scores || !classes || !sb_dtype_is_float(scores->dtype) ||
         sb_tensor_rank(scores) < 2 || dims[0] != (int64_t)n || dims[1] < 1 ||
         sb_tensor_elements(scores) != dims[0] * dims[1])
         return 0;
-    const float *v = sb_tensor_data(scores);
-    for (size_t i = 0; i < n; i++, v += dims[1]) {
-        int64_t best = 0;
-
+    for (size_t i = 0; i < n; i++) {
         if (classes[i] < 0)
             continue;
-        for (int64_t c = 1; c < dims[1]; c++)
-            best = v[c] > v[best] ? c : best;
-        right += best == classes[i];
+        right += sb_eval_largest(scores, (int64_t)i * dims[1], dims[1], 1) ==
+                 classes[i];
         ++*seen;
     }
     return right;

@@ -13,4 +13,9 @@ done
 printf '\x40\0\0\0\x80\0\0\0\2\0\0\0\4\0\0\0\4\0\0\0\x20\0\0\0\x10\0\0\0' >cut.bin
 code $sparsebit info cut.bin
 code $sparsebit simplify $models/tiny.onnx -o folder.onnx
+# Two results do not go into one file, whether it is there or not.
+code $sparsebit quantize $models/tiny.onnx -o both --report both
+code $sparsebit quantize $models/tiny.onnx -o both --report folder.onnx/.././both
+code $sparsebit search $models/tiny.onnx -d x.npy --budget bits:4 -o empty.onnx --report ./empty.onnx
+code $sparsebit quantize $models/tiny.onnx -o both --preset bets
 ls

@@ -151,6 +151,31 @@ static double divergence_of(const float p[3], const float q[3])
     return d;
 }
 
+/* Logits of float16: p is 1/3 each, q e, 1 and 1 of e + 2. */
+static void test_logits_may_be_half(void **state)
+{
+    const double zero[6] = {0}, one[6] = {1};
+    sb_tensor *ids = test_i64("1x2", 0, 1);
+    sb_tensor *p = test_tensor(SB_DTYPE_F16, "1x2x3", zero);
+    sb_tensor *q = test_tensor(SB_DTYPE_F16, "1x2x3", one);
+    sb_batch batch = SB_BATCH_INIT;
+    sb_eval *e = NULL;
+
+    (void)state;
+    assert_ok(sb_eval_create(test_ctx(), 1, NULL, &e));
+    batch.count = 1;
+    batch.n_inputs = 1;
+    batch.inputs = (const sb_tensor *const[]){ids};
+    batch.text_from = 1;
+    assert_ok(sb_eval_add(e, &batch, (const sb_tensor *const[]){q}));
+    assert_ok(sb_eval_compare(e, &batch, (const sb_tensor *const[]){q},
+                              (const sb_tensor *const[]){p}));
+    assert_close("perplexity", sb_eval_get(e)->perplexity, exp(1) + 2, 1e-9);
+    assert_close("divergence", sb_eval_get(e)->divergence,
+                 log(exp(1) + 2) - log(3) - 1.0 / 3, 1e-9);
+    sb_eval_free(e);
+}
+
 /* 1/2 ln(1/2 : 3/4) + 1/2 ln(1/2 : 1/4), and a token that cannot be; what is
  * not a number is not taken for no difference. */
 static void test_divergence_of_logits_that_are_not_finite(void **state)
@@ -169,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows_follow_the_style),
         cmocka_unit_test(test_sums_are_those_of_numpy),
+        cmocka_unit_test(test_logits_may_be_half),
         cmocka_unit_test(test_divergence_of_logits_that_are_not_finite),
     };
 

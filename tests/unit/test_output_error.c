@@ -18,7 +18,7 @@ static double error_of(const sb_tensor *want, const sb_tensor *got,
     double level = 0, error = sb_output_form_error(
                           f, want, got, 0, sb_tensor_count(want), 1, &level);
     assert_close("all of the signal", level, 1, 1e-12);
-    sb_free(test_ctx(), f->sums);
+    sb_output_form_free(test_ctx(), f);
     return error;
 }
 
@@ -64,6 +64,65 @@ static void test_vector(void **state)
 
     (void)state;
     assert_close("vector", error_of(want, got, &f), 1.25 / 9, 1e-9);
+}
+
+/* The same of other types of floats, in which these numbers are exact. */
+static void test_other_floats(void **state)
+{
+    static const sb_dtype all[] = {SB_DTYPE_F16, SB_DTYPE_BF16, SB_DTYPE_F64};
+    const double want[] = {100, 100, 100, -100, 1, -1, 1, 1};
+    const double got[] = {100, 108, 100, -100, 1, -1, 0.5, 1};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(all); i++) {
+        const sb_tensor *a = test_tensor(all[i], "1x2x4", want);
+        const sb_tensor *b = test_tensor(all[i], "1x2x4", got);
+        sb_output_form f = {0};
+
+        assert_close("parts", error_of(a, b, &f),
+                     (200 * (64.0 / 40000) + 2 * (0.25 / 4)) / 202, 1e-9);
+        assert_int_equal(f.parts, 2);
+    }
+    assert_false(sb_output_form_takes(SB_DTYPE_I64));
+}
+
+/* The second of two samples, behind a batch that was smaller. */
+static void test_half_samples(void **state)
+{
+    const sb_tensor *one =
+        test_tensor(SB_DTYPE_F16, "1x3", (const double[]){1, -2, 2});
+    const sb_tensor *want =
+        test_tensor(SB_DTYPE_F16, "2x3", (const double[]){8, 8, 8, 1, -2, 2});
+    const sb_tensor *got =
+        test_tensor(SB_DTYPE_F16, "2x3", (const double[]){0, 0, 0, 1.5, -2, 3});
+    sb_output_form f = {0};
+    double level = 0;
+
+    (void)state;
+    assert_ok(sb_output_form_see(test_ctx(), one, &f));
+    assert_ok(sb_output_form_see(test_ctx(), want, &f));
+    sb_output_form_count(&f, one);
+    assert_close("second", sb_output_form_error(&f, want, got, 3, 3, 1, &level),
+                 1.25 / 9, 1e-9);
+    assert_close("level", level, 1, 1e-9);
+    sb_output_form_free(test_ctx(), &f);
+}
+
+/* 0.998 is 1 in bfloat16: a row may have a sum of 1.002. */
+static void test_half_probabilities(void **state)
+{
+    static const sb_dtype all[] = {SB_DTYPE_F16, SB_DTYPE_BF16};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(all); i++) {
+        const sb_tensor *t =
+            test_tensor(all[i], "1x2", (const double[]){0.998, 0.002});
+        sb_output_form f = {0};
+
+        assert_ok(sb_output_form_see(test_ctx(), t, &f));
+        assert_true(f.probability);
+        sb_output_form_free(test_ctx(), &f);
+    }
 }
 
 /* A tenth of the median; of the mean where most have none. */
@@ -343,6 +402,9 @@ int main(void)
         cmocka_unit_test(test_probabilities),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_vector),
+        cmocka_unit_test(test_other_floats),
+        cmocka_unit_test(test_half_samples),
+        cmocka_unit_test(test_half_probabilities),
         cmocka_unit_test(test_least_signal),
         cmocka_unit_test(test_own_signal),
         cmocka_unit_test(test_fell),

@@ -532,7 +532,12 @@ void sb_int8_last_run(sb_ctx *ctx, const sb_int8_direct_args *args)
     set_lines(&run, first, multiplier);
     memset(scratch + parts.zeros, args->x_zero, (size_t)l->channels + SLACK);
     if (l->copied) {
-        sb_parallel_for(ctx, (size_t)(c->n_batch * l->x[0] * l->x[1]),
+        int64_t pixels = c->n_batch * l->x[0] * l->x[1];
+
+        /* Whatever stood there would do, as weights are zero there; but a
+         * checker of memory cannot know. */
+        memset(run.copy + pixels * l->channels, 0, SLACK);
+        sb_parallel_for(ctx, (size_t)pixels,
                         (size_t)(ITEM_WORK / 8 / l->channels + 1), copy_pixels,
                         &run);
         run.x = run.copy;

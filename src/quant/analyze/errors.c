@@ -262,7 +262,7 @@ static double class_weight(const sb_tensor *t, int64_t first, int64_t n,
         low = fmin(low, x);
         *most = fmax(*most, x);
     }
-    *ready = low >= 0 && fabs(sum - 1) < 1e-3;
+    *ready = low >= 0 && fabs(sum - 1) < sb_eval_sum_slack(t);
     if (*ready)
         return sum;
     sum = 0;
@@ -299,7 +299,7 @@ static void add_classes(sb_error_output *r, const sb_tensor *a,
     int64_t step = 0, n = sb_eval_classes(a, &step);
     int64_t count = sb_tensor_count(a);
 
-    if (n < 2 || a->dtype != SB_DTYPE_F32)
+    if (n < 2 || !sb_dtype_is_float(a->dtype))
         return;
     for (int64_t at = 0; at < count; at += n * step)
         for (int64_t k = 0; k < step; k++) {

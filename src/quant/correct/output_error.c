@@ -189,7 +189,7 @@ sb_status sb_reference_open(sb_quant_model *qm, sb_reference *r)
     SB_TRY(reference_look(r, false));
     SB_TRY(reference_look(r, true));
     if (reference_counts(r) == 0)
-        sb_warn(qm->ctx, "no output of the network is float32: what methods "
+        sb_warn(qm->ctx, "no output of the network is float: what methods "
                          "gain cannot be measured, and only those that a "
                          "configuration asks for are kept");
     return reference_levels(r);
@@ -202,7 +202,7 @@ void sb_reference_close(sb_reference *r)
     if (r->outputs != r->qm->state.outputs)
         sb_batch_store_free(r->outputs);
     for (size_t k = 0; r->forms && k < r->qm->graph->n_outputs; k++)
-        sb_free(r->qm->ctx, r->forms[k].sums);
+        sb_output_form_free(r->qm->ctx, &r->forms[k]);
     sb_free(r->qm->ctx, r->forms);
     sb_free(r->qm->ctx, r->batch);
     *r = (sb_reference){0};

@@ -6,17 +6,21 @@
  * sample shows anything are all noise.  Of probabilities what counts is by how
  * much the largest leads: the noise of the differences of logarithms between it
  * and the next ones. Divergences of single samples differ by magnitudes, and
- * say less. */
+ * say less.
+ *
+ * Numbers of float16, bfloat16 and double are made float32 sample by sample, in
+ * room that is there once all batches have been seen. */
 #include "quant/correct/output_form.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "eval/eval.h"
 
 enum { OUTPUT_PARTS = 1024, OUTPUT_RIVALS = 5 };
 
-static bool output_row_sums_to_one(const float *x, int64_t n)
+static bool output_row_sums_to_one(const float *x, int64_t n, double slack)
 {
     double sum = 0;
 
@@ -25,16 +29,30 @@ static bool output_row_sums_to_one(const float *x, int64_t n)
             return false;
         sum += (double)x[i];
     }
-    return n > 1 && fabs(sum - 1) < 1e-3;
+    return n > 1 && fabs(sum - 1) < slack;
 }
 
-static bool output_is_probability(const sb_tensor *t)
+/* `n` elements from `at` on. */
+static const float *output_floats(const sb_tensor *t, int64_t at, int64_t n,
+                                  float *room)
+{
+    const size_t size = sb_dtype_size(t->dtype);
+
+    if (t->dtype == SB_DTYPE_F32)
+        return (const float *)t->data + at;
+    sb_convert(t->dtype, (const char *)t->data + (size_t)at * size,
+               SB_DTYPE_F32, room, (size_t)n);
+    return room;
+}
+
+static bool output_is_probability(const sb_tensor *t, float *room)
 {
     int64_t n = sb_tensor_count(t);
     int64_t row = t->rank > 1 ? t->dims[t->rank - 1] : n;
+    const float *x = output_floats(t, 0, n, room);
 
     for (int64_t i = 0; i < n; i += row)
-        if (!output_row_sums_to_one((const float *)t->data + i, row))
+        if (!output_row_sums_to_one(x + i, row, sb_eval_sum_slack(t)))
             return false;
     return n > 0;
 }
@@ -116,15 +134,34 @@ static void form_set_parts(const sb_tensor *t, sb_output_form *f)
     f->parts = t->dims[axis];
 }
 
+bool sb_output_form_takes(sb_dtype dtype)
+{
+    return dtype == SB_DTYPE_F32 || dtype == SB_DTYPE_F16 ||
+           dtype == SB_DTYPE_BF16 || dtype == SB_DTYPE_F64;
+}
+
+/* Room for two outputs of this many elements, if they are not floats. */
+static sb_status form_make_room(sb_ctx *ctx, const sb_tensor *t,
+                                sb_output_form *f)
+{
+    size_t n = (size_t)sb_tensor_count(t);
+
+    if (t->dtype == SB_DTYPE_F32)
+        return SB_OK;
+    return sb_grow(ctx, &f->room, &f->cap_room, 2 * n, sizeof *f->room);
+}
+
 sb_status sb_output_form_see(sb_ctx *ctx, const sb_tensor *t, sb_output_form *f)
 {
     bool first = !f->sums;
 
     if (!first && !f->counts)
         return SB_OK;
-    f->counts = t && t->dtype == SB_DTYPE_F32 && sb_tensor_count(t) > 0;
-    f->probability =
-        f->counts && (first || f->probability) && output_is_probability(t);
+    f->counts = t && sb_output_form_takes(t->dtype) && sb_tensor_count(t) > 0;
+    if (f->counts)
+        SB_TRY(form_make_room(ctx, t, f));
+    f->probability = f->counts && (first || f->probability) &&
+                     output_is_probability(t, f->room);
     if (!first || !f->counts)
         return SB_OK;
     form_set_parts(t, f);
@@ -132,11 +169,22 @@ sb_status sb_output_form_see(sb_ctx *ctx, const sb_tensor *t, sb_output_form *f)
     return f->sums ? SB_OK : SB_NO_MEMORY;
 }
 
+void sb_output_form_free(sb_ctx *ctx, sb_output_form *f)
+{
+    sb_free(ctx, f->sums);
+    sb_free(ctx, f->room);
+    f->sums = NULL;
+    f->room = NULL;
+}
+
 void sb_output_form_count(const sb_output_form *f, const sb_tensor *t)
 {
-    if (f->counts)
-        output_add(f, t, t->data, t->data, sb_tensor_count(t), f->sums,
-                   f->sums + f->parts);
+    int64_t n = sb_tensor_count(t);
+
+    if (!f->counts)
+        return;
+    const float *x = output_floats(t, 0, n, f->room);
+    output_add(f, t, x, x, n, f->sums, f->sums + f->parts);
 }
 
 /* Squares of one sample relative to what its share of all samples has, the mean
@@ -162,9 +210,11 @@ double sb_output_form_error(const sb_output_form *f, const sb_tensor *want,
 {
     double *noise = f->sums + f->parts, *signal = noise + f->parts;
 
+    float *other = f->room ? f->room + n : NULL;
+
     memset(noise, 0, 2 * (size_t)f->parts * sizeof *noise);
-    output_add(f, want, (const float *)want->data + at,
-               (const float *)got->data + at, n, signal, noise);
+    output_add(f, want, output_floats(want, at, n, f->room),
+               output_floats(got, at, n, other), n, signal, noise);
     /* A small lead is a sample of which the network is not sure, no small
      * output. */
     *level = f->probability ? 1 : form_mean(f, signal, share);

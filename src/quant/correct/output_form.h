@@ -12,12 +12,16 @@ typedef struct sb_output_form {
     int64_t parts;    /* that are compared apart */
     double *sums;     /* [3, parts]: signal of all samples, and room */
     double least;     /* signal of a sample that errors are relative to */
+    float *room;      /* for two outputs that are not float32 */
+    size_t cap_room;
 } sb_output_form;
 
-/* Looks at an output of the float network for one batch; `f` starts as zero,
- * and its sums are the caller's to free. */
+/* Are elements of this type compared? */
+bool sb_output_form_takes(sb_dtype dtype);
+/* Looks at an output of the float network for one batch; `f` starts as zero. */
 SB_MUST_USE sb_status sb_output_form_see(sb_ctx *ctx, const sb_tensor *t,
                                          sb_output_form *f);
+void sb_output_form_free(sb_ctx *ctx, sb_output_form *f);
 /* Counts it, when all have been seen. */
 void sb_output_form_count(const sb_output_form *f, const sb_tensor *t);
 /* Noise of `n` numbers from `at` on relative to their `share` of the signal of

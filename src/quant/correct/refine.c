@@ -137,7 +137,7 @@ static bool refine_compares(const sb_quant_model *qm)
     for (size_t i = 0; i < g->n_outputs && !found; i++) {
         sb_dtype dtype = sb_graph_value(g, g->outputs[i])->type.dtype;
 
-        found = dtype == SB_DTYPE_F32 || dtype == SB_DTYPE_NONE;
+        found = dtype == SB_DTYPE_NONE || sb_output_form_takes(dtype);
     }
     return found;
 }

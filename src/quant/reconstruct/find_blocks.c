@@ -70,6 +70,25 @@ static void blocks_take(sb_staged *s, const bool *layer, size_t first,
     e->branched = e->branched || n > 1;
 }
 
+/* Outputs of float16 are Casts of what layers make in float32; only that can be
+ * learned, so it must be a result of its block.  Casts are one of their own. */
+static void blocks_leave_casts(sb_staged *s, blocks_end *e)
+{
+    int32_t last = e->block;
+
+    for (size_t i = 0; i < s->n_order; i++) {
+        const sb_node *node = sb_graph_node(s->g, s->order[i]);
+
+        if (!sb_node_is(node, "Cast"))
+            continue;
+        const sb_value *y = sb_graph_value(s->g, node->outputs[0]);
+        if (y->n_uses > 0 || !sb_dtype_is_float(y->type.dtype))
+            continue;
+        s->node_level[s->order[i]] = last + 1;
+        e->block = last + 1;
+    }
+}
+
 sb_status sb_find_blocks(sb_staged *s, const bool *layer, int32_t *n)
 {
     int32_t *place = sb_alloc(s->ctx, s->g->n_nodes + 1, sizeof *place);
@@ -87,6 +106,8 @@ sb_status sb_find_blocks(sb_staged *s, const bool *layer, int32_t *n)
             blocks_take(s, layer, first, i, &e);
             first = i + 1;
         }
+    if (all)
+        blocks_leave_casts(s, &e);
     *n = e.block + 1;
     sb_free(s->ctx, place);
     sb_free(s->ctx, live);

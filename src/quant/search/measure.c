@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "eval/eval.h"
 #include "passes/pass.h"
 #include "quant/model/simulate.h"
 #include "quant/model/weight.h"
@@ -224,14 +225,16 @@ void sb_measure_add(const sb_measure *m, size_t batch,
 
     for (size_t k = 0; k < measure_graph(m)->n_outputs; k++) {
         int64_t n = want[k].data ? sb_tensor_count(&want[k]) : 0;
-        if (n != sb_tensor_count(outputs[k]) || want[k].dtype != SB_DTYPE_F32 ||
-            outputs[k]->dtype != SB_DTYPE_F32)
+        if (n != sb_tensor_count(outputs[k]) ||
+            !sb_dtype_is_float(want[k].dtype) ||
+            outputs[k]->dtype != want[k].dtype)
             continue; /* boxes that were kept, say */
-        const float *a = want[k].data, *b = outputs[k]->data;
         for (int64_t i = 0; i < n; i++) {
-            double d = (double)a[i] - (double)b[i];
+            double a = sb_eval_element(&want[k], i);
+            double d = a - sb_eval_element(outputs[k], i);
+
             sums[2 * k] += d * d;
-            sums[2 * k + 1] += (double)a[i] * (double)a[i];
+            sums[2 * k + 1] += a * a;
         }
     }
 }
