@@ -392,9 +392,17 @@ def ratio():
                  [value("y", T.FLOAT, ["N", 3])], [])
 
 
+def uneven():
+    """A channel that a small weight makes up for."""
+    nodes = [h.make_node("MatMul", ["x", "w"], ["y"], name="fc")]
+    return model(nodes, [value("x", T.FLOAT, ["N", 3])],
+                 [value("y", T.FLOAT, ["N", 1])],
+                 [weight("w", np.array([[1 / 256], [1], [1]], np.float32))])
+
+
 def main():
     for make in (tiny, two, names, custom, slow, cnn, branches, qdq, photo,
-                 nan_weight, nan_inside, defaults, half, bodies, ratio):
+                 nan_weight, nan_inside, defaults, half, bodies, ratio, uneven):
         save(make(), make.__name__ + ".onnx")
     for make in (tiny, two, custom, cnn, branches, function, quantized):
         save(make(), make.__name__ + ".onnx", corpus)
