@@ -218,14 +218,22 @@ void quantize_print_drop(const quantize_drop *d)
         cli_put("  %s\n", d->layers[i]);
 }
 
+/* Saves less than this what is around the weights may take more. */
+enum { SAVED_LEAST = 4096 };
+
 static void print_size(const quantize_job *j)
 {
     const quantize_args *args = j->args;
+    double bytes = cli_path_bytes(args->output);
     char before[32], after[32];
 
     cli_put("written: %s, %s (%s: %s)\n", args->output,
-            cli_bytes(cli_path_bytes(args->output), after, sizeof after),
-            args->model, cli_bytes(j->bytes, before, sizeof before));
+            cli_bytes(bytes, after, sizeof after), args->model,
+            cli_bytes(j->bytes, before, sizeof before));
+    if (bytes > j->bytes && j->bytes - estimate_bytes(j) > SAVED_LEAST)
+        cli_put("it is larger than the float model: weights that are read in "
+                "float as well, such as by the body of a Loop, are in it "
+                "twice; --exclude the layers outside that read them\n");
 }
 
 /* The file works in every runtime, but is made for none. */

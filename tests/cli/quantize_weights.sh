@@ -30,3 +30,6 @@ test -e x.onnx || echo no file
 echo --- layers inside an If are named
 printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: none\n' >w8.yaml
 code $sparsebit quantize $models/bodies.onnx -c w8.yaml -o bodies.onnx
+echo --- a weight that is read in float as well
+printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: none\n' >w8.yaml
+code $sparsebit quantize $models/shared.onnx -c w8.yaml -o shared.onnx 2>/dev/null | tail -1

@@ -400,9 +400,25 @@ def uneven():
                  [weight("w", np.array([[1 / 256], [1], [1]], np.float32))])
 
 
+def shared():
+    """A weight that a layer reads, and the body of an If."""
+    w = np.arange(48 * 48, dtype=np.float32).reshape(48, 48) % 7 - 3
+    then = h.make_graph([h.make_node("MatMul", ["m", "w"], ["t"])], "then", [],
+                        [value("t", T.FLOAT, None)])
+    other = h.make_graph([h.make_node("Identity", ["m"], ["o"])], "else", [],
+                         [value("o", T.FLOAT, None)])
+    nodes = [h.make_node("MatMul", ["x", "w"], ["m"], name="fc"),
+             h.make_node("If", ["c"], ["y"], name="if", then_branch=then,
+                         else_branch=other)]
+    return model(nodes, [value("x", T.FLOAT, ["N", 48]),
+                         value("c", T.BOOL, [])],
+                 [value("y", T.FLOAT, ["N", 48])], [weight("w", w)])
+
+
 def main():
     for make in (tiny, two, names, custom, slow, cnn, branches, qdq, photo,
-                 nan_weight, nan_inside, defaults, half, bodies, ratio, uneven):
+                 nan_weight, nan_inside, defaults, half, bodies, ratio, uneven,
+                 shared):
         save(make(), make.__name__ + ".onnx")
     for make in (tiny, two, custom, cnn, branches, function, quantized):
         save(make(), make.__name__ + ".onnx", corpus)
