@@ -127,6 +127,28 @@ static void test_long_labels_keep_their_ends(void **state)
     sb_str_free(&s);
 }
 
+/* Between two epochs there is none; losses have fractions. */
+static void test_counts_have_no_fractions(void **state)
+{
+    (void)state;
+    const double epochs[] = {1, 2, 3}, between[] = {1, 1.5, 3},
+                 loss[] = {4, 4.25, 5};
+    sb_html_line line = {.name = "loss", .x = epochs, .y = loss, .n = 3};
+    sb_str s;
+
+    sb_str_init(&s, test_ctx());
+    sb_html_lines(&s, "t", "epoch", "loss", &line, 1);
+    assert_non_null(strstr(sb_str_text(&s), ">2</text>"));
+    assert_null(strstr(sb_str_text(&s), ">1.2</text>"));
+    assert_non_null(strstr(sb_str_text(&s), ">4.2</text>"));
+    sb_str_free(&s);
+    sb_str_init(&s, test_ctx());
+    line.x = between;
+    sb_html_lines(&s, "t", "size", "loss", &line, 1);
+    assert_non_null(strstr(sb_str_text(&s), ">1.2</text>"));
+    sb_str_free(&s);
+}
+
 static void test_names_break_behind_their_separators(void **state)
 {
     (void)state;
@@ -254,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_page_is_whole_whatever_the_texts_are),
         cmocka_unit_test(test_bars_are_as_long_as_their_values),
         cmocka_unit_test(test_long_labels_keep_their_ends),
+        cmocka_unit_test(test_counts_have_no_fractions),
         cmocka_unit_test(test_names_break_behind_their_separators),
         cmocka_unit_test(test_blocks_above_the_peak_are_marked),
         cmocka_unit_test(test_profiles_count_what_runs),
