@@ -415,10 +415,21 @@ def shared():
                  [value("y", T.FLOAT, ["N", 48])], [weight("w", w)])
 
 
+def recurrent():
+    nodes = [h.make_node("MatMul", ["x", "w"], ["m"], name="fc"),
+             h.make_node("LSTM", ["m", "wx", "wh"], ["y"], name="lstm",
+                         hidden_size=2)]
+    return model(nodes, [value("x", T.FLOAT, [4, 1, 3])],
+                 [value("y", T.FLOAT, [4, 1, 1, 2])],
+                 [weight("w", np.eye(3, dtype=np.float32)),
+                  weight("wx", np.ones((1, 8, 3), np.float32)),
+                  weight("wh", np.ones((1, 8, 2), np.float32))])
+
+
 def main():
     for make in (tiny, two, names, custom, slow, cnn, branches, qdq, photo,
                  nan_weight, nan_inside, defaults, half, bodies, ratio, uneven,
-                 shared):
+                 shared, recurrent):
         save(make(), make.__name__ + ".onnx")
     for make in (tiny, two, custom, cnn, branches, function, quantized):
         save(make(), make.__name__ + ".onnx", corpus)
