@@ -58,12 +58,15 @@ sb_status sb_errors_see_channels(sb_ctx *ctx, struct sb_error_values *v,
     }
     int64_t inner = last ? 1 : sb_dims_product(x->dims, v->axis + 1, x->rank);
     int64_t count = sb_tensor_count(x);
-    for (int64_t at = 0, c = 0; at < count; at += inner, c = (c + 1) % n) {
-        float most = v->reach[c];
-        for (int64_t i = 0; i < inner; i++)
-            most = fmaxf(most, fabsf(data[at + i]));
-        v->reach[c] = most;
-    }
+    for (int64_t at = 0; at < count; at += n * inner)
+        for (int64_t c = 0; c < n; c++) {
+            float most = v->reach[c];
+            for (int64_t i = 0; i < inner; i++) {
+                float far = fabsf(data[at + c * inner + i]);
+                most = far > most ? far : most;
+            }
+            v->reach[c] = most;
+        }
     return SB_OK;
 }
 
