@@ -8,7 +8,7 @@
 #include "report_page.h"
 
 typedef struct {
-    const char *model, *config, *target, *by, *report;
+    const char *model, *config, *preset, *target, *by, *report;
     cli_data_spec data;
     cli_list exclude, values;
     unsigned top;
@@ -21,6 +21,7 @@ typedef struct {
 static const cli_opt opts[] = {
     {CLI_FILE,   0,   NULL,      ARG(model),   "MODEL", "ONNX file, float or quantized", true},
     {CLI_FILE,   'c', "config",  ARG(config),  "FILE",  "qconfig.yaml (default: as `sparsebit quantize`; a quantized file: as it is)", false},
+    {CLI_STRING, 0,   "preset",  ARG(preset),  "NAME",  "without a config, as `sparsebit quantize --preset`: `fast`, `balanced` (default) or `best`", false},
     CLI_DATA_OPTS(analyze_args, data, true, "use at most N samples, for calibration and for errors"),
     {CLI_LIST,   0,   "value",   ARG(values),  CLI_VALUE_ARG, CLI_VALUE_HELP, false},
     {CLI_TARGET, 't', "target",  ARG(target),  "TARGET", "runtime that the file would be for (default: BACKEND of the configuration)", false},
@@ -246,25 +247,64 @@ static bool is_bad(const sb_difference *d)
     return d && !(d->sqnr_db >= BAD_DB);
 }
 
-/* The worst layers: what of them loses, and what helps against that. */
+/* Of channels that one scale serves: beyond it most have 5 bits or less. */
+#define UNEVEN 8
+
+/* Is there a weight with one scale for all channels? */
+static bool has_single_scales(const sb_quant_model *qm)
+{
+    const sb_quantizer_info *q;
+
+    for (size_t i = 0; (q = sb_quant_model_quantizer(qm, i)); i++)
+        if (q->is_weight && strncmp(q->scheme, "per-tensor", 10) == 0)
+            return true;
+    return false;
+}
+
+/* What evens channels out, as far as it was not done. */
+static const char *even_out(const analyze_args *a)
+{
+    if (a->config)
+        return "`EQUALIZATION: true` under SCHEDULE, or ";
+    return a->preset && strcmp(a->preset, "fast") == 0
+               ? "another preset, which evens them out, or "
+               : "";
+}
+
+/* What of a layer loses, and what helps against that. */
+static void advise_layer(const analyze_job *j, const sb_layer_error *l)
+{
+    bool weights =
+        l->weights &&
+        (!l->activations || !(l->weights->sqnr_db >= l->activations->sqnr_db));
+    /* Errors of weights are multiplied with such an input, so these may lose
+     * even more than activations, which must have half of a bad error. */
+    bool uneven = l->activations && l->channel_spread >= UNEVEN &&
+                  !(l->activations->sqnr_db > BAD_DB + 6);
+
+    if (uneven)
+        cli_put("%s reads channels of which one reaches %.0f times as far as "
+                "half of them, with one scale for all: %s--exclude '%s'\n",
+                l->name, l->channel_spread, even_out(j->args), l->name);
+    else
+        cli_put("%s loses by its %s: %s, or --exclude '%s'\n", l->name,
+                weights ? "weights" : "activations",
+                !weights                   ? "another observer, or more bits"
+                : has_single_scales(j->qm) ? "scales for each channel, or more "
+                                             "bits"
+                                           : "more bits",
+                l->name);
+}
+
+/* The worst layers. */
 static size_t advise_layers(const analyze_job *j)
 {
     enum { MOST = 3 };
     size_t n = sb_quant_errors_count(j->errors), bad = 0;
     layer_row *rows = sorted_rows(j->errors, (sort_key){BY_ASYNC, BY_SQNR});
 
-    for (; bad < n && bad < MOST && is_bad(rows[bad].layer->async); bad++) {
-        const sb_layer_error *l = rows[bad].layer;
-        bool weights =
-            l->weights && (!l->activations ||
-                           !(l->weights->sqnr_db >= l->activations->sqnr_db));
-
-        cli_put("%s loses by its %s: %s, or --exclude '%s'\n", l->name,
-                weights ? "weights" : "activations",
-                weights ? "scales for each channel, or more bits"
-                        : "another observer, or more bits",
-                l->name);
-    }
+    for (; bad < n && bad < MOST && is_bad(rows[bad].layer->async); bad++)
+        advise_layer(j, rows[bad].layer);
     free(rows);
     return bad;
 }
@@ -335,6 +375,7 @@ static int analyze_load(analyze_job *j)
         return rc;
     opt.config = a->config;
     opt.target = a->target;
+    opt.preset = a->preset;
     opt.exact = a->exact;
     opt.exclude = a->exclude.v;
     opt.n_exclude = a->exclude.n;
@@ -403,6 +444,9 @@ static int analyze_run(cli_env *env, const void *parsed)
             "activations, sync (these with :sqnr, :mse or :cosine) "
             "and order",
             j.args->by);
+    if (j.args->preset && j.args->config)
+        return cli_usage(&cmd_analyze, "--preset is for analyzing without "
+                                       "--config, which says it itself");
     int rc = analyze_load(&j);
     if (rc == CLI_OK)
         rc = cli_data_open(env, &cmd_analyze, j.model, &j.args->data,

@@ -281,7 +281,6 @@ static void report_side(sb_report *r, const eval_side *s)
         cli_report_fact(r, label, "%.4f", e->perplexity);
         free(label);
     }
-    cli_report_fact(r, "samples", "%zu", e->samples);
 }
 
 static void report_comparison(sb_report *r, const eval_job *j)
@@ -328,6 +327,8 @@ int eval_write_report(cli_env *env, const eval_job *j)
         report_side(r, &j->main);
         if (j->other.path)
             report_side(r, &j->other);
+        cli_report_fact(r, "samples", "%zu",
+                        sb_eval_get(j->main.eval)->samples);
         if (eval_compares(j))
             report_comparison(r, j);
         sb_report_section(r, "The network", NULL);

@@ -181,6 +181,8 @@ void cli_json_layer_error(cli_json *j, const sb_layer_error *l)
     json_difference(j, "sync", l->sync);
     if (l->sync)
         cli_json_num(j, "sync_added", l->sync_added);
+    if (l->channel_spread > 0)
+        cli_json_num(j, "channel_spread", l->channel_spread);
     cli_json_close(j, '}');
 }
 

@@ -1,6 +1,7 @@
 /* What `sparsebit quantize` prints: tables, JSON, and what the runtime will
  * make of the file. */
 #include <math.h>
+#include <string.h>
 
 #include "feed_data.h"
 #include "json_model.h"
@@ -218,14 +219,53 @@ void quantize_print_drop(const quantize_drop *d)
         cli_put("  %s\n", d->layers[i]);
 }
 
+/* Saves less than this what is around the weights may take more. */
+enum { SAVED_LEAST = 4096 };
+
 static void print_size(const quantize_job *j)
 {
     const quantize_args *args = j->args;
+    double bytes = cli_path_bytes(args->output);
     char before[32], after[32];
 
     cli_put("written: %s, %s (%s: %s)\n", args->output,
-            cli_bytes(cli_path_bytes(args->output), after, sizeof after),
-            args->model, cli_bytes(j->bytes, before, sizeof before));
+            cli_bytes(bytes, after, sizeof after), args->model,
+            cli_bytes(j->bytes, before, sizeof before));
+    if (bytes > j->bytes && j->bytes - estimate_bytes(j) > SAVED_LEAST)
+        cli_put("it is larger than the float model: weights that are read in "
+                "float as well, such as by the body of a Loop, are in it "
+                "twice; --exclude the layers outside that read them\n");
+}
+
+static bool is_quantized(const sb_quant_model *qm, const char *value)
+{
+    const sb_quantizer_info *q;
+
+    for (size_t i = 0; (q = sb_quant_model_quantizer(qm, i)); i++)
+        if (q->is_weight && strcmp(q->value, value) == 0)
+            return true;
+    return false;
+}
+
+/* Often most of the weights are theirs, and the file hardly smaller. */
+static void print_recurrent(const quantize_job *j)
+{
+    const sb_node_info *const *nodes = NULL;
+    size_t n = 0, left = 0;
+
+    if (sb_model_nodes(j->model, &nodes, &n) != SB_OK)
+        return;
+    for (size_t i = 0; i < n; i++)
+        left += (strcmp(nodes[i]->op, "LSTM") == 0 ||
+                 strcmp(nodes[i]->op, "GRU") == 0 ||
+                 strcmp(nodes[i]->op, "RNN") == 0) &&
+                nodes[i]->n_inputs > 1 &&
+                !is_quantized(j->qm, nodes[i]->inputs[1]);
+    if (left > 0)
+        cli_put("%zu LSTM, GRU or RNN node%s in float: a config with "
+                "`A: dynamic` or `A: none` makes bytes of %s weights\n",
+                left, left == 1 ? " stays" : "s stay",
+                left == 1 ? "its" : "their");
 }
 
 /* The file works in every runtime, but is made for none. */
@@ -282,6 +322,7 @@ void quantize_print_text(const quantize_job *j)
     quantize_print_drop(&j->drop);
     if (j->args->output) {
         print_size(j);
+        print_recurrent(j);
         print_target(j, &n);
         print_speed(j);
     }

@@ -78,8 +78,8 @@ static sb_status add_curves(sb_report *r, const sb_search_result *result)
 
 static void add_layers(sb_report *r, const sb_search_result *result)
 {
-    static const char *const heads[COLUMNS] = {"layer", "operator", "weights",
-                                               "MACs",  "bits",     "costs"};
+    static const char *const heads[COLUMNS] = {"layer", "operator", "bits",
+                                               "costs", "weights",  "MACs"};
     size_t n = result->n_layers;
     char **cells = cli_alloc(COLUMNS * n + 1, sizeof *cells);
 
@@ -92,10 +92,10 @@ static void add_layers(sb_report *r, const sb_search_result *result)
             c++;
         cell[0] = cli_printf("%s", l->name);
         cell[1] = cli_printf("%s", l->op);
-        cell[2] = cli_printf("%.0f", l->elements);
-        cell[3] = cli_printf("%.0f", l->macs);
-        cell[4] = cli_printf("%d", l->bits);
-        cell[5] = cli_printf("%.3g", l->errors[c]);
+        cell[2] = cli_printf("%d", l->bits);
+        cell[3] = cli_printf("%.3g", l->errors[c]);
+        cell[4] = cli_printf("%.0f", l->elements);
+        cell[5] = cli_printf("%.0f", l->macs);
     }
     sb_report_section(r, "Layers",
                       "What was chosen, and how much the error of "
@@ -112,13 +112,15 @@ int cli_report_search(cli_env *env, const char *path, const char *model,
     char *title = cli_printf("%s, mixed widths", cli_base_name(model));
     char *below = cli_printf("sparsebit %s search", sb_version());
     sb_report *r = NULL;
+    char bytes[32];
     sb_status status = sb_report_create(env->ctx, title, below, &r);
 
     if (status == SB_OK) {
         cli_report_fact(r, "mean bits of a weight", "%.3f",
                         result->found->bits);
         cli_report_fact(r, "error of the outputs", "%.4g", result->error);
-        cli_report_fact(r, "bytes of the file", "%.0f", result->file_bytes);
+        cli_report_fact(r, "size of the file", "%s",
+                        cli_bytes(result->file_bytes, bytes, sizeof bytes));
         cli_report_fact(r, "runs of all samples", "%zu", result->runs);
         status = add_curves(r, result);
     }

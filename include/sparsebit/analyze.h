@@ -53,6 +53,10 @@ typedef struct sb_layer_error {
      *  large where the noise of the network arises, negative where it is
      *  averaged away. */
     double sync_added;
+    /** How many times as far from zero as the median one the farthest channel
+     *  of what the layer reads reaches: if it is large, one scale is too coarse
+     *  for most of them.  0 if the layer does not sum over channels. */
+    double channel_spread;
 } sb_layer_error;
 
 /** What quantization does to one output of the network. */

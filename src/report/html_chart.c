@@ -7,7 +7,7 @@
 enum {
     WIDTH = SB_SVG_WIDTH,
     BAR_ROW = 24,
-    BAR_LABEL = 250, /* room left of bars */
+    BAR_LABEL = 300, /* room left of bars; wide fonts: 8.5 for a letter */
     BAR_NOTE = 210,  /* room right of them */
     LABEL_MOST = 34, /* characters of a label */
     PLOT_LEFT = SB_SVG_LEFT,

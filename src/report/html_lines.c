@@ -8,6 +8,7 @@ enum { PLOT_HEIGHT = 240, TICKS_MOST = 40, DOTS_MOST = 120 };
 typedef struct lines_axis {
     double lo, hi; /* of the values */
     double a, b;   /* where they are drawn */
+    bool whole;    /* they are counts: there is nothing between two */
 } lines_axis;
 
 static double lines_place(const lines_axis *axis, double v)
@@ -18,7 +19,8 @@ static double lines_place(const lines_axis *axis, double v)
 
 static lines_axis lines_range(const sb_html_line *lines, size_t n, bool y)
 {
-    lines_axis axis = {.lo = (double)INFINITY, .hi = -(double)INFINITY};
+    lines_axis axis = {
+        .lo = (double)INFINITY, .hi = -(double)INFINITY, .whole = true};
 
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; i < lines[k].n; i++) {
@@ -27,6 +29,7 @@ static lines_axis lines_range(const sb_html_line *lines, size_t n, bool y)
                 continue;
             axis.lo = fmin(axis.lo, v);
             axis.hi = fmax(axis.hi, v);
+            axis.whole = axis.whole && v == floor(v);
         }
     if (!(axis.hi > axis.lo)) { /* one value, or none */
         axis.lo = isfinite(axis.lo) ? axis.lo - 1 : 0;
@@ -39,6 +42,8 @@ static void lines_ticks(sb_str *out, const lines_axis *axis, bool y)
 {
     const double bottom = SB_SVG_TOP + PLOT_HEIGHT;
     double step = sb_svg_step(axis->hi - axis->lo, SB_SVG_TICKS);
+    if (axis->whole && !y)
+        step = fmax(step, 1);
     double v = ceil(axis->lo / step) * step;
 
     for (int i = 0; i < TICKS_MOST && v <= axis->hi + step / 1e6; i++) {

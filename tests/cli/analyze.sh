@@ -24,9 +24,16 @@ $sparsebit quantize $models/tiny.onnx -c w.yaml -o w.onnx --report w.html -q
 grep -o 'Errors were not measured' w.html
 $sparsebit eval $models/tiny.onnx -d x.yaml --against $models/tiny.onnx --report e.html -q >/dev/null
 grep -o '<h2>[A-Za-z ]*' e.html
+grep -o '[0-9]*</b><span>samples\|<[^>]*>samples<' e.html
 echo --- a file that is quantized already
 $sparsebit quantize $models/tiny.onnx -c q.yaml -d x.yaml -o q.onnx -q 2>/dev/null
 analyze q.onnx -d x.yaml -q
+echo --- a cause
+printf '\x00\x00\x80\x43\x00\x00\x80\x3f\x00\x00\xc0\x3f' | npy 1 3 >uneven.npy
+analyze $models/uneven.onnx -d uneven.npy --preset fast | tail -2
+printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n' >q8.yaml
+analyze $models/uneven.onnx -c q8.yaml -d uneven.npy | tail -2
+analyze $models/uneven.onnx -d uneven.npy -t tensorrt --json | grep spread
 echo --- 0 / 0
 printf '\x00\x00\x80\x3f\x00\x00\x00\x40\x00\x00\x80\x38' | npy 1 3 >small.npy
 printf 'SOURCE: npy\nPATH: small.npy\n' >small.yaml
@@ -35,6 +42,8 @@ echo --- wrong
 analyze $models/tiny.onnx -d x.yaml --by speed
 analyze $models/tiny.onnx -d x.yaml --by order:mse
 analyze $models/tiny.onnx -d x.yaml --by async:added
+analyze $models/tiny.onnx -c q.yaml -d x.yaml --preset fast
+analyze $models/tiny.onnx -d x.yaml --preset slow
 analyze $models/tiny.onnx
 analyze none.onnx -d x.yaml
 analyze $models/tiny.onnx -d none.yaml

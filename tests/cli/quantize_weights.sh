@@ -30,3 +30,11 @@ test -e x.onnx || echo no file
 echo --- layers inside an If are named
 printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: none\n' >w8.yaml
 code $sparsebit quantize $models/bodies.onnx -c w8.yaml -o bodies.onnx
+echo --- a weight that is read in float as well
+printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: none\n' >w8.yaml
+code $sparsebit quantize $models/shared.onnx -c w8.yaml -o shared.onnx 2>/dev/null | tail -1
+echo --- recurrent layers
+printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: dynamic\n' >d8.yaml
+code $sparsebit quantize $models/recurrent.onnx -c w8.yaml -o r.onnx 2>/dev/null | grep -c LSTM
+code $sparsebit quantize $models/recurrent.onnx -c d8.yaml -o r.onnx -t onnxruntime-x86 2>/dev/null | grep -c LSTM
+code $sparsebit quantize $models/recurrent.onnx -c w8.yaml -o r.onnx --exclude lstm 2>/dev/null | grep LSTM

@@ -10,6 +10,8 @@ cat row row | npy 2 3 >x.npy
 printf 'SOURCE: npy\nPATH: x.npy\n' >x.yaml
 printf 'W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}\nA: none\n' >q.yaml
 search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:5 -o mixed.yaml --report r.html
+grep -o '<th[^>]*>[a-zA-Z]*' r.html | sed 's/.*>//' | tr '\n' ' '
+grep -o '[^>]*</b><span>size of the file' r.html | sed 's/^[0-9.]* /N /'
 cat mixed.yaml
 grep -c '<h2>' r.html
 $sparsebit quantize $models/tiny.onnx -c mixed.yaml -o m.onnx -q && $sparsebit info m.onnx --json | grep -c int4

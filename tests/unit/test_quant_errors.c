@@ -69,6 +69,45 @@ static void test_errors_are_those_of_the_definition(void **state)
     sb_tensor_free(second);
 }
 
+/* Channels of 2, 300, 3 (and a dead one), then of 4, 0, 1: they reach 4, 300
+ * and 3, of which 4 is the median. */
+static void test_spread_of_channels(void **state)
+{
+    (void)state;
+    static const char conv[] = "graph net(x: f32[N,4,1,2]) -> (y) {\n"
+                               "w: f32[1,4,1,1] = [1, 2, 3, 4]\n"
+                               "y = Conv(x, w) \"conv\" @ conv\n}";
+    static const char fc[] = "graph net(x: f32[N,4]) -> (y) {\n"
+                             "w: f32[4,1] = [1, 2, 3, 4]\n"
+                             "y = MatMul(x, w) \"fc\" @ fc\n}";
+    static const float images[] = {1, -2, 300, 1, 3, 2, 0, 0,
+                                   4, 0,  0,   0, 1, 0, 0, 0};
+    static const float vectors[] = {-2, 300, 3, 0, 4, 0, 1, 0};
+
+    for (int k = 0; k < 2; k++) {
+        sb_quant_model *qm = test_quant(k ? fc : conv, TEST_W8 TEST_A8, NULL);
+        const int64_t dims[] = {2, 4, 1, 2};
+        sb_quant_errors *e = NULL;
+        sb_tensor *x = NULL;
+
+        assert_ok(
+            sb_tensor_create(test_ctx(), SB_DTYPE_F32, k ? 2 : 4, dims, &x));
+        memcpy(x->data, k ? vectors : images,
+               k ? sizeof vectors : sizeof images);
+        assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
+        assert_ok(
+            sb_quant_model_forward(qm, (const sb_tensor *[]){x}, 1, NULL, 0));
+        assert_ok(sb_quant_model_calc_qparams(qm));
+        assert_ok(sb_quant_errors_create(qm, NULL, &e));
+        assert_ok(sb_quant_errors_run(e, (const sb_tensor *[]){x}, 1, NULL, 0));
+        assert_close("spread", sb_quant_errors_layer(e, 0)->channel_spread,
+                     300.0 / 4, 1e-9);
+        sb_quant_errors_free(e);
+        sb_quant_model_free(qm);
+        sb_tensor_free(x);
+    }
+}
+
 static void test_inputs_are_checked(void **state)
 {
     (void)state;
@@ -201,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors_are_those_of_the_definition),
+        cmocka_unit_test(test_spread_of_channels),
         cmocka_unit_test(test_inputs_are_checked),
         cmocka_unit_test(test_boxes_do_not_overlap),
         cmocka_unit_test(test_empty_and_lonely_graphs),

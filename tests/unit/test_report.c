@@ -105,9 +105,47 @@ static void test_bars_are_as_long_as_their_values(void **state)
 
     sb_str_init(&s, test_ctx());
     sb_html_bars(&s, "t", bars, 2);
-    /* 1000 wide, 250 for labels, 210 for notes. */
-    assert_non_null(strstr(sb_str_text(&s), "width=\"540.0\""));
-    assert_non_null(strstr(sb_str_text(&s), "width=\"135.0\""));
+    /* 1000 wide, 300 for labels, 210 for notes. */
+    assert_non_null(strstr(sb_str_text(&s), "width=\"490.0\""));
+    assert_non_null(strstr(sb_str_text(&s), "width=\"122.5\""));
+    sb_str_free(&s);
+}
+
+/* 33 letters of 8.5 and the dots: what is left of 300 in front of a bar. */
+static void test_long_labels_keep_their_ends(void **state)
+{
+    (void)state;
+    const sb_html_bar bar = {"/features/layer4.0/downsample/downsample.1/Conv",
+                             NULL, NULL, 1, 0};
+    sb_str s;
+
+    sb_str_init(&s, test_ctx());
+    sb_html_bars(&s, "t", &bar, 1);
+    assert_non_null(strstr(sb_str_text(&s), "<text x=\"290.0\""));
+    assert_non_null(
+        strstr(sb_str_text(&s), ">…r4.0/downsample/downsample.1/Conv<"));
+    sb_str_free(&s);
+}
+
+/* Between two epochs there is none; losses have fractions. */
+static void test_counts_have_no_fractions(void **state)
+{
+    (void)state;
+    const double epochs[] = {1, 2, 3}, between[] = {1, 1.5, 3},
+                 loss[] = {4, 4.25, 5};
+    sb_html_line line = {.name = "loss", .x = epochs, .y = loss, .n = 3};
+    sb_str s;
+
+    sb_str_init(&s, test_ctx());
+    sb_html_lines(&s, "t", "epoch", "loss", &line, 1);
+    assert_non_null(strstr(sb_str_text(&s), ">2</text>"));
+    assert_null(strstr(sb_str_text(&s), ">1.2</text>"));
+    assert_non_null(strstr(sb_str_text(&s), ">4.2</text>"));
+    sb_str_free(&s);
+    sb_str_init(&s, test_ctx());
+    line.x = between;
+    sb_html_lines(&s, "t", "size", "loss", &line, 1);
+    assert_non_null(strstr(sb_str_text(&s), ">1.2</text>"));
     sb_str_free(&s);
 }
 
@@ -237,6 +275,8 @@ int main(void)
         cmocka_unit_test(test_numbers_are_short),
         cmocka_unit_test(test_page_is_whole_whatever_the_texts_are),
         cmocka_unit_test(test_bars_are_as_long_as_their_values),
+        cmocka_unit_test(test_long_labels_keep_their_ends),
+        cmocka_unit_test(test_counts_have_no_fractions),
         cmocka_unit_test(test_names_break_behind_their_separators),
         cmocka_unit_test(test_blocks_above_the_peak_are_marked),
         cmocka_unit_test(test_profiles_count_what_runs),

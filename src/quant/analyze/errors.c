@@ -120,9 +120,13 @@ static sb_status count_values(sb_ctx *ctx, struct sb_error_values *v,
 static sb_status errors_observe(void *user, int64_t id, const sb_tensor *x)
 {
     sb_quant_errors *e = user;
+    struct sb_error_values *v = &e->values[id];
 
-    return count_values(e->ctx, &e->values[id], x->data,
-                        (size_t)sb_tensor_count(x));
+    if (v->axis >= 0)
+        SB_TRY(sb_errors_see_channels(e->ctx, v, x));
+    return e->counts
+               ? count_values(e->ctx, v, x->data, (size_t)sb_tensor_count(x))
+               : SB_OK;
 }
 
 /* Bins of one width from the least value to the greatest. */
@@ -156,7 +160,7 @@ sb_status sb_errors_histogram(const sb_quant_errors *e, uint32_t point,
 {
     const sb_quantizer *q = sb_point_quantizer(&e->qm->place, point);
     struct sb_error_values own = {0};
-    const struct sb_error_values *v = e->values ? &e->values[point] : &own;
+    const struct sb_error_values *v = &e->values[point];
     sb_status status = SB_OK;
 
     if (sb_quantizer_is_constant(e->qm, q)) {
@@ -178,20 +182,15 @@ sb_status sb_errors_histogram(const sb_quant_errors *e, uint32_t point,
 
 static sb_status errors_make(sb_quant_errors *e)
 {
-    sb_exec_options opt = {.exact = e->qm->exact};
+    const sb_exec_options opt = {
+        .exact = e->qm->exact, .observe = errors_observe, .observe_user = e};
     size_t n = e->qm->graph->n_outputs;
 
     e->results = sb_alloc(e->ctx, n + 1, sizeof *e->results);
-    if (!e->results)
+    e->values = sb_alloc(e->ctx, e->qm->place.n_points + 1, sizeof *e->values);
+    if (!e->results || !e->values)
         return SB_NO_MEMORY;
-    if (e->counts) {
-        e->values =
-            sb_alloc(e->ctx, e->qm->place.n_points + 1, sizeof *e->values);
-        if (!e->values)
-            return SB_NO_MEMORY;
-        opt.observe = errors_observe;
-        opt.observe_user = e;
-    }
+    sb_errors_channels(e);
     SB_TRY(add_rows(e));
     SB_TRY(sb_errors_graph(e));
     e->outputs = sb_alloc(e->ctx, e->graph->n_outputs + 1, sizeof(sb_tensor *));
@@ -231,8 +230,10 @@ void sb_quant_errors_free(sb_quant_errors *e)
     sb_graph_free(e->graph);
     for (int k = 0; k < SB_ERROR_SYNC; k++)
         sb_graph_free(e->simulated[k]);
-    for (size_t i = 0; e->values && i < e->qm->place.n_points; i++)
+    for (size_t i = 0; e->values && i < e->qm->place.n_points; i++) {
         sb_histogram_free(e->ctx, &e->values[i].hist);
+        sb_free(e->ctx, e->values[i].reach);
+    }
     sb_free(e->ctx, e->values);
     sb_free(e->ctx, e->outputs);
     sb_free(e->ctx, e->results);
@@ -350,6 +351,9 @@ sb_status sb_quant_errors_run(sb_quant_errors *e,
     }
     if (n_outputs)
         memcpy(outputs, e->outputs, n_outputs * sizeof *outputs);
+    for (size_t i = 0; i < e->n_rows; i++)
+        SB_TRY(sb_errors_spread(e, e->rows[i].node,
+                                &e->rows[i].info.channel_spread));
     return sb_errors_added(e);
 }
 

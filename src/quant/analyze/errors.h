@@ -56,6 +56,9 @@ struct sb_quant_errors {
     struct sb_error_values {
         sb_histogram hist;
         sb_minmax range;
+        int axis;     /* of the channels that a layer reads; -1: none */
+        float *reach; /* greatest magnitude of each; NULL: none seen */
+        int64_t channels;
     } * values; /* by point */
 };
 
@@ -63,6 +66,15 @@ struct sb_quant_errors {
 SB_MUST_USE sb_status sb_errors_graph(sb_quant_errors *e);
 /* errors_added.c: sets what each layer adds to the noise of the network. */
 SB_MUST_USE sb_status sb_errors_added(sb_quant_errors *e);
+/* errors_channels.c: which points have channels that are looked at. */
+void sb_errors_channels(sb_quant_errors *e);
+/* What a run has at such a point. */
+SB_MUST_USE sb_status sb_errors_see_channels(sb_ctx *ctx,
+                                             struct sb_error_values *v,
+                                             const sb_tensor *x);
+/* sb_layer_error.channel_spread of a node; SB_NONE: an output. */
+SB_MUST_USE sb_status sb_errors_spread(const sb_quant_errors *e,
+                                       sb_node_id node, double *out);
 
 /* Values of a point, whether weight or activation, in `n` bins of one width
  * from *lo to *hi; false if none were counted. */

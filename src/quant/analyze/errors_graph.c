@@ -294,14 +294,15 @@ static sb_status errors_simulate(sb_quant_errors *e)
     return SB_OK;
 }
 
-/* An Observe node where values are to be counted. */
+/* An Observe node where values are to be counted, or channels looked at. */
 static sb_status put_count(void *user, sb_graph *g, uint32_t point,
                            sb_node_id beside, sb_value_id x, sb_value_id *y)
 {
     const sb_quant_errors *e = user;
 
     *y = x;
-    if (!e->counts || sb_graph_value(g, x)->is_constant ||
+    if ((!e->counts && e->values[point].axis < 0) ||
+        sb_graph_value(g, x)->is_constant ||
         sb_graph_value(g, x)->type.dtype != SB_DTYPE_F32)
         return SB_OK;
     return sb_quant_add_observe(g, beside, point, NULL, x, y);

@@ -392,9 +392,44 @@ def ratio():
                  [value("y", T.FLOAT, ["N", 3])], [])
 
 
+def uneven():
+    """A channel that a small weight makes up for."""
+    nodes = [h.make_node("MatMul", ["x", "w"], ["y"], name="fc")]
+    return model(nodes, [value("x", T.FLOAT, ["N", 3])],
+                 [value("y", T.FLOAT, ["N", 1])],
+                 [weight("w", np.array([[1 / 256], [1], [1]], np.float32))])
+
+
+def shared():
+    """A weight that a layer reads, and the body of an If."""
+    w = np.arange(48 * 48, dtype=np.float32).reshape(48, 48) % 7 - 3
+    then = h.make_graph([h.make_node("MatMul", ["m", "w"], ["t"])], "then", [],
+                        [value("t", T.FLOAT, None)])
+    other = h.make_graph([h.make_node("Identity", ["m"], ["o"])], "else", [],
+                         [value("o", T.FLOAT, None)])
+    nodes = [h.make_node("MatMul", ["x", "w"], ["m"], name="fc"),
+             h.make_node("If", ["c"], ["y"], name="if", then_branch=then,
+                         else_branch=other)]
+    return model(nodes, [value("x", T.FLOAT, ["N", 48]),
+                         value("c", T.BOOL, [])],
+                 [value("y", T.FLOAT, ["N", 48])], [weight("w", w)])
+
+
+def recurrent():
+    nodes = [h.make_node("MatMul", ["x", "w"], ["m"], name="fc"),
+             h.make_node("LSTM", ["m", "wx", "wh"], ["y"], name="lstm",
+                         hidden_size=2)]
+    return model(nodes, [value("x", T.FLOAT, [4, 1, 3])],
+                 [value("y", T.FLOAT, [4, 1, 1, 2])],
+                 [weight("w", np.eye(3, dtype=np.float32)),
+                  weight("wx", np.ones((1, 8, 3), np.float32)),
+                  weight("wh", np.ones((1, 8, 2), np.float32))])
+
+
 def main():
     for make in (tiny, two, names, custom, slow, cnn, branches, qdq, photo,
-                 nan_weight, nan_inside, defaults, half, bodies, ratio):
+                 nan_weight, nan_inside, defaults, half, bodies, ratio, uneven,
+                 shared, recurrent):
         save(make(), make.__name__ + ".onnx")
     for make in (tiny, two, custom, cnn, branches, function, quantized):
         save(make(), make.__name__ + ".onnx", corpus)
