@@ -58,7 +58,7 @@ SB_SIM_REASON(r_wide, "inputs-many", "it has too many inputs", "split it");
 
 const sb_sim_reason sb_reason_no_kernel = {
     "no-kernel", "there is no integer kernel for this operator",
-    "leave out the Q/DQ around it"};
+    "none if layers beside it need these Q/DQ; else leave them out"};
 
 /* ---- types -------------------------------------------------------------- */
 
