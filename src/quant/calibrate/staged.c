@@ -44,7 +44,7 @@ void sb_staged_clear(sb_staged *s)
     sb_free(s->ctx, s->order);
     sb_free(s->ctx, s->node_level);
     sb_free(s->ctx, s->kept_until);
-    sb_workspace_free(s->ctx, &s->workspace);
+    sb_workspace_free(s->ctx, &s->own);
     *s = (sb_staged){0};
 }
 
@@ -283,7 +283,7 @@ sb_status sb_stage_start(sb_stage *k, const sb_exec_options *opt)
     sb_exec_options with = *opt;
 
     if (!s->frugal)
-        with.workspace = &s->workspace;
+        with.workspace = s->workspace ? s->workspace : &s->own;
     k->made = sb_alloc(s->ctx, k->graph->n_outputs + 1, sizeof *k->made);
     if (!k->made)
         return SB_NO_MEMORY;

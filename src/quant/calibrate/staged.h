@@ -25,7 +25,8 @@ typedef struct sb_staged {
     sb_spilled_tensor **kept; /* [value] NULL, or [cap_batches] */
     size_t n_batches, cap_batches;
     bool frugal;            /* a limit was given */
-    sb_workspace workspace; /* of one level after the other, unless frugal */
+    /* Of one level after the other: own, or given; unless frugal. */
+    sb_workspace own, *workspace;
 } sb_staged;
 
 /* `limit` as in sb_spill_create().  sb_staged_clear() in any case. */
