@@ -57,6 +57,9 @@ typedef struct sb_workspace {
     size_t size;
 } sb_workspace;
 
+/* At least so much; what was there is lost. */
+SB_MUST_USE sb_status sb_workspace_reserve(sb_ctx *ctx, size_t size,
+                                           sb_workspace *w);
 void sb_workspace_free(sb_ctx *ctx, sb_workspace *w);
 
 typedef struct sb_exec_options {

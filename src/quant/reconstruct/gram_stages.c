@@ -128,8 +128,12 @@ sb_status sb_gram_stages_init(sb_grams *grams, sb_round_layer *layers, size_t n,
         SB_TRY(sb_staged_init(qm->ctx, qm->graph, limit, &s->plain));
         if (limit)
             sb_spill_share(s->plain.spill, &qm->state.kept);
-        if (rooms)
+        if (rooms) {
             s->plain.workspace = &rooms[1];
+            /* At once what the largest level will want; pages that none writes
+             * to cost nothing. */
+            SB_TRY(sb_workspace_reserve(qm->ctx, rooms[0].size, &rooms[1]));
+        }
         SB_TRY(stages_levels(&s->plain, layers, n));
         SB_TRY(stages_take(qm, &s->plain));
     }
