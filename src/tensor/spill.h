@@ -36,7 +36,7 @@ void sb_spill_share(sb_spill *s, size_t *used);
 /* Frees the memory of the pile itself; what was put must have been dropped. */
 void sb_spill_free(sb_spill *s); /* NULL is allowed */
 
-/* Copies a plain tensor; texts are SB_UNSUPPORTED. */
+/* Copies a tensor, in its layout; texts are SB_UNSUPPORTED. */
 SB_MUST_USE sb_status sb_spill_put(sb_spill *s, const sb_tensor *t,
                                    sb_spilled_tensor *out);
 /* The tensor again, to be read: the buffer may be the one that is kept;

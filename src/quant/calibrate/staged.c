@@ -282,6 +282,7 @@ sb_status sb_stage_start(sb_stage *k, const sb_exec_options *opt)
     sb_staged *s = k->s;
     sb_exec_options with = *opt;
 
+    with.as_made = s->as_made;
     if (!s->frugal)
         with.workspace = s->workspace ? s->workspace : &s->own;
     k->made = sb_alloc(s->ctx, k->graph->n_outputs + 1, sizeof *k->made);
