@@ -270,6 +270,15 @@ sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
     return SB_OK;
 }
 
+sb_status sb_spill_lend(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
+{
+    if (!t->buf || !sb_buf_is_shared(t->buf)) /* as read from a file */
+        return sb_spill_put(s, t, out);
+    *out = (sb_spilled_tensor){
+        .t = sb_tensor_share(t), .there = true, .lent = true};
+    return SB_OK;
+}
+
 sb_status sb_spill_get(sb_spill *s, const sb_spilled_tensor *kept,
                        sb_tensor *out)
 {
@@ -295,6 +304,8 @@ void sb_spill_drop(sb_spill *s, sb_spilled_tensor *kept)
     size_t size = sb_tensor_bytes(&kept->t);
     if (kept->in_file) {
         give_extent(s, kept->offset, size);
+    } else if (kept->lent) {
+        sb_tensor_drop(&kept->t);
     } else {
         *s->used -= sb_buf_size(kept->t.buf);
         give_memory(s, &kept->t);

@@ -117,8 +117,8 @@ sb_status sb_staged_take(sb_staged *s, const sb_tensor *const *inputs)
             s->kept[g->inputs[i]][batch] = (sb_spilled_tensor){0};
     for (size_t i = 0; i < g->n_inputs && status == SB_OK; i++)
         if (s->kept[g->inputs[i]])
-            status = sb_spill_put(s->spill, inputs[i],
-                                  &s->kept[g->inputs[i]][batch]);
+            status = (s->lent ? sb_spill_lend : sb_spill_put)(
+                s->spill, inputs[i], &s->kept[g->inputs[i]][batch]);
     if (status != SB_OK) { /* as if it had not come */
         for (size_t i = 0; i < g->n_inputs; i++)
             if (s->kept[g->inputs[i]])

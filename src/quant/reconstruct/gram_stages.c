@@ -120,14 +120,14 @@ sb_status sb_gram_stages_init(sb_grams *grams, sb_round_layer *layers, size_t n,
     SB_TRY(sb_staged_init(qm->ctx, qm->graph, limit, &s->quantized));
     if (limit)
         sb_spill_share(s->quantized.spill, &qm->state.kept);
-    s->quantized.as_made = true;
+    s->quantized.as_made = s->quantized.lent = true;
     if (rooms)
         s->quantized.workspace = &rooms[0];
     SB_TRY(stages_levels(&s->quantized, layers, n));
     SB_TRY(stages_take(qm, &s->quantized));
     if (grams->fit) {
         SB_TRY(sb_staged_init(qm->ctx, qm->graph, limit, &s->plain));
-        s->plain.as_made = true;
+        s->plain.as_made = s->plain.lent = true;
         if (limit)
             sb_spill_share(s->plain.spill, &qm->state.kept);
         if (rooms) {
