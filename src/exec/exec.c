@@ -122,6 +122,7 @@ static bool exec_fits(const sb_tensor *key, const sb_tensor *t)
     if (!t)
         return key->rank == -1;
     return key->dtype == t->dtype && key->rank == t->rank &&
+           key->layout == t->layout &&
            memcmp(key->dims, t->dims, sizeof t->dims[0] * (size_t)t->rank) == 0;
 }
 

@@ -57,6 +57,9 @@ typedef struct sb_workspace {
     size_t size;
 } sb_workspace;
 
+/* At least so much; what was there is lost. */
+SB_MUST_USE sb_status sb_workspace_reserve(sb_ctx *ctx, size_t size,
+                                           sb_workspace *w);
 void sb_workspace_free(sb_ctx *ctx, sb_workspace *w);
 
 typedef struct sb_exec_options {
@@ -67,6 +70,9 @@ typedef struct sb_exec_options {
     sb_observe_fn observe; /* (optional) */
     sb_tap_fn tap;         /* (optional) */
     void *observe_user;
+    /* Outputs are handed out in the layouts in which they were made, for who
+     * gives them to an executor again. */
+    bool as_made;
     bool ranks;                  /* the ranks of the context run it together */
     bool profile;                /* measure the time of every step */
     const sb_exec_state *states; /* (optional) copied; of the root graph */
@@ -88,7 +94,8 @@ void sb_exec_free(sb_exec *exec);
 
 /* `inputs`: one per graph input, NULL for its default or a state.  `captured`:
  * one per capture of a sub-graph (NULL for a root graph).  `outputs` receives
- * borrowed plain tensors that live until the next run. */
+ * borrowed tensors that live until the next run, plain ones unless `as_made`.
+ */
 SB_MUST_USE sb_status sb_exec_run(sb_exec *exec, const sb_tensor *const *inputs,
                                   const sb_tensor *const *captured,
                                   const sb_tensor **outputs);

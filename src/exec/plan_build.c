@@ -446,7 +446,7 @@ static sb_status add_all_given(sb_plan_builder *b,
     return SB_OK;
 }
 
-/* Outputs are handed out in NCHW order. */
+/* Outputs are handed out in NCHW order, unless they are wanted as they are. */
 static sb_status add_outputs(sb_plan_builder *b)
 {
     const sb_graph *g = b->exec->graph;
@@ -463,7 +463,7 @@ static sb_status add_outputs(sb_plan_builder *b)
         sb_slot *s = NULL;
         SB_TRY(slot_of(b, g->outputs[i], &s));
         plan->outputs[i] = s;
-        if (s->kind != SLOT_DYNAMIC)
+        if (s->kind != SLOT_DYNAMIC && !b->exec->opt.as_made)
             SB_TRY(sb_plan_in_layout(b, s, SB_LAYOUT_PLAIN, plan->finals,
                                      &plan->n_finals, &plan->outputs[i]));
         SB_TRY(sb_plan_bind_output(b, i, &plan->outputs[i]));

@@ -96,7 +96,7 @@ static void plan_layout_choose(const sb_step *st, sb_layout *in, sb_layout *out)
     const sb_kernel *k = &st->k;
     bool movable = true;
 
-    if (grows_into_result(st))
+    if (!st->exec->opt.as_made && grows_into_result(st))
         return;
     if (k->op->layout)
         k->op->layout(k, in, out);

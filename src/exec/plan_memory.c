@@ -171,16 +171,20 @@ static sb_status workspace_blame(const sb_plan *plan)
 /* Only one plan runs at a time, so that all share the memory of the largest. */
 static sb_status workspace_grow(const sb_plan *plan)
 {
-    sb_ctx *ctx = plan->exec->ctx;
-    sb_workspace *w = plan->exec->workspace;
-    size_t size = plan->workspace_size;
+    sb_status status = sb_workspace_reserve(
+        plan->exec->ctx, plan->workspace_size, plan->exec->workspace);
 
+    return status == SB_OK ? status : workspace_blame(plan);
+}
+
+sb_status sb_workspace_reserve(sb_ctx *ctx, size_t size, sb_workspace *w)
+{
     if (w->memory && w->size >= size)
         return SB_OK;
     sb_workspace_free(ctx, w);
     w->memory = sb_alloc_raw(ctx, size + SB_ALIGN, 1);
     if (!w->memory)
-        return workspace_blame(plan);
+        return SB_NO_MEMORY;
     uintptr_t at = (uintptr_t)w->memory;
     w->base = (char *)w->memory + ((SB_ALIGN - at % SB_ALIGN) % SB_ALIGN);
     w->size = size;

@@ -106,6 +106,7 @@ static sb_status host_run_body(sb_kernel *k, const sb_graph *body,
     opt.n_states = 0;
     opt.like = NULL;
     opt.workspace = NULL;
+    opt.as_made = false;
     if (!st->bodies[i])
         SB_TRY(sb_exec_create(k->ctx, body, &opt, &st->bodies[i]));
     return sb_exec_run(st->bodies[i], inputs,

@@ -158,9 +158,10 @@ static sb_status read_at(const sb_spill *s, uint64_t at, char *data,
 
 /* ---- memory ------------------------------------------------------------- */
 
-/* Dropped tensors are kept for the next ones of their size, because new pages
- * cost as much as what is copied there; as long as all together are no more
- * than what was needed at once.  What is still shared waits. */
+/* Dropped tensors are kept for the next ones that need no less than half of
+ * their memory, because new pages cost as much as what is copied there; as long
+ * as all together are no more than what was needed at once.  What is still
+ * shared waits. */
 static void remove_spare(sb_spill *s, size_t i)
 {
     s->n_spare--;
@@ -179,7 +180,7 @@ static void free_spares(sb_spill *s, size_t size)
             i++;
             continue;
         }
-        s->spare_bytes -= sb_tensor_bytes(&s->spare[i]);
+        s->spare_bytes -= sb_buf_size(s->spare[i].buf);
         sb_tensor_drop(&s->spare[i]);
         remove_spare(s, i);
     }
@@ -187,19 +188,25 @@ static void free_spares(sb_spill *s, size_t size)
 
 static sb_status take_memory(sb_spill *s, sb_tensor *t)
 {
-    size_t size = sb_tensor_bytes(t);
+    size_t size = sb_tensor_bytes(t), best = s->n_spare, least = 2 * size + 1;
 
-    for (size_t i = 0; i < s->n_spare; i++)
-        if (sb_tensor_bytes(&s->spare[i]) == size &&
-            !sb_buf_is_shared(s->spare[i].buf)) {
-            t->buf = s->spare[i].buf;
-            t->data = s->spare[i].data;
-            s->spare_bytes -= size;
-            remove_spare(s, i);
-            return SB_OK;
+    for (size_t i = 0; i < s->n_spare; i++) {
+        size_t has = sb_buf_size(s->spare[i].buf);
+
+        if (has >= size && has < least && !sb_buf_is_shared(s->spare[i].buf)) {
+            best = i;
+            least = has;
         }
-    free_spares(s, size);
-    return sb_tensor_alloc_raw(s->ctx, t);
+    }
+    if (best == s->n_spare) {
+        free_spares(s, size);
+        return sb_tensor_alloc_raw(s->ctx, t);
+    }
+    t->buf = s->spare[best].buf;
+    t->data = s->spare[best].data;
+    s->spare_bytes -= least;
+    remove_spare(s, best);
+    return SB_OK;
 }
 
 /* Takes the tensor.  Of piles that share a limit, none holds what another may
@@ -209,7 +216,7 @@ static void give_memory(sb_spill *s, sb_tensor *t)
     if (s->used == &s->own &&
         sb_grow(s->ctx, &s->spare, &s->cap_spare, s->n_spare + 1,
                 sizeof *s->spare) == SB_OK) {
-        s->spare_bytes += sb_tensor_bytes(t);
+        s->spare_bytes += sb_buf_size(t->buf);
         s->spare[s->n_spare++] = *t;
     } else {
         sb_tensor_drop(t);
@@ -241,6 +248,8 @@ sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
     size_t size = sb_tensor_bytes(t);
     sb_spilled_tensor kept = {.t = sb_tensor_make(t->dtype, t->rank, t->dims)};
 
+    kept.t.layout = t->layout;
+
     if (t->dtype == SB_DTYPE_STRING)
         return sb_fail(s->ctx, SB_UNSUPPORTED,
                        "a tensor of texts cannot be kept between blocks");
@@ -254,10 +263,19 @@ sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
             sb_tensor_drop(&kept.t);
             return status;
         }
-        *s->used += size;
+        *s->used += sb_buf_size(kept.t.buf);
         kept.there = true;
     }
     *out = kept;
+    return SB_OK;
+}
+
+sb_status sb_spill_lend(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
+{
+    if (!t->buf || !sb_buf_is_shared(t->buf)) /* as read from a file */
+        return sb_spill_put(s, t, out);
+    *out = (sb_spilled_tensor){
+        .t = sb_tensor_share(t), .there = true, .lent = true};
     return SB_OK;
 }
 
@@ -286,8 +304,10 @@ void sb_spill_drop(sb_spill *s, sb_spilled_tensor *kept)
     size_t size = sb_tensor_bytes(&kept->t);
     if (kept->in_file) {
         give_extent(s, kept->offset, size);
+    } else if (kept->lent) {
+        sb_tensor_drop(&kept->t);
     } else {
-        *s->used -= size;
+        *s->used -= sb_buf_size(kept->t.buf);
         give_memory(s, &kept->t);
     }
     *kept = (sb_spilled_tensor){0};

@@ -24,6 +24,7 @@ typedef struct sb_spilled_tensor {
     sb_tensor t; /* without data if it lies in the file */
     uint64_t offset;
     bool in_file, there;
+    bool lent; /* its memory is another's, too */
 } sb_spilled_tensor;
 
 /* `limit`: bytes to hold in memory at most; 0: 512 MB, or a sixteenth of what
@@ -36,9 +37,12 @@ void sb_spill_share(sb_spill *s, size_t *used);
 /* Frees the memory of the pile itself; what was put must have been dropped. */
 void sb_spill_free(sb_spill *s); /* NULL is allowed */
 
-/* Copies a plain tensor; texts are SB_UNSUPPORTED. */
+/* Copies a tensor, in its layout; texts are SB_UNSUPPORTED. */
 SB_MUST_USE sb_status sb_spill_put(sb_spill *s, const sb_tensor *t,
                                    sb_spilled_tensor *out);
+/* The same without a copy, if another pile holds the tensor in memory. */
+SB_MUST_USE sb_status sb_spill_lend(sb_spill *s, const sb_tensor *t,
+                                    sb_spilled_tensor *out);
 /* The tensor again, to be read: the buffer may be the one that is kept;
  * sb_tensor_drop() it. */
 SB_MUST_USE sb_status sb_spill_get(sb_spill *s, const sb_spilled_tensor *kept,

@@ -109,6 +109,8 @@ sb_status sb_replay_open(sb_quant_model *qm, sb_graph *graph,
 
     *r = (sb_replay){.qm = qm, .graph = graph};
     with.exact = qm->exact;
+    if (!with.workspace && qm->state.rooms)
+        with.workspace = &qm->state.rooms[0];
     r->inputs = sb_alloc(qm->ctx, graph->n_inputs + 1, sizeof *r->inputs);
     r->outputs = sb_alloc(qm->ctx, graph->n_outputs + 1, sizeof *r->outputs);
     if (!r->inputs || !r->outputs)

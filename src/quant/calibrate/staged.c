@@ -44,7 +44,7 @@ void sb_staged_clear(sb_staged *s)
     sb_free(s->ctx, s->order);
     sb_free(s->ctx, s->node_level);
     sb_free(s->ctx, s->kept_until);
-    sb_workspace_free(s->ctx, &s->workspace);
+    sb_workspace_free(s->ctx, &s->own);
     *s = (sb_staged){0};
 }
 
@@ -117,8 +117,8 @@ sb_status sb_staged_take(sb_staged *s, const sb_tensor *const *inputs)
             s->kept[g->inputs[i]][batch] = (sb_spilled_tensor){0};
     for (size_t i = 0; i < g->n_inputs && status == SB_OK; i++)
         if (s->kept[g->inputs[i]])
-            status = sb_spill_put(s->spill, inputs[i],
-                                  &s->kept[g->inputs[i]][batch]);
+            status = (s->lent ? sb_spill_lend : sb_spill_put)(
+                s->spill, inputs[i], &s->kept[g->inputs[i]][batch]);
     if (status != SB_OK) { /* as if it had not come */
         for (size_t i = 0; i < g->n_inputs; i++)
             if (s->kept[g->inputs[i]])
@@ -282,8 +282,9 @@ sb_status sb_stage_start(sb_stage *k, const sb_exec_options *opt)
     sb_staged *s = k->s;
     sb_exec_options with = *opt;
 
+    with.as_made = s->as_made;
     if (!s->frugal)
-        with.workspace = &s->workspace;
+        with.workspace = s->workspace ? s->workspace : &s->own;
     k->made = sb_alloc(s->ctx, k->graph->n_outputs + 1, sizeof *k->made);
     if (!k->made)
         return SB_NO_MEMORY;

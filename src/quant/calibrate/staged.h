@@ -24,8 +24,11 @@ typedef struct sb_staged {
     sb_spill *spill;
     sb_spilled_tensor **kept; /* [value] NULL, or [cap_batches] */
     size_t n_batches, cap_batches;
-    bool frugal;            /* a limit was given */
-    sb_workspace workspace; /* of one level after the other, unless frugal */
+    bool frugal;  /* a limit was given */
+    bool lent;    /* batches are from another pile */
+    bool as_made; /* what is kept has the layout it was made in */
+    /* Of one level after the other: own, or given; unless frugal. */
+    sb_workspace own, *workspace;
 } sb_staged;
 
 /* `limit` as in sb_spill_create().  sb_staged_clear() in any case. */

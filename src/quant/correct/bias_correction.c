@@ -160,6 +160,9 @@ static sb_status correct_open(corrector *c)
 {
     sb_graph *g = NULL;
     sb_exec_options opt = {.n_states = 2 * c->n};
+    sb_workspace *rooms = c->qm->state.rooms;
+    /* What it makes is read while the other one runs. */
+    const sb_exec_options beside = {.workspace = rooms ? &rooms[1] : NULL};
 
     SB_TRY(correct_make_states(c));
     opt.states = c->bound;
@@ -169,7 +172,7 @@ static sb_status correct_open(corrector *c)
         sb_graph_free(g);
         return status;
     }
-    SB_TRY(sb_replay_open(c->qm, g, NULL, &c->plain));
+    SB_TRY(sb_replay_open(c->qm, g, &beside, &c->plain));
     SB_TRY(sb_replay_quantized(c->qm, &g));
     status = correct_quantized_graph(c, g);
     if (status != SB_OK) {

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "base/simd.h"
+#include "base/threads.h"
 #include "quant/calibrate/calibrate.h"
 #include "quant/calibrate/replay.h"
 #include "quant/correct/correct.h"
@@ -166,6 +167,31 @@ static size_t ranges_draw(const float *x, int64_t n, float *out)
     return m;
 }
 
+typedef struct ranges_job {
+    const range_losses *l;
+    const float *x;
+    int64_t each;
+    double *to; /* of the first sample */
+} ranges_job;
+
+/* Items are samples. */
+static void ranges_samples(void *arg, size_t begin, size_t end)
+{
+    const ranges_job *j = arg;
+    float some[RANGE_ENOUGH];
+
+    for (size_t s = begin; s < end; s++) {
+        double *to = j->to + s * (1 + RANGE_CHOICES);
+        size_t m = ranges_draw(j->x + (int64_t)s * j->each, j->each, some);
+
+        to[0] = 0;
+        for (size_t i = 0; i < m; i++)
+            to[0] += (double)some[i] * (double)some[i];
+        for (size_t k = 0; k < RANGE_CHOICES; k++)
+            to[1 + k] = ranges_noise(some, m, &j->l->grid[k]);
+    }
+}
+
 /* What Observe nodes call. */
 static sb_status ranges_see(void *user, int64_t id, const sb_tensor *x)
 {
@@ -173,24 +199,16 @@ static sb_status ranges_see(void *user, int64_t id, const sb_tensor *x)
     range_losses *l = &scan->losses[id];
     int64_t samples = x->rank > 0 ? x->dims[0] : 1;
     int64_t each = samples > 0 ? sb_tensor_count(x) / samples : 0;
-    float some[RANGE_ENOUGH];
 
     if (each < 1)
         return SB_OK;
     SB_TRY(sb_grow(scan->qm->ctx, &l->sums, &l->cap,
                    (l->n + (size_t)samples) * (1 + RANGE_CHOICES),
                    sizeof *l->sums));
-    for (int64_t s = 0; s < samples; s++) {
-        double *to = l->sums + l->n++ * (1 + RANGE_CHOICES);
-        size_t m = ranges_draw((const float *)x->data + s * each, each, some);
-
-        to[0] = 0;
-        for (size_t i = 0; i < m; i++)
-            to[0] += (double)some[i] * (double)some[i];
-        for (size_t k = 0; k < RANGE_CHOICES; k++)
-            to[1 + k] = ranges_noise(some, m, &l->grid[k]);
-    }
-    return SB_OK;
+    ranges_job job = {l, x->data, each, l->sums + l->n * (1 + RANGE_CHOICES)};
+    l->n += (size_t)samples;
+    sb_parallel_for(scan->qm->ctx, (size_t)samples, 1, ranges_samples, &job);
+    return sb_ctx_poll(scan->qm->ctx);
 }
 
 static sb_status ranges_put(void *user, sb_graph *g, uint32_t point,

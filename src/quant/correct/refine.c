@@ -433,6 +433,7 @@ static sb_status refine_without_samples(sb_quant_model *qm)
 sb_status sb_refine(sb_quant_model *qm)
 {
     refiner r = {.qm = qm};
+    sb_workspace rooms[2] = {0};
 
     if (qm->asked && (sb_rounds_weights(qm) || sb_learns_blocks(qm)) &&
         sb_batch_store_count(qm->state.batches) == 0)
@@ -443,7 +444,12 @@ sb_status sb_refine(sb_quant_model *qm)
         return refine_without_samples(qm);
     if (!sb_refine_wanted(qm))
         return SB_OK;
+    if (!qm->state.calibration.memory_limit)
+        qm->state.rooms = rooms;
     sb_status status = refine_all(&r);
+    qm->state.rooms = NULL;
+    for (size_t i = 0; i < SB_COUNT(rooms); i++)
+        sb_workspace_free(qm->ctx, &rooms[i]);
     sb_reference_close(&r.reference);
     sb_free(qm->ctx, r.now);
     sb_free(qm->ctx, r.tried);

@@ -5,6 +5,7 @@
 
 #include <sparsebit/quantize.h>
 
+#include "exec/exec.h"
 #include "quant/calibrate/batch_store.h"
 #include "quant/observe/observer.h"
 #include "quant/quantize/qparams.h"
@@ -59,6 +60,10 @@ typedef struct sb_quant_state {
      * not computed. */
     sb_batch_store *outputs;
     sb_tensor *overlay; /* by value (overlay.h) */
+    /* [2] While sb_refine() runs: memory of networks that run one after the
+     * other, and of those beside them; NULL: each has its own.  New pages cost
+     * as much as a good part of a run. */
+    sb_workspace *rooms;
     /* While weights are fitted on trial, or NULL. */
     const sb_round_watch *watch;
     bool told;            /* which weights are rounded to nearest, and why */

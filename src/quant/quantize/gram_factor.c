@@ -61,20 +61,73 @@ SB_HOT void sb_gram_pass_on(const float *factor, float error, int64_t n,
         sums[i] += error * factor[i];
 }
 
-SB_HOT float sb_gram_gather(const float *factor, const float *x, int64_t n)
+/* ---- rows side by side -------------------------------------------------- */
+
+SB_HOT void sb_tile_pass_on(const float *factor, int64_t n, const float *error,
+                            float *sums)
 {
-    enum { LANES = 16 };
-    float sums[LANES] = {0}, sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        SB_SIMD
+        for (int k = 0; k < SB_TILE; k++)
+            sums[i * SB_TILE + k] += error[k] * factor[i];
+    }
+}
+
+/* Four columns at a time, whose sums stay in registers. */
+SB_HOT void sb_tile_pass_all(const float *factor, int64_t stride, int64_t rows,
+                             int64_t n, const float *error, float *sums)
+{
+    enum { SOME = 4 };
     int64_t i = 0;
 
-    for (; i + LANES <= n; i += LANES) {
-        SB_SIMD
-        for (int k = 0; k < LANES; k++)
-            sums[k] += factor[i + k] * x[i + k];
+    for (; i + SOME <= n; i += SOME) {
+        float s[SOME * SB_TILE];
+
+        memcpy(s, sums + i * SB_TILE, sizeof s);
+        for (int64_t j = 0; j < rows; j++) {
+            const float *f = factor + j * stride + i, *e = error + j * SB_TILE;
+
+            SB_SIMD
+            for (int k = 0; k < SB_TILE; k++) {
+                s[k] += e[k] * f[0];
+                s[SB_TILE + k] += e[k] * f[1];
+                s[2 * SB_TILE + k] += e[k] * f[2];
+                s[3 * SB_TILE + k] += e[k] * f[3];
+            }
+        }
+        memcpy(sums + i * SB_TILE, s, sizeof s);
     }
-    for (; i < n; i++)
-        sum += factor[i] * x[i];
-    for (int k = 0; k < LANES; k++)
-        sum += sums[k];
-    return sum;
+    for (int64_t j = 0; j < rows && i < n; j++)
+        for (int64_t c = i; c < n; c++) {
+            SB_SIMD
+            for (int k = 0; k < SB_TILE; k++)
+                sums[c * SB_TILE + k] +=
+                    error[j * SB_TILE + k] * factor[j * stride + c];
+        }
+}
+
+SB_HOT void sb_tile_gather(const float *factor, const float *x, int64_t n,
+                           float *out)
+{
+    enum { LANES = 16 };
+    float lanes[LANES][SB_TILE] = {0}, sum[SB_TILE] = {0};
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            SB_SIMD
+            for (int k = 0; k < SB_TILE; k++)
+                lanes[j][k] += factor[i + j] * x[(i + j) * SB_TILE + k];
+        }
+    for (; i < n; i++) {
+        SB_SIMD
+        for (int k = 0; k < SB_TILE; k++)
+            sum[k] += factor[i] * x[i * SB_TILE + k];
+    }
+    for (int j = 0; j < LANES; j++) {
+        SB_SIMD
+        for (int k = 0; k < SB_TILE; k++)
+            sum[k] += lanes[j][k];
+    }
+    memcpy(out, sum, sizeof sum);
 }

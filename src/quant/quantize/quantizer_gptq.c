@@ -20,9 +20,7 @@
 #include "quant/quantize/rounding.h"
 
 enum {
-    GPTQ_TILE = 16,  /* rows that a row of R serves while it is near */
-    GPTQ_BLOCK = 64, /* columns whose errors go on together, */
-    GPTQ_COLS = 512, /* to so many at a time, which stay in the cache */
+    GPTQ_BLOCK = 64, /* columns whose errors go on together */
 };
 
 typedef struct gptq_params {
@@ -61,8 +59,9 @@ typedef struct gptq_job {
     const sb_rounding *r;
     const float *factor; /* R[j,i] / R[i,i] */
     const int64_t *order;
-    /* [rows, cols] in that order: what columns get of errors before them, and
-     * once they are rounded their terms, times R[i,i]. */
+    /* [rows / SB_TILE, cols, SB_TILE], columns in that order: what they get of
+     * errors before them, and once they are rounded their terms, times R[i,i].
+     */
     float *sums;
     float *slopes; /* [rows, cols], NULL: no passes */
     float added;   /* to the diagonal */
@@ -94,50 +93,52 @@ static void gptq_sort(const sb_rounding *r, int64_t *order, int64_t *other)
 
 /* ---- rows --------------------------------------------------------------- */
 
-/* Columns [begin, end) of some rows; what is left over goes to the columns of
- * the same block. */
-static void gptq_block(const gptq_job *j, int64_t begin, int64_t end,
-                       int64_t first, int64_t last,
-                       float error[GPTQ_BLOCK][GPTQ_TILE])
+/* One tile: up to SB_TILE rows that a row of R serves while it is near. */
+typedef struct gptq_tile {
+    const gptq_job *j;
+    int64_t first, rows;
+    float *sums; /* [cols, SB_TILE] */
+} gptq_tile;
+
+/* Columns [begin, end); what is left over goes to those of the same block. */
+static void gptq_block(const gptq_tile *t, int64_t begin, int64_t end,
+                       float error[GPTQ_BLOCK][SB_TILE])
 {
+    const gptq_job *j = t->j;
     const sb_rounding *r = j->r;
     int64_t n = r->cols;
+    float want[SB_TILE] = {0}, now[SB_TILE];
 
     for (int64_t i = begin; i < end; i++) {
         float square = j->factor[i * n + i] * j->factor[i * n + i];
+        float *w = r->w + t->first * n + j->order[i];
+        float *sums = t->sums + i * SB_TILE, *lost = error[i - begin];
 
-        for (int64_t row = first; row < last; row++) {
-            float *w = &r->w[row * n + j->order[i]];
-            float was = *w, *sums = j->sums + row * n;
-
-            *w = sb_rounding_nearest(r, row, j->order[i], was + sums[i]);
-            error[i - begin][row - first] = was - *w;
-            sb_gram_pass_on(j->factor + i * n + i + 1, was - *w, end - i - 1,
-                            sums + i + 1);
-            sums[i] = (was + sums[i] - *w) * square;
+        for (int64_t k = 0; k < t->rows; k++)
+            want[k] = w[k * n] + sums[k];
+        sb_rounding_tile(r, t->first, t->rows, j->order[i], want, now);
+        for (int64_t k = 0; k < t->rows; k++) {
+            lost[k] = w[k * n] - now[k];
+            sums[k] = (want[k] - now[k]) * square;
+            w[k * n] = now[k];
         }
+        sb_tile_pass_on(j->factor + i * n + i + 1, end - i - 1, lost,
+                        sums + SB_TILE);
     }
 }
 
-/* What columns behind a block get from it is added at its end, some of them at
- * a time, in the same order. */
-static void gptq_columns(const gptq_job *j, int64_t first, int64_t last)
+/* What columns behind a block get from it is added at its end, in the same
+ * order. */
+static void gptq_columns(const gptq_tile *t)
 {
-    int64_t n = j->r->cols;
-    float error[GPTQ_BLOCK][GPTQ_TILE];
+    int64_t n = t->j->r->cols;
+    float error[GPTQ_BLOCK][SB_TILE] = {0}; /* of rows that there are */
 
     for (int64_t b = 0, e; b < n; b = e) {
         e = b + GPTQ_BLOCK < n ? b + GPTQ_BLOCK : n;
-        gptq_block(j, b, e, first, last, error);
-        for (int64_t c = e; c < n; c += GPTQ_COLS) {
-            int64_t width = n - c < GPTQ_COLS ? n - c : GPTQ_COLS;
-
-            for (int64_t i = b; i < e; i++)
-                for (int64_t row = first; row < last; row++)
-                    sb_gram_pass_on(j->factor + i * n + c,
-                                    error[i - b][row - first], width,
-                                    j->sums + row * n + c);
-        }
+        gptq_block(t, b, e, error);
+        sb_tile_pass_all(t->j->factor + b * n + e, n, e - b, n - e, error[0],
+                         t->sums + e * SB_TILE);
     }
 }
 
@@ -146,40 +147,45 @@ static void gptq_columns(const gptq_job *j, int64_t first, int64_t last)
 /* The slopes of the squared error, half of them, along each element.  With t_i
  * the terms of gram_factor.h, whose squares make the error, that of element j
  * is the sum over i >= j of t_i R[j,i], less than zero if it should grow. */
-static void gptq_slopes(const gptq_job *j, int64_t first, int64_t last)
+static void gptq_slopes(const gptq_tile *t)
 {
+    const gptq_job *j = t->j;
     int64_t n = j->r->cols;
+    float behind[SB_TILE];
 
     for (int64_t i = 0; i < n; i++) {
-        const float *factor = j->factor + i * n + i + 1;
+        const float *left = t->sums + i * SB_TILE;
+        float *slopes = j->slopes + t->first * n + j->order[i];
 
-        for (int64_t row = first; row < last; row++) {
-            const float *left = j->sums + row * n + i;
-
-            j->slopes[row * n + j->order[i]] =
-                0 - *left - sb_gram_gather(factor, left + 1, n - i - 1);
-        }
+        sb_tile_gather(j->factor + i * n + i + 1, left + SB_TILE, n - i - 1,
+                       behind);
+        for (int64_t k = 0; k < t->rows; k++)
+            slopes[k * n] = 0 - left[k] - behind[k];
     }
 }
 
-/* Along one column the error is a parabola, whose lowest place is rounded. */
-static void gptq_anew(const gptq_job *j, int64_t col, int64_t first,
-                      int64_t last)
+/* Along one column the error is a parabola, whose lowest place is rounded.  Few
+ * rows change: each passes its own on. */
+static void gptq_anew(const gptq_tile *t, int64_t col)
 {
+    const gptq_job *j = t->j;
     const sb_rounding *r = j->r;
     int64_t n = r->cols;
     const float *gram = r->gram + col * n;
-    float curve = gram[col] + j->added;
+    float curve = gram[col] + j->added, want[SB_TILE] = {0}, now[SB_TILE];
+    float *w = r->w + t->first * n + col, *at = j->slopes + t->first * n;
 
-    for (int64_t row = first; row < last; row++) {
-        float *w = &r->w[row * n + col], was = *w;
-        float *slopes = j->slopes + row * n;
+    for (int64_t k = 0; k < t->rows; k++)
+        want[k] = w[k * n] - at[k * n + col] / curve;
+    sb_rounding_tile(r, t->first, t->rows, col, want, now);
+    for (int64_t k = 0; k < t->rows; k++) {
+        float more = now[k] - w[k * n];
 
-        *w = sb_rounding_nearest(r, row, col, was - slopes[col] / curve);
-        if (*w == was)
+        if (now[k] == w[k * n])
             continue;
-        sb_gram_pass_on(gram, *w - was, n, slopes);
-        slopes[col] += (*w - was) * j->added;
+        w[k * n] = now[k];
+        sb_gram_pass_on(gram, more, n, at + k * n);
+        at[k * n + col] += more * j->added;
     }
 }
 
@@ -192,15 +198,16 @@ static int64_t gptq_pass_count(const sb_rounding *r)
     return p->passes >= 0 ? p->passes : r->group < r->cols ? 0 : 2;
 }
 
-static void gptq_passes(const gptq_job *j, int64_t first, int64_t last)
+static void gptq_passes(const gptq_tile *t)
 {
-    int64_t n = j->r->cols, passes = gptq_pass_count(j->r);
+    const sb_rounding *r = t->j->r;
+    int64_t n = r->cols, passes = gptq_pass_count(r);
 
-    gptq_slopes(j, first, last);
+    gptq_slopes(t);
     for (int64_t k = 0; k < passes; k++)
         for (int64_t c = 0; c < n; c++)
-            if (j->r->gram[c * (n + 1)] > 0)
-                gptq_anew(j, c, first, last);
+            if (r->gram[c * (n + 1)] > 0)
+                gptq_anew(t, c);
 }
 
 /* Items are tiles of rows. */
@@ -209,13 +216,16 @@ static void gptq_tiles(void *arg, size_t begin, size_t end)
     const gptq_job *j = arg;
     const sb_rounding *r = j->r;
 
-    for (size_t t = begin; t < end; t++) {
-        int64_t first = (int64_t)t * GPTQ_TILE, last = first + GPTQ_TILE;
+    for (size_t i = begin; i < end; i++) {
+        int64_t first = (int64_t)i * SB_TILE, left = r->rows - first;
+        const gptq_tile t = {.j = j,
+                             .first = first,
+                             .rows = left < SB_TILE ? left : SB_TILE,
+                             .sums = j->sums + first * r->cols};
 
-        last = last < r->rows ? last : r->rows;
-        gptq_columns(j, first, last);
+        gptq_columns(&t);
         if (j->slopes)
-            gptq_passes(j, first, last);
+            gptq_passes(&t);
     }
 }
 
@@ -279,6 +289,8 @@ static sb_status gptq_plan_make(const sb_rounding *r, gptq_plan **out)
 static sb_status gptq_run(sb_rounding *r, const gptq_plan *plan)
 {
     const size_t n = (size_t)(r->rows * r->cols);
+    const size_t tiles = (size_t)((r->rows + SB_TILE - 1) / SB_TILE);
+    const size_t whole = tiles * SB_TILE * (size_t)r->cols;
     const bool passes = gptq_pass_count(r) > 0;
 
     if (!plan->done) {
@@ -286,18 +298,17 @@ static sb_status gptq_run(sb_rounding *r, const gptq_plan *plan)
         sb_rounding_all_nearest(r);
         return SB_OK;
     }
-    float *sums = sb_alloc(r->ctx, passes ? 2 * n : n, sizeof *sums);
+    float *sums = sb_alloc(r->ctx, passes ? whole + n : whole, sizeof *sums);
     if (!sums)
         return SB_NO_MEMORY;
     gptq_job job = {.r = r,
                     .factor = plan->h,
                     .order = plan->order,
                     .sums = sums,
-                    .slopes = passes ? sums + n : NULL,
+                    .slopes = passes ? sums + whole : NULL,
                     .added = (float)plan->added};
     r->dead += gptq_count_dead(r);
-    sb_parallel_for(r->ctx, (size_t)((r->rows + GPTQ_TILE - 1) / GPTQ_TILE), 1,
-                    gptq_tiles, &job);
+    sb_parallel_for(r->ctx, tiles, 1, gptq_tiles, &job);
     sb_free(r->ctx, sums);
     return sb_ctx_poll(r->ctx);
 }

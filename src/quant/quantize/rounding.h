@@ -5,6 +5,9 @@
 
 #include "base/ctx.h"
 
+/* Rows that lie side by side where they are computed together. */
+enum { SB_TILE = 16 };
+
 /* One matrix of a layer: each row makes one output channel of what is
  * multiplied with it.  Scales are decided before: those of row r are
  * [r, cols / group], a column's own at c / group. */
@@ -37,6 +40,10 @@ float sb_rounded(float w, float scale, float zero, int32_t qmin, int32_t qmax);
 /* The nearest number that is represented in row `row`, column `col`. */
 float sb_rounding_nearest(const sb_rounding *r, int64_t row, int64_t col,
                           float w);
+/* The same in one column of some rows, SB_TILE or fewer; `x` and `out` are of
+ * SB_TILE. */
+void sb_rounding_tile(const sb_rounding *r, int64_t row, int64_t rows,
+                      int64_t col, const float *x, float *out);
 /* Every element to nearest. */
 void sb_rounding_all_nearest(const sb_rounding *r);
 

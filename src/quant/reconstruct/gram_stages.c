@@ -113,18 +113,29 @@ sb_status sb_gram_stages_init(sb_grams *grams, sb_round_layer *layers, size_t n,
 {
     sb_quant_model *qm = grams->qm;
     size_t limit = qm->state.calibration.memory_limit;
+    sb_workspace *rooms = qm->state.rooms;
 
     s->grams = grams;
     s->n_layers = n;
     SB_TRY(sb_staged_init(qm->ctx, qm->graph, limit, &s->quantized));
     if (limit)
         sb_spill_share(s->quantized.spill, &qm->state.kept);
+    s->quantized.as_made = s->quantized.lent = true;
+    if (rooms)
+        s->quantized.workspace = &rooms[0];
     SB_TRY(stages_levels(&s->quantized, layers, n));
     SB_TRY(stages_take(qm, &s->quantized));
     if (grams->fit) {
         SB_TRY(sb_staged_init(qm->ctx, qm->graph, limit, &s->plain));
+        s->plain.as_made = s->plain.lent = true;
         if (limit)
             sb_spill_share(s->plain.spill, &qm->state.kept);
+        if (rooms) {
+            s->plain.workspace = &rooms[1];
+            /* At once what the largest level will want; pages that none writes
+             * to cost nothing. */
+            SB_TRY(sb_workspace_reserve(qm->ctx, rooms[0].size, &rooms[1]));
+        }
         SB_TRY(stages_levels(&s->plain, layers, n));
         SB_TRY(stages_take(qm, &s->plain));
     }
