@@ -18,6 +18,7 @@ static const cli_opt opts[] = {
     {CLI_FILE,   'c', "config",  ARG(config),  "FILE",  "qconfig.yaml (default: what `sparsebit config default` prints)", false},
     {CLI_STRING, 0,   "preset",  ARG(preset),  "NAME",  "without a config, what is done for accuracy: `fast`, `balanced` (default) or `best`; see `sparsebit list presets`", false},
     CLI_DATA_OPTS(quantize_args, data, false, "use at most N samples"),
+    {CLI_UINT,   0,   "augment", ARG(augment), "N",     "calibrate on N other versions of each sample, too, changed at random as AUGMENT of the data file says (--seed); for weights of less than 8 bits", false},
     {CLI_STRING, 0,   "calibrate", ARG(calibrate), "WHAT", "`self`: without --data, calibrate a language model on texts that it writes itself, --samples windows (64) of 256 tokens, or of as many as it takes", false},
     {CLI_LIST,   0,   "value",   ARG(values),  CLI_VALUE_ARG, CLI_VALUE_HELP, false},
     {CLI_WORDS,  0,   "asym",    ARG(asym),    "w,a",   "calibrate each layer on the outputs of quantized weights (w), activations (a) or both; with a the network runs block by block", false},
@@ -191,7 +192,7 @@ static sb_status share_calibration(quantize_job *j)
     return status;
 }
 
-/* Runs all batches. */
+/* Runs all batches, then other versions of them. */
 static sb_status quantize_feed(quantize_job *j, bool blocks)
 {
     cli_feed f = {.env = j->env,
@@ -202,6 +203,12 @@ static sb_status quantize_feed(quantize_job *j, bool blocks)
                   .what = blocks ? "reading samples" : "calibrating"};
     sb_status status = cli_feed_all(&f);
 
+    for (unsigned i = 0; i < j->args->augment && status == SB_OK; i++) {
+        sb_data_start_epoch(j->data, i);
+        status = cli_feed_all(&f);
+    }
+    if (j->args->augment)
+        sb_data_rewind(j->data);
     j->subject = f.in_data ? j->args->data.path : j->args->model;
     j->samples = f.samples;
     return status;
@@ -284,6 +291,9 @@ static int quantize_calibrate(quantize_job *j)
         if (rc != CLI_OK)
             return rc;
     }
+    if (a->augment && !(j->data && sb_data_varies(j->data)))
+        return cli_usage(j->cmd, "--augment needs a data file of images with "
+                                 "AUGMENT");
     j->subject = a->model;
     double start = cli_seconds();
     sb_status status = quantize_observe(j);

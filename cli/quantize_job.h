@@ -13,7 +13,7 @@ typedef struct quantize_args {
     const char *tokenizer, *float_as, *drop, *calibrate, *gguf_type;
     cli_data_spec data;
     cli_list load, dump_after, exclude, values;
-    unsigned memory, opset, level, version;
+    unsigned memory, opset, level, version, augment;
     size_t limit; /* bytes of memory; 0: none */
     bool exact, extra_info, dry_run, force;
 } quantize_args;

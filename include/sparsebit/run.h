@@ -222,6 +222,8 @@ SB_API void sb_data_rewind(sb_data *data);
  *  for each epoch, and with the random changes that AUGMENT asks for.  Both
  *  depend on seed and epoch alone.  sb_data_rewind() ends it. */
 SB_API void sb_data_start_epoch(sb_data *data, uint64_t epoch);
+/** Does AUGMENT ask for such changes, so that samples differ by epoch? */
+SB_API int sb_data_varies(const sb_data *data);
 /** What a rank reads of a data set that several share. */
 typedef enum sb_data_part {
     /** Batches one after another, about as many as the others: what all ranks

@@ -96,6 +96,12 @@ void sb_data_start_epoch(sb_data *data, uint64_t epoch)
     data->epoch = epoch;
 }
 
+int sb_data_varies(const sb_data *data)
+{
+    return data->source.def->image &&
+           sb_augment_is_on(&data->transform.augment);
+}
+
 void sb_data_rewind(sb_data *data)
 {
     drop_prefetch(data);

@@ -4,6 +4,7 @@
 
 #include "api/model.h"
 #include "base/options.h"
+#include "data/data.h"
 #include "eval/eval.h"
 #include "learn/learner.h"
 #include "quant/train/qat.h"
@@ -65,27 +66,43 @@ sb_status sb_quant_model_take(sb_quant_model *qm, const sb_learner *learner,
 typedef sb_status (*batch_fn)(void *user, const sb_tensor *const *inputs,
                               size_t n);
 
-/* Hands over samples of the first epoch, `most` at least unless there are
- * fewer; those that do not fill a batch are left out, as in training. */
+/* Hands over samples of an epoch until there are `most`; those that do not fill
+ * a batch are left out, as in training. */
+static sb_status quant_epoch(sb_trainer *t, uint64_t epoch, size_t most,
+                             batch_fn fn, void *user, const sb_tensor **inputs,
+                             size_t *seen)
+{
+    size_t n = sb_model_input_count(t->model), full = 0;
+    const sb_batch *batch = NULL;
+
+    sb_data_start_epoch(t->train, epoch);
+    while (*seen < most) {
+        SB_TRY(sb_data_next(t->train, &batch));
+        if (batch->count == 0 || batch->count < full)
+            break;
+        full = batch->count;
+        SB_TRY(sb_model_batch_inputs(t->model, batch, inputs, n));
+        SB_TRY(fn(user, inputs, n));
+        *seen += batch->count;
+    }
+    return SB_OK;
+}
+
+/* The same of the first epoch, and of others if their samples are others. */
 static sb_status quant_each_batch(sb_trainer *t, size_t most, batch_fn fn,
                                   void *user)
 {
-    size_t n = sb_model_input_count(t->model), seen = 0, full = 0;
+    size_t n = sb_model_input_count(t->model), seen = 0, before;
     const sb_tensor **inputs = sb_alloc(t->ctx, n + 1, sizeof *inputs);
-    const sb_batch *batch = NULL;
     sb_status status = inputs ? SB_OK : SB_NO_MEMORY;
+    uint64_t epoch = 0;
 
-    sb_data_start_epoch(t->train, 0);
-    while (status == SB_OK && seen < most) {
-        status = sb_data_next(t->train, &batch);
-        if (status != SB_OK || batch->count == 0 || batch->count < full)
-            break;
-        full = batch->count;
-        status = sb_model_batch_inputs(t->model, batch, inputs, n);
+    do {
+        before = seen;
         if (status == SB_OK)
-            status = fn(user, inputs, n);
-        seen += batch->count;
-    }
+            status = quant_epoch(t, epoch++, most, fn, user, inputs, &seen);
+    } while (status == SB_OK && seen > before && seen < most &&
+             sb_data_varies(t->train));
     sb_free(t->ctx, inputs);
     return status;
 }

@@ -42,6 +42,8 @@ for i in 0 1; do
     quantize $models/photo.onnx -c q.yaml --load-calibration $i.json -o one.onnx -q
     cmp -s again.onnx one.onnx || echo $i is not all
 done
+quantize $models/photo.onnx -c q.yaml -d good.yaml --set 'AUGMENT={FLIP: true}' --augment 2 -o o.onnx
+quantize $models/photo.onnx -c q.yaml -d good.yaml --augment 2 -o o.onnx
 quantize $models/photo.onnx -c q.yaml -d good.yaml --skip 3 -o o.onnx
 quantize $models/photo.onnx -c q.yaml -d good.yaml --asym -o asym.onnx
 quantize $models/photo.onnx -c q.yaml -d good.yaml --asym w -q -o asym_w.onnx

@@ -101,6 +101,38 @@ def compare(name, x, labels, said, integer):
     check(f"{name}: trained and exported agree", said["check_agreement"] >= 0.98, said)
 
 
+def input_scale(out, what, *more):
+    """Of the first QuantizeLinear in the file of a command."""
+    done = run(command, what, "float.onnx", "-c", "w8a8u.yaml", "-d", "gray.yaml", "-o", out,
+               *more)
+    check(out, done.returncode == 0, done.stderr)
+    model = onnx.load(out)
+    node = next(n for n in model.graph.node if n.op_type == "QuantizeLinear")
+    return next(float(onnx.numpy_helper.to_array(i)) for i in model.graph.initializer
+                if i.name == node.input[1])
+
+
+def calibrate_on_epochs(side=8):
+    """Two gray images of 100, in training as bright as 50 to 150: of 512 of them one is as
+    bright as 149."""
+    with open("gray.idx", "wb") as f:
+        f.write(struct.pack(">IIII", 0x803, 2, side, side) + bytes([100]) * (2 * side * side))
+    with open("two.idx", "wb") as f:
+        f.write(struct.pack(">II", 0x801, 2) + bytes(2))
+    with open("gray.yaml", "w") as f:
+        f.write("SOURCE: idx\nPATH: gray.idx\nLABELS: two.idx\nSCALE: 255\nBATCH: 2\n"
+                "AUGMENT: {COLOR_JITTER: 0.5}\n")
+    config("w8a8u.yaml", "BIT: 8", "BIT: 8")
+    still = "--set", "EPOCHS=1", "--set", "LR=1e-9"
+    for out, least, most, args in (
+            ("once", 50, 147.5, ("train", *still, "--set", "CALIBRATE=2")),
+            ("often", 148.5, 150.5, ("train", *still)),
+            ("plain", 99.9, 100.1, ("quantize",)),
+            ("varied", 148.5, 150.5, ("quantize", "--augment", "255"))):
+        brightest = input_scale(out + ".onnx", *args) * 255 * 255
+        check(f"the brightest that {out} saw", least < brightest < most, brightest)
+
+
 def main():
     x, labels = write_data()
     done = run(command, "new", "resnet20", "--input", "1x8x8", "--classes", "4", "-o",
@@ -123,12 +155,15 @@ def main():
             ("lsq", "TYPE: lsq, BIT: 4", "TYPE: lsq, BIT: 4"),
             ("lsq_plus", "TYPE: lsq+, BIT: 4", "TYPE: lsq+, BIT: 4"),
             ("dorefa", "TYPE: dorefa, BIT: 4", "BIT: 4"),
+            ("gptq", "TYPE: gptq, BIT: 4", "BIT: 8"),
             ("pact", "BIT: 4", "TYPE: pact, BIT: 4, PACT: {ALPHA_VALUE: 4}")):
         config(name + ".yaml", weights, activations)
         done = train(name + ".onnx", "-c", name + ".yaml")
         check(name, done.returncode == 0, done.stderr)
         if done.returncode == 0:
             compare(name, x, labels, json.loads(done.stdout), False)
+
+    calibrate_on_epochs()
 
     # Killed before the end, twice.
     with open("lsq.onnx", "rb") as f:

@@ -78,16 +78,12 @@ static sb_learner *learner_of(sb_quant_model *qm, sb_train_bn bn, double rate)
 }
 
 /* In inference form norms that came back change nothing. */
-static void test_restored_norms_are_identities(void **state)
+static void check_restored(const char *yaml)
 {
-    static const char yaml[] =
-        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: lsq, BIT: 8}}\n"
-        "A: none\n";
     const sb_tensor *x = samples(), *y[2];
     sb_quant_model *qm[2];
     sb_learner *l[2];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         qm[i] = model_of(net, yaml, NULL);
         l[i] = learner_of(qm[i], i ? SB_TRAIN_BN_FOLDED : SB_TRAIN_BN_RESTORE,
@@ -103,6 +99,17 @@ static void test_restored_norms_are_identities(void **state)
         sb_learner_free(l[i]);
         sb_quant_model_free(qm[i]);
     }
+}
+
+static void test_restored_norms_are_identities(void **state)
+{
+    (void)state;
+    check_restored("W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: lsq, "
+                   "BIT: 8}}\nA: none\n");
+    /* Weights and biases are others than those of the file. */
+    check_restored("SCHEDULE: {LAYERWISE: true}\nW: {QSCHEME: "
+                   "per-channel-symmetric, QUANTIZER: {TYPE: gptq, BIT: 3}}\n"
+                   "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n");
 }
 
 #define ENLARGED(times, back)                                         \

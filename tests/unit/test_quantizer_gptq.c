@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "quant/quantize/cholesky.h"
+#include "quant/train/qat.h"
 #include "roundtest.h"
 
 typedef struct gptq_test_params { /* as in quantizer_gptq.c */
@@ -270,6 +271,42 @@ static void test_model(void **state)
     sb_quant_model_free(qm);
 }
 
+/* The same layer, to be trained: it starts from these integers, 3, 2 and 1, not
+ * from those that are nearest, and without a step they are what is left. */
+static void test_training_starts_from_it(void **state)
+{
+    static const double integers[] = {3, 2, 1};
+    sb_quant_model *qm = NULL;
+    sb_tensor *x = test_random(SB_DTYPE_F32, "90x3", 1);
+    const sb_tensor *data[] = {x, NULL};
+    sb_qat *qat = NULL;
+
+    (void)state;
+    assert_ok(test_quant_try_train(
+        test_ctx(),
+        "graph main(x: f32[N,3]) -> (y) {\nw: f32[3,1] = [1, 0.36, 0.36]\n"
+        "y = MatMul(x, w) \"fc\"\n}",
+        "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {TYPE: gptq, BIT: 3, "
+        "GPTQ: {ACT_ORDER: false}}}\nA: none\n",
+        NULL, &qm));
+    for (int i = 0; i < 270; i++)
+        ((float *)x->data)[i] = (float)(i / 3 % 3 - 1);
+    test_calibrate(qm, NULL, data);
+    assert_ok(sb_qat_create(qm, SB_QAT_BN_AUTO, &qat));
+    sb_value_id w = sb_graph_find_value(qat->graph, "w");
+    for (int i = 0; i < 3; i++)
+        assert_close(
+            "start",
+            sb_tensor_get_f64(&sb_graph_value(qat->graph, w)->constant, i),
+            integers[i] * 2 / 7, 1e-6);
+    assert_ok(sb_qat_settle(qat, qat->graph));
+    sb_quant_model_set_quant(qm, 1, 1);
+    const sb_tensor *y = test_quant_forward(qm, test_f32("1x3", 1, 10, 100));
+    assert_close("end", sb_tensor_get_f64(y, 0), 123 * 2 / 7.0, 1e-4);
+    sb_qat_free(qat);
+    sb_quant_model_free(qm);
+}
+
 /* Without a configuration of the user 640 columns are rounded in two parts:
  * with inputs that are all the same, the sum of each part is kept within a
  * step, 2 / 7.  To nearest each of 0.36 would lose 0.26 steps. */
@@ -347,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_cholesky),
         cmocka_unit_test(test_large_cholesky),
         cmocka_unit_test(test_model),
+        cmocka_unit_test(test_training_starts_from_it),
         cmocka_unit_test(test_large_in_parts),
         cmocka_unit_test(test_one_line_for_a_reason),
     };

@@ -36,6 +36,12 @@ const sb_param_def sb_augment_table[] = {
 };
 /* clang-format on */
 
+bool sb_augment_is_on(const sb_augment_keys *keys)
+{
+    return keys->flip || keys->pad_crop > 0 || keys->random_crop.n > 0 ||
+           keys->cutout > 0 || keys->color > 0;
+}
+
 /* The last step of splitmix64: every bit of the result depends on all of x. */
 static uint64_t augment_mix(uint64_t x)
 {

@@ -21,6 +21,8 @@ typedef struct sb_augment_keys {
 } sb_augment_keys;
 
 extern const sb_param_def sb_augment_table[];
+/* Is anything changed? */
+bool sb_augment_is_on(const sb_augment_keys *keys);
 
 /* Random numbers of one sample in one epoch. */
 void sb_augment_seed(sb_rng *rng, uint64_t seed, uint64_t epoch,

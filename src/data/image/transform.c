@@ -61,7 +61,7 @@ const sb_param_def sb_transform_table[] = {
      .help = "order of the axes that the model wants"},
     {.name = "AUGMENT", .type = SB_PARAM_MAP, .offset = KEY(augment),
      .fields = sb_augment_table,
-     .help = "random changes of the images in training; no other command makes them"},
+     .help = "random changes of the images, in training and by `quantize --augment`; no other command makes them"},
     {0},
 };
 /* clang-format on */

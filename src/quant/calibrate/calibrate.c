@@ -527,13 +527,13 @@ static sb_status calc_all(sb_quant_model *qm)
 
 static sb_status calibrate_refine(sb_quant_model *qm)
 {
-    if (qm->train) /* nothing to correct yet; batches serve to start */
-        return SB_OK;
     /* All ranks have the same batches, and each does all of it. */
     struct sb_comm_state *ranks = sb_comm_hide(qm->ctx);
-    sb_status status = sb_refine(qm);
+    sb_status status = qm->train ? sb_refine_start(qm) : sb_refine(qm);
 
     sb_comm_show(qm->ctx, ranks);
+    if (qm->train) /* batches serve to start */
+        return status;
     sb_batch_store_free(qm->state.batches);
     qm->state.batches = NULL;
     sb_batch_store_free(qm->state.outputs);

@@ -16,6 +16,9 @@ bool sb_refine_measures(const sb_quant_model *qm);
 /* Runs the methods that the configuration asks for, over the batches that were
  * kept, and notes what each gained. */
 SB_MUST_USE sb_status sb_refine(sb_quant_model *qm);
+/* What training starts from: weights rounded by what their layers see, if the
+ * configuration asks for it. */
+SB_MUST_USE sb_status sb_refine_start(sb_quant_model *qm);
 
 /* ---- going back (snapshot.c) -------------------------------------------- */
 

@@ -430,6 +430,17 @@ static sb_status refine_without_samples(sb_quant_model *qm)
     return SB_OK;
 }
 
+sb_status sb_refine_start(sb_quant_model *qm)
+{
+    size_t layers = 0;
+
+    if (!sb_rounds_weights(qm))
+        return SB_OK;
+    SB_TRY(sb_round_weights(qm, &layers));
+    sb_calibrate_fit_biases(qm);
+    return SB_OK;
+}
+
 sb_status sb_refine(sb_quant_model *qm)
 {
     refiner r = {.qm = qm};

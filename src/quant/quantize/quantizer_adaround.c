@@ -222,4 +222,5 @@ const sb_quantizer_def sb_quantizer_adaround = {
     .round_arrays = SB_SOFT_ARRAYS + OWN_ARRAYS,
     .round_squares = 2, /* the packed one, and what packing takes */
     .round_learns = true,
+    .training = {[SB_QUANT_WEIGHT] = &sb_quant_training_fixed},
 };

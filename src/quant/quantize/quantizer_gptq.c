@@ -339,4 +339,5 @@ const sb_quantizer_def sb_quantizer_gptq = {
     .round = gptq_round,
     .round_arrays = 2,
     .round_squares = 1,
+    .training = {[SB_QUANT_WEIGHT] = &sb_quant_training_fixed},
 };

@@ -6,6 +6,7 @@
 #include "graph/op.h"
 #include "ops/op_registry.h"
 #include "quant/model/instrument.h"
+#include "quant/model/overlay.h"
 
 /* The Relu or Clip that makes the values of a point, and that the runtime
  * leaves to their rounding; NULL if there is none.  A scale that several values
@@ -362,6 +363,7 @@ static sb_status qat_setup(sb_qat *qat, sb_qat_bn bn)
     SB_TRY(sb_qat_measure(qat));
     qat_fall_back(qat);
     SB_TRY(sb_quant_derive(qm, qat_put, qat, &qat->graph));
+    SB_TRY(sb_overlay_apply(qm, qat->graph));
     SB_TRY(sb_qat_add_norms(qat));
     SB_TRY(sb_qat_add_biases(qat));
     return sb_graph_infer(qat->graph);

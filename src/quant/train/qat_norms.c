@@ -17,6 +17,7 @@
 #include "graph/op.h"
 #include "ops/op_registry.h"
 #include "passes/rewrite.h"
+#include "quant/model/overlay.h"
 #include "quant/place/place.h"
 #include "quant/train/qat.h"
 
@@ -237,8 +238,7 @@ static sb_status norm_constant(sb_qat *qat, sb_qat_norm *norm, int param,
 static sb_status norm_constants(sb_qat *qat, sb_qat_norm *norm)
 {
     int64_t n = norm->layer.channels;
-    const sb_tensor *bias =
-        &sb_graph_value(qat->qm->graph, norm->layer.bias)->constant;
+    const sb_tensor *bias = sb_overlay_constant(qat->qm, norm->layer.bias);
     float *v = sb_alloc(qat->qm->ctx, (size_t)n, SB_QAT_NORM * sizeof *v);
     sb_status status = v ? SB_OK : SB_NO_MEMORY;
 
