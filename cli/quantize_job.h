@@ -54,6 +54,11 @@ static inline bool quantize_asym_has(const quantize_job *j, char what)
  * (quantize_self.c). */
 sb_status quantize_feed_self(quantize_job *j);
 
+/* Runs the samples, and computes scales (quantize_calibrate.c). */
+int quantize_calibrate(quantize_job *j);
+
+/* Is a file of a language model asked for, and no ONNX (cmd_quantize.c)? */
+bool quantize_is_language(const quantize_args *a);
 /* The parts of the work: the model is read, then quantized, with as few layers
  * in float as --accuracy-drop takes (cmd_quantize.c). */
 int quantize_check_drop(const cli_cmd *cmd, const quantize_args *a,
