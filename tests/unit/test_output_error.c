@@ -192,7 +192,10 @@ static sb_quant_model *marks(bool asked, bool apart, size_t n, char *out)
         bool used = sb_replay_is_for(qm, SB_REPLAY_USED, i);
         bool judges = sb_replay_is_for(qm, SB_REPLAY_JUDGED, i);
 
-        assert_true(!used || sb_replay_is_for(qm, SB_REPLAY_SEEN, i));
+        bool wide = sb_replay_is_for(qm, SB_REPLAY_WIDE, i);
+
+        assert_true(!(used || wide) || sb_replay_is_for(qm, SB_REPLAY_SEEN, i));
+        assert_int_equal(wide, !sb_replay_is_for(qm, SB_REPLAY_REST, i));
         out[i] = (char)(used && judges ? 'b' : used ? 'u' : judges ? 'j' : '.');
     }
     out[n] = '\0';
@@ -350,6 +353,7 @@ int main(void)
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_small),
         cmocka_unit_test(test_batches),
+
         cmocka_unit_test(test_outputs_are_kept),
         cmocka_unit_test(test_scale_of_no_file),
     };

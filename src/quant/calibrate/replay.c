@@ -13,6 +13,7 @@ typedef struct replay_shares {
     size_t rest;   /* which methods may see */
     size_t used;   /* that they run over */
     size_t twice;  /* twice as many samples */
+    size_t wide;   /* four times */
 } replay_shares;
 
 /* Batches that hold so many samples; 0: all of `n`. */
@@ -40,6 +41,7 @@ static replay_shares replay_share(const sb_quant_model *qm)
         s.rest = s.n - s.judged;
     }
     s.twice = replay_cover(qm, 2 * most, s.rest);
+    s.wide = replay_cover(qm, 4 * most, s.rest);
     /* Fitting chooses more from the samples than rounding does. */
     s.used = !qm->asked && schedule.layerwise ? s.twice
                                               : replay_cover(qm, most, s.rest);
@@ -56,19 +58,20 @@ bool sb_replay_is_for(const sb_quant_model *qm, sb_replay_part part, size_t i)
 {
     const replay_shares s = replay_share(qm);
     bool apart = s.rest < s.n, judged = replay_takes(i, s.judged, s.n);
+    bool seen = !(apart && judged);
     size_t at = apart ? i - i * s.judged / s.n : i; /* of the rest */
-
-    bool used = !(apart && judged) && replay_takes(at, s.used, s.rest);
 
     switch (part) {
     case SB_REPLAY_USED:
-        return used;
+        return seen && replay_takes(at, s.used, s.rest);
     case SB_REPLAY_TWICE:
-        return !(apart && judged) && replay_takes(at, s.twice, s.rest);
+        return seen && replay_takes(at, s.twice, s.rest);
+    case SB_REPLAY_WIDE:
+        return seen && replay_takes(at, s.wide, s.rest);
     case SB_REPLAY_SEEN:
-        return !(apart && judged);
+        return seen;
     case SB_REPLAY_REST:
-        return !used;
+        return !(seen && replay_takes(at, s.wide, s.rest));
     default:
         return judged;
     }

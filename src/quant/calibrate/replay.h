@@ -33,8 +33,9 @@ enum { SB_REFERENCE_SAMPLES = 16 };
 typedef enum sb_replay_part {
     SB_REPLAY_USED,   /* methods run over them: as many as SAMPLES says */
     SB_REPLAY_TWICE,  /* twice as many, for what chooses more from them */
+    SB_REPLAY_WIDE,   /* four times, for ranges that must hold for others */
     SB_REPLAY_SEEN,   /* those, and others that do not judge */
-    SB_REPLAY_REST,   /* all but those that are used */
+    SB_REPLAY_REST,   /* all but the wide ones */
     SB_REPLAY_JUDGED, /* outputs are compared on them */
 } sb_replay_part;
 
