@@ -25,6 +25,17 @@ static size_t replay_cover(const sb_quant_model *qm, int64_t samples, size_t n)
     return samples == 0 || want > n ? n : want;
 }
 
+/* On how many samples outputs are compared. */
+static int64_t replay_judges(const sb_quant_model *qm, size_t n)
+{
+    int64_t each = n > 0 ? sb_batch_store_samples(qm->state.batches, 0) : 0;
+    int64_t some = (int64_t)n * each / 8;
+
+    if (qm->asked || some < SB_REFERENCE_SAMPLES)
+        return SB_REFERENCE_SAMPLES;
+    return some < SB_REFERENCE_MOST ? some : SB_REFERENCE_MOST;
+}
+
 static replay_shares replay_share(const sb_quant_model *qm)
 {
     const sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
@@ -34,7 +45,7 @@ static replay_shares replay_share(const sb_quant_model *qm)
      * configuration asks for it. */
     size_t apart = !qm->asked ? s.n / 2 : qm->state.apart ? (s.n + 2) / 4 : 0;
 
-    s.judged = replay_cover(qm, SB_REFERENCE_SAMPLES, s.n);
+    s.judged = replay_cover(qm, replay_judges(qm, s.n), s.n);
     s.rest = s.n;
     if (apart > 0) {
         s.judged = s.judged > apart ? apart : s.judged;
