@@ -390,9 +390,10 @@ static void test_weights_anywhere(void **state)
 
 enum { BATCHES = 12 };
 
-/* Channel 1 of one sample, of those that methods neither use nor are judged by,
- * is as large as `most` says.  Is equalization kept? */
-static bool kept_with(size_t odd, float most, size_t *free_batch)
+/* Channel 1 of one sample of each batch is as large as `most` says; 0: as all
+ * others.  Is equalization kept?  Says what batches are for: used, wide, judged
+ * or nothing. */
+static bool kept_with(const float *most, char *marks)
 {
     sb_quant_model *qm =
         test_quant("graph main(x: f32[N,3]) -> (y) {\n"
@@ -400,7 +401,7 @@ static bool kept_with(size_t odd, float most, size_t *free_batch)
                    "v: f32[3,2] = [0.2, 0.3, 0.6, -0.4, 0.3, 0.5]\n"
                    "c = MatMul(x, w) \"first\"\nr = Relu(c)\n"
                    "y = MatMul(r, v) \"second\"\n}",
-                   "SCHEDULE: {EQUALIZATION: true, SAMPLES: 64}\n"
+                   "SCHEDULE: {EQUALIZATION: true, SAMPLES: 16}\n"
                    "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
                    "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}, "
                    "SPECIFIC: [{first: [QUANTIZER.BIT, 16]}]}\n",
@@ -415,14 +416,15 @@ static bool kept_with(size_t odd, float most, size_t *free_batch)
         sb_tensor_randomize(x, 40 + i);
         for (int k = 0; k < 48; k++)
             at[k] = fabsf(at[k]);
-        if (i == odd)
-            at[1] = most;
+        if (most[i] > 0)
+            at[1] = most[i];
         (void)test_quant_forward(qm, x);
     }
     for (size_t i = 0; i < BATCHES; i++)
-        if (!sb_replay_is_for(qm, SB_REPLAY_USED, i) &&
-            !sb_replay_is_for(qm, SB_REPLAY_JUDGED, i))
-            *free_batch = i;
+        marks[i] = sb_replay_is_for(qm, SB_REPLAY_USED, i)     ? 'u'
+                   : sb_replay_is_for(qm, SB_REPLAY_WIDE, i)   ? 'w'
+                   : sb_replay_is_for(qm, SB_REPLAY_JUDGED, i) ? 'j'
+                                                               : '.';
     assert_int_equal(sb_quant_model_calc_qparams(qm), SB_OK);
     const sb_quant_step *step = sb_quant_model_step(qm, 0);
     assert_non_null(step);
@@ -438,13 +440,30 @@ static bool kept_with(size_t odd, float most, size_t *free_batch)
 /* What widens ranges after the judgment is judged, too. */
 static void test_judged_with_all_ranges(void **state)
 {
-    size_t odd = BATCHES, same = BATCHES;
+    float most[BATCHES] = {0};
+    char marks[BATCHES];
 
     (void)state;
-    assert_true(kept_with(BATCHES, 0, &odd));
-    assert_true(odd < BATCHES);
-    assert_false(kept_with(odd, 400, &same));
-    assert_int_equal(odd, same);
+    assert_true(kept_with(most, marks));
+    const char *other = memchr(marks, '.', BATCHES);
+    assert_non_null(other);
+    most[other - marks] = 400;
+    assert_false(kept_with(most, marks));
+}
+
+/* What the few samples that factors come from do not show, and others do, is
+ * no reason against it: ranges hold for those that judge. */
+static void test_ranges_of_more_samples(void **state)
+{
+    float most[BATCHES] = {0};
+    char marks[BATCHES];
+
+    (void)state;
+    assert_true(kept_with(most, marks));
+    for (size_t i = 0; i < BATCHES; i++)
+        most[i] = marks[i] == 'u' ? 0 : 30;
+    assert_non_null(memchr(marks, 'w', BATCHES));
+    assert_true(kept_with(most, marks));
 }
 
 int main(void)
@@ -460,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_saved_and_loaded),
         cmocka_unit_test(test_weights_anywhere),
         cmocka_unit_test(test_judged_with_all_ranges),
+        cmocka_unit_test(test_ranges_of_more_samples),
     };
 
     return cmocka_run_group_tests_name("equalize", tests, NULL, NULL);

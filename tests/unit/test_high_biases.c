@@ -17,7 +17,7 @@
     "SPECIFIC: [{first: [QUANTIZER.BIT, 16]}]}\n"
 
 /* Batches of 16 samples, of which the last one judges. */
-enum { BATCHES = 12, EACH = 16, MOST = 2048 };
+enum { BATCHES = 8, EACH = 16, MOST = 2048 };
 
 #define IMAGE "graph main(x: f32[N,2,4,4]) -> (y) {\n"
 #define MADE                                             \

@@ -251,7 +251,10 @@ static sb_quant_model *marks(bool asked, bool apart, size_t n, char *out)
         bool used = sb_replay_is_for(qm, SB_REPLAY_USED, i);
         bool judges = sb_replay_is_for(qm, SB_REPLAY_JUDGED, i);
 
-        assert_true(!used || sb_replay_is_for(qm, SB_REPLAY_SEEN, i));
+        bool wide = sb_replay_is_for(qm, SB_REPLAY_WIDE, i);
+
+        assert_true(!(used || wide) || sb_replay_is_for(qm, SB_REPLAY_SEEN, i));
+        assert_int_equal(wide, !sb_replay_is_for(qm, SB_REPLAY_REST, i));
         out[i] = (char)(used && judges ? 'b' : used ? 'u' : judges ? 'j' : '.');
     }
     out[n] = '\0';
@@ -282,6 +285,28 @@ static void test_batches(void **state)
     check_marks(true, true, "uuuj");
     check_marks(true, true, "uuj");
     check_marks(true, true, "uj");
+}
+
+/* An eighth judges, of 16 to 32 samples in batches of 4: of 160 samples 20, of
+ * 400 no more than 32; 16 where a configuration has decided. */
+static void test_many_batches(void **state)
+{
+    static const struct {
+        bool asked;
+        size_t n, want;
+    } cases[] = {
+        {false, 20, 4}, {false, 40, 5}, {false, 100, 8}, {true, 100, 4}};
+    char found[101];
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        size_t judge = 0;
+
+        sb_quant_model_free(marks(cases[i].asked, false, cases[i].n, found));
+        for (size_t k = 0; k < cases[i].n; k++)
+            judge += found[k] == 'j' || found[k] == 'b';
+        assert_int_equal(judge, cases[i].want);
+    }
 }
 
 /* A journal is for language models: nobody compares their outputs, which are
@@ -412,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_small),
         cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_many_batches),
         cmocka_unit_test(test_outputs_are_kept),
         cmocka_unit_test(test_scale_of_no_file),
     };

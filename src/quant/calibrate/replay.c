@@ -13,6 +13,7 @@ typedef struct replay_shares {
     size_t rest;   /* which methods may see */
     size_t used;   /* that they run over */
     size_t twice;  /* twice as many samples */
+    size_t wide;   /* four times */
 } replay_shares;
 
 /* Batches that hold so many samples; 0: all of `n`. */
@@ -24,6 +25,17 @@ static size_t replay_cover(const sb_quant_model *qm, int64_t samples, size_t n)
     return samples == 0 || want > n ? n : want;
 }
 
+/* On how many samples outputs are compared. */
+static int64_t replay_judges(const sb_quant_model *qm, size_t n)
+{
+    int64_t each = n > 0 ? sb_batch_store_samples(qm->state.batches, 0) : 0;
+    int64_t some = (int64_t)n * each / 8;
+
+    if (qm->asked || some < SB_REFERENCE_SAMPLES)
+        return SB_REFERENCE_SAMPLES;
+    return some < SB_REFERENCE_MOST ? some : SB_REFERENCE_MOST;
+}
+
 static replay_shares replay_share(const sb_quant_model *qm)
 {
     const sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
@@ -33,13 +45,14 @@ static replay_shares replay_share(const sb_quant_model *qm)
      * configuration asks for it. */
     size_t apart = !qm->asked ? s.n / 2 : qm->state.apart ? (s.n + 2) / 4 : 0;
 
-    s.judged = replay_cover(qm, SB_REFERENCE_SAMPLES, s.n);
+    s.judged = replay_cover(qm, replay_judges(qm, s.n), s.n);
     s.rest = s.n;
     if (apart > 0) {
         s.judged = s.judged > apart ? apart : s.judged;
         s.rest = s.n - s.judged;
     }
     s.twice = replay_cover(qm, 2 * most, s.rest);
+    s.wide = replay_cover(qm, 4 * most, s.rest);
     /* Fitting chooses more from the samples than rounding does. */
     s.used = !qm->asked && schedule.layerwise ? s.twice
                                               : replay_cover(qm, most, s.rest);
@@ -56,19 +69,20 @@ bool sb_replay_is_for(const sb_quant_model *qm, sb_replay_part part, size_t i)
 {
     const replay_shares s = replay_share(qm);
     bool apart = s.rest < s.n, judged = replay_takes(i, s.judged, s.n);
+    bool seen = !(apart && judged);
     size_t at = apart ? i - i * s.judged / s.n : i; /* of the rest */
-
-    bool used = !(apart && judged) && replay_takes(at, s.used, s.rest);
 
     switch (part) {
     case SB_REPLAY_USED:
-        return used;
+        return seen && replay_takes(at, s.used, s.rest);
     case SB_REPLAY_TWICE:
-        return !(apart && judged) && replay_takes(at, s.twice, s.rest);
+        return seen && replay_takes(at, s.twice, s.rest);
+    case SB_REPLAY_WIDE:
+        return seen && replay_takes(at, s.wide, s.rest);
     case SB_REPLAY_SEEN:
-        return !(apart && judged);
+        return seen;
     case SB_REPLAY_REST:
-        return !used;
+        return !(seen && replay_takes(at, s.wide, s.rest));
     default:
         return judged;
     }

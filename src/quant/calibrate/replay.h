@@ -23,8 +23,9 @@ SB_MUST_USE sb_status sb_replay_run(sb_replay *r, size_t batch);
 void sb_replay_close(sb_replay *r);
 
 /* Outputs are compared on so many: enough to tell methods apart, few enough to
- * be quick. */
-enum { SB_REFERENCE_SAMPLES = 16 };
+ * be quick.  Where that decides what stays, and calibration has many samples
+ * anyway, on an eighth of them: at most so many. */
+enum { SB_REFERENCE_SAMPLES = 16, SB_REFERENCE_MOST = 32 };
 
 /* Without a configuration of the user, or if blocks are learned (state.h:
  * apart), methods are judged by samples that they did not see: what fits those
@@ -33,8 +34,9 @@ enum { SB_REFERENCE_SAMPLES = 16 };
 typedef enum sb_replay_part {
     SB_REPLAY_USED,   /* methods run over them: as many as SAMPLES says */
     SB_REPLAY_TWICE,  /* twice as many, for what chooses more from them */
+    SB_REPLAY_WIDE,   /* four times, for ranges that must hold for others */
     SB_REPLAY_SEEN,   /* those, and others that do not judge */
-    SB_REPLAY_REST,   /* all but those that are used */
+    SB_REPLAY_REST,   /* all but the wide ones */
     SB_REPLAY_JUDGED, /* outputs are compared on them */
 } sb_replay_part;
 

@@ -423,8 +423,10 @@ static sb_status equalize_observe(equalizer *e)
                 (sb_point_state){.given = qm->state.points[i].observer,
                                  .channels = qm->state.points[i].channels,
                                  .whole = qm->state.points[i].whole};
+    /* Ranges of few samples would cut off what those that judge have, and what
+     * equal channels gain would not show. */
     SB_TRY(
-        equalize_observe_part(e, qm->asked ? SB_REPLAY_SEEN : SB_REPLAY_USED));
+        equalize_observe_part(e, qm->asked ? SB_REPLAY_SEEN : SB_REPLAY_WIDE));
     for (uint32_t i = 0; i < qm->place.n_points; i++) {
         const sb_quantizer *q = sb_point_quantizer(&qm->place, i);
 
