@@ -219,8 +219,19 @@ void quantize_print_drop(const quantize_drop *d)
         cli_put("  %s\n", d->layers[i]);
 }
 
-/* Saves less than this what is around the weights may take more. */
-enum { SAVED_LEAST = 4096 };
+/* Of a float model with weights of some size, whose file should be smaller: if
+ * little is saved, what is around the weights may take more. */
+static bool should_shrink(const quantize_job *j)
+{
+    const double least = 4096;
+    double floats = 0;
+
+    for (size_t i = 0; i < sb_quant_model_quantizer_count(j->qm); i++)
+        if (sb_quant_model_quantizer(j->qm, i)->is_weight)
+            floats += 4 * (double)sb_quant_model_quantizer_elements(j->qm, i);
+    return !quantize_is_language(j->args) && floats <= j->bytes &&
+           j->bytes - estimate_bytes(j) > least;
+}
 
 static void print_size(const quantize_job *j)
 {
@@ -231,7 +242,7 @@ static void print_size(const quantize_job *j)
     cli_put("written: %s, %s (%s: %s)\n", args->output,
             cli_bytes(bytes, after, sizeof after), args->model,
             cli_bytes(j->bytes, before, sizeof before));
-    if (bytes > j->bytes && j->bytes - estimate_bytes(j) > SAVED_LEAST)
+    if (bytes > j->bytes && should_shrink(j))
         cli_put("it is larger than the float model: weights that are read in "
                 "float as well, such as by the body of a Loop, are in it "
                 "twice; --exclude the layers outside that read them\n");

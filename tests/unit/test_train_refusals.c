@@ -324,11 +324,6 @@ static void test_bad_settings_of_quantizers_are_refused(void **state)
     test_train_refused("BN: restore", NULL, 0, 8, 0, SB_BAD_CONFIG,
                        "set W.QSCHEME per-channel-symmetric, or BN: folded");
     test_train_config =
-        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: gptq, BIT: 4}}\n"
-        "A: none\n";
-    test_train_refused("{}", NULL, 0, 8, 0, SB_UNSUPPORTED,
-                       "is of TYPE gptq, which cannot be trained");
-    test_train_config =
         "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
         "A: dynamic\n";
     test_train_refused("{}", NULL, 0, 8, 0, SB_UNSUPPORTED,

@@ -70,19 +70,26 @@ static void blocks_take(sb_staged *s, const bool *layer, size_t first,
     e->branched = e->branched || n > 1;
 }
 
-/* Outputs of float16 are Casts of what layers make in float32; only that can be
- * learned, so it must be a result of its block.  Casts are one of their own. */
+/* Makes an output of float16, or another float type, of one of float32? */
+static bool blocks_converts(const sb_graph *g, const sb_node *node)
+{
+    if (node->n_in != 1 || node->inputs[0] == SB_NONE || node->n_out != 1)
+        return false;
+    const sb_value *y = sb_graph_value(g, node->outputs[0]);
+
+    return y->n_uses == 0 && sb_dtype_is_float(y->type.dtype) &&
+           y->type.dtype != SB_DTYPE_F32 &&
+           sb_graph_value(g, node->inputs[0])->type.dtype == SB_DTYPE_F32;
+}
+
+/* Only what layers make in float32 can be learned, so it must be a result of
+ * its block: what converts it is in one of its own. */
 static void blocks_leave_casts(sb_staged *s, blocks_end *e)
 {
     int32_t last = e->block;
 
     for (size_t i = 0; i < s->n_order; i++) {
-        const sb_node *node = sb_graph_node(s->g, s->order[i]);
-
-        if (!sb_node_is(node, "Cast"))
-            continue;
-        const sb_value *y = sb_graph_value(s->g, node->outputs[0]);
-        if (y->n_uses > 0 || !sb_dtype_is_float(y->type.dtype))
+        if (!blocks_converts(s->g, sb_graph_node(s->g, s->order[i])))
             continue;
         s->node_level[s->order[i]] = last + 1;
         e->block = last + 1;
