@@ -124,6 +124,20 @@ int cli_usage(const cli_cmd *cmd, const char *fmt, ...)
     return CLI_USAGE;
 }
 
+int cli_check_preset(const cli_env *env, const cli_cmd *cmd, const char *name)
+{
+    const sb_listing *row = NULL;
+
+    for (size_t i = 0; name && (row = sb_list_get(env->ctx, "presets", i)); i++)
+        if (strcmp(row->name, name) == 0)
+            return CLI_OK;
+    return !name ? CLI_OK
+                 : cli_usage(cmd,
+                             "--preset: found '%s', `sparsebit list presets` "
+                             "shows what is allowed",
+                             name);
+}
+
 /* Edit distance of two words, for words of at most 31 letters. */
 static size_t cli_distance(const char *a, const char *b)
 {

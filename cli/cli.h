@@ -117,6 +117,8 @@ int cli_fail(const cli_env *env, const char *subject);
 int cli_error(const char *fmt, ...) CLI_PRINTF(1, 2);
 /* Wrong usage: one line with a hint where to look; returns CLI_USAGE. */
 int cli_usage(const cli_cmd *cmd, const char *fmt, ...) CLI_PRINTF(2, 3);
+/* Wrong usage unless `name` is NULL or a preset. */
+int cli_check_preset(const cli_env *env, const cli_cmd *cmd, const char *name);
 
 /* From now on they print nothing, as another process does it. */
 void cli_silence(bool on);

@@ -250,20 +250,28 @@ static bool is_bad(const sb_difference *d)
 /* Of channels that one scale serves: beyond it most have 5 bits or less. */
 #define UNEVEN 8
 
-/* Is there a weight with one scale for all channels? */
-static bool has_single_scales(const sb_quant_model *qm)
+/* Has a layer one scale for all channels of its weight? */
+static bool has_single_scale(const sb_quant_model *qm, const char *layer)
 {
     const sb_quantizer_info *q;
+    size_t n = strlen(layer);
 
     for (size_t i = 0; (q = sb_quant_model_quantizer(qm, i)); i++)
-        if (q->is_weight && strncmp(q->scheme, "per-tensor", 10) == 0)
+        if (q->is_weight && strncmp(q->name, layer, n) == 0 &&
+            q->name[n] == '.' && strncmp(q->scheme, "per-tensor", 10) == 0)
             return true;
     return false;
 }
 
 /* What evens channels out, as far as it was not done. */
-static const char *even_out(const analyze_args *a)
+static const char *even_out(const analyze_job *j)
 {
+    const analyze_args *a = j->args;
+    const sb_quant_step *step;
+
+    for (size_t i = 0; (step = sb_quant_model_step(j->qm, i)); i++)
+        if (strncmp(step->name, "equalization", 12) == 0)
+            return "";
     if (a->config)
         return "`EQUALIZATION: true` under SCHEDULE, or ";
     return a->preset && strcmp(a->preset, "fast") == 0
@@ -285,14 +293,15 @@ static void advise_layer(const analyze_job *j, const sb_layer_error *l)
     if (uneven)
         cli_put("%s reads channels of which one reaches %.0f times as far as "
                 "half of them, with one scale for all: %s--exclude '%s'\n",
-                l->name, l->channel_spread, even_out(j->args), l->name);
+                l->name, l->channel_spread, even_out(j), l->name);
     else
         cli_put("%s loses by its %s: %s, or --exclude '%s'\n", l->name,
                 weights ? "weights" : "activations",
-                !weights                   ? "another observer, or more bits"
-                : has_single_scales(j->qm) ? "scales for each channel, or more "
-                                             "bits"
-                                           : "more bits",
+                !weights ? "another observer, or more bits"
+                : has_single_scale(j->qm, l->name)
+                    ? "scales for each channel, or more "
+                      "bits"
+                    : "more bits",
                 l->name);
 }
 
@@ -444,6 +453,8 @@ static int analyze_run(cli_env *env, const void *parsed)
             "activations, sync (these with :sqnr, :mse or :cosine) "
             "and order",
             j.args->by);
+    if (cli_check_preset(env, &cmd_analyze, j.args->preset) != CLI_OK)
+        return CLI_USAGE;
     if (j.args->preset && j.args->config)
         return cli_usage(&cmd_analyze, "--preset is for analyzing without "
                                        "--config, which says it itself");

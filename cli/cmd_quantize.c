@@ -89,16 +89,6 @@ static int word_in(const char *word, const char *const *names)
     return -1;
 }
 
-static bool is_preset(sb_ctx *ctx, const char *name)
-{
-    const sb_listing *row = NULL;
-
-    for (size_t i = 0; (row = sb_list_get(ctx, "presets", i)); i++)
-        if (strcmp(row->name, name) == 0)
-            return true;
-    return false;
-}
-
 /* In `formats`, -1: none of them.  A name that ends in .gguf says it, too. */
 static int format_of(const quantize_args *a)
 {
@@ -222,15 +212,6 @@ int quantize_all_but(quantize_job *j)
     int rc = quantize_calibrate(j);
 
     return rc == CLI_OK ? quantize_drop_layers(j) : rc;
-}
-
-/* Two files of one name. */
-static int check_outputs(const quantize_args *a)
-{
-    if (a->save && a->output && strcmp(a->save, a->output) == 0)
-        return cli_usage(&cmd_quantize,
-                         "--save-calibration: '%s' is a model's file", a->save);
-    return CLI_OK;
 }
 
 static sb_export_options export_options(const quantize_args *a)
@@ -390,11 +371,12 @@ static int check_options(const cli_env *env, const quantize_args *args)
         return cli_usage(&cmd_quantize,
                          "--weights: found '%s', allowed are int, float-qdq",
                          args->weights);
-    if (args->preset && !is_preset(env->ctx, args->preset))
-        return cli_usage(&cmd_quantize,
-                         "--preset: found '%s', `sparsebit list presets` shows "
-                         "what is allowed",
-                         args->preset);
+    if (cli_check_preset(env, &cmd_quantize, args->preset) != CLI_OK)
+        return CLI_USAGE;
+    /* Steps without one are judged by samples that they did not see, of which
+     * there would be other versions. */
+    if (args->augment && !args->config)
+        return cli_usage(&cmd_quantize, "--augment goes with --config");
     if (args->preset && (args->config || args->gguf_type))
         return cli_usage(&cmd_quantize,
                          "--preset is for quantizing without "
@@ -418,8 +400,7 @@ static int quantize_run(cli_env *env, const void *parsed)
     quantize_job j = {.env = env, .cmd = &cmd_quantize, .args = args};
     cli_progress progress;
 
-    if (check_outputs(args) != CLI_OK || check_limit(args) != CLI_OK ||
-        check_options(env, args) != CLI_OK)
+    if (check_limit(args) != CLI_OK || check_options(env, args) != CLI_OK)
         return CLI_USAGE;
     cli_progress_begin(&progress, env, "loading", 0);
     int rc = quantize_load(&j);

@@ -28,7 +28,8 @@ sb_status cli_feed_all(cli_feed *f)
     cli_progress progress;
     sb_status status = sb_feed_create(f->model, &feed);
 
-    cli_progress_begin(&progress, f->env, f->what, sb_data_count(f->data));
+    cli_progress_begin(&progress, f->env, f->what,
+                       sb_data_count(f->data) * (f->passes ? f->passes : 1));
     while (status == SB_OK) {
         f->in_data = true;
         status = sb_data_next(f->data, &batch);

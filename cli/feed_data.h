@@ -13,6 +13,7 @@ typedef struct cli_feed {
     sb_status (*run)(void *user, const sb_tensor *const *inputs, size_t n_in,
                      const sb_tensor **outputs, size_t n_out);
     void *user;
+    size_t passes;    /* over the data, which the caller makes; 0: one */
     const char *what; /* for the progress bar: a static word */
     size_t samples;   /* run so far */
     bool in_data;     /* a failure was one of the data, not of the model */

@@ -33,6 +33,7 @@ static sb_status quantize_feed(quantize_job *j, bool blocks)
                   .data = j->data,
                   .run = cli_feed_forward,
                   .user = j->qm,
+                  .passes = 1 + (size_t)j->args->augment,
                   .what = blocks ? "reading samples" : "calibrating"};
     sb_status status = cli_feed_all(&f);
 
@@ -124,7 +125,10 @@ int quantize_calibrate(quantize_job *j)
         if (rc != CLI_OK)
             return rc;
     }
-    if (a->augment && !(j->data && sb_data_varies(j->data)))
+    if (a->augment && !j->data)
+        return cli_usage(j->cmd, "--augment: there are no samples to change: "
+                                 "give --data, and a config that needs it");
+    if (a->augment && !sb_data_varies(j->data))
         return cli_usage(j->cmd, "--augment needs a data file of images with "
                                  "AUGMENT");
     j->subject = a->model;

@@ -230,6 +230,7 @@ static bool should_shrink(const quantize_job *j)
         if (sb_quant_model_quantizer(j->qm, i)->is_weight)
             floats += 4 * (double)sb_quant_model_quantizer_elements(j->qm, i);
     return !quantize_is_language(j->args) && floats <= j->bytes &&
+           !(j->args->weights && strcmp(j->args->weights, "int") != 0) &&
            j->bytes - estimate_bytes(j) > least;
 }
 
@@ -258,13 +259,14 @@ static bool is_quantized(const sb_quant_model *qm, const char *value)
     return false;
 }
 
-/* Often most of the weights are theirs, and the file hardly smaller. */
-static void print_recurrent(const quantize_job *j)
+/* Often most of the weights are theirs, and the file hardly smaller: where
+ * activations have scales, nothing is done about them. */
+static void print_recurrent(const quantize_job *j, const quantize_counts *c)
 {
     const sb_node_info *const *nodes = NULL;
     size_t n = 0, left = 0;
 
-    if (sb_model_nodes(j->model, &nodes, &n) != SB_OK)
+    if (c->fixed == 0 || sb_model_nodes(j->model, &nodes, &n) != SB_OK)
         return;
     for (size_t i = 0; i < n; i++)
         left += (strcmp(nodes[i]->op, "LSTM") == 0 ||
@@ -333,7 +335,7 @@ void quantize_print_text(const quantize_job *j)
     quantize_print_drop(&j->drop);
     if (j->args->output) {
         print_size(j);
-        print_recurrent(j);
+        print_recurrent(j, &n);
         print_target(j, &n);
         print_speed(j);
     }

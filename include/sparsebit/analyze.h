@@ -55,7 +55,8 @@ typedef struct sb_layer_error {
     double sync_added;
     /** How many times as far from zero as the median one the farthest channel
      *  of what the layer reads reaches: if it is large, one scale is too coarse
-     *  for most of them.  0 if the layer does not sum over channels. */
+     *  for most of them.  0 if the layer sums over no channels, or
+     *  these have scales of their own. */
     double channel_spread;
 } sb_layer_error;
 

@@ -218,9 +218,9 @@ SB_API SB_MUST_USE sb_status sb_data_next(sb_data *data, const sb_batch **out);
 SB_API size_t sb_data_text_from(const sb_data *data);
 /** Back to the first sample, in the order of the last epoch. */
 SB_API void sb_data_rewind(sb_data *data);
-/** Back to the first sample, for training: with SHUFFLE in an order of its own
- *  for each epoch, and with the random changes that AUGMENT asks for.  Both
- *  depend on seed and epoch alone.  sb_data_rewind() ends it. */
+/** Back to the first sample, to train or calibrate: with SHUFFLE in an order of
+ * its own for each epoch, and with the random changes that AUGMENT asks for.
+ * Both depend on seed and epoch alone.  sb_data_rewind() ends it. */
 SB_API void sb_data_start_epoch(sb_data *data, uint64_t epoch);
 /** Does AUGMENT ask for such changes, so that samples differ by epoch? */
 SB_API int sb_data_varies(const sb_data *data);

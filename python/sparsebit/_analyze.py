@@ -34,6 +34,9 @@ class LayerError:
     activations: Optional[Difference]  #: only its activations
     together: Optional[Difference]  #: the whole network is quantized
     added: float  #: noise that arises here, less what comes in
+    #: how many times as far as the median one the farthest channel of what it
+    #: reads reaches, where one scale serves them; else 0
+    channel_spread: float
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,8 @@ class Analysis:
         return LayerError(d["name"], d["op"], d["module"], d["output"],
                           Difference(**d["alone"]), _difference(d["weights"]),
                           _difference(d["activations"]),
-                          _difference(d["together"]), d["added"])
+                          _difference(d["together"]), d["added"],
+                          d["channel_spread"])
 
     def worst(self, n: int = 10) -> list[LayerError]:
         """Layers that lose most when they alone are quantized."""

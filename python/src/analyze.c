@@ -29,13 +29,13 @@ static PyObject *difference_dict(const sb_difference *d)
 
 static PyObject *layer_dict(const sb_layer_error *l)
 {
-    return Py_BuildValue("{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:d}", "name",
-                         py_text(l->name), "op", py_text(l->op), "module",
-                         py_text(l->module), "output", py_text(l->output),
-                         "alone", difference_dict(l->async), "weights",
-                         difference_dict(l->weights), "activations",
-                         difference_dict(l->activations), "together",
-                         difference_dict(l->sync), "added", l->sync_added);
+    return Py_BuildValue(
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:d,s:d}", "name", py_text(l->name),
+        "op", py_text(l->op), "module", py_text(l->module), "output",
+        py_text(l->output), "alone", difference_dict(l->async), "weights",
+        difference_dict(l->weights), "activations",
+        difference_dict(l->activations), "together", difference_dict(l->sync),
+        "added", l->sync_added, "channel_spread", l->channel_spread);
 }
 
 static PyObject *output_dict(const sb_output_error *o)

@@ -271,13 +271,13 @@ static sb_status note_broken(sb_data *data, size_t position, sb_status status,
         return sb_fail(data->ctx, status,
                        "%s (with several ranks, none may be left out)",
                        message);
-    if (position < data->seen)
-        return SB_OK;
     const char *name =
-        sb_arena_str(&data->arena, s->def->name_of(s, sample_at(data, position),
-                                                   text, sizeof text));
+        s->def->name_of(s, sample_at(data, position), text, sizeof text);
+    for (size_t i = 0; i < data->broken.n; i++)
+        if (strcmp(data->broken.v[i], name) == 0)
+            return SB_OK; /* in another epoch, maybe in another order */
+    name = sb_arena_str(&data->arena, name);
     SB_TRY(sb_name_list_add(data->ctx, &data->broken, name));
-    data->seen = position + 1;
     sb_warn(data->ctx, "%s (left out)", message);
     return SB_OK;
 }

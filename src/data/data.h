@@ -60,7 +60,6 @@ struct sb_data {
     sb_batch_memory batch;
     sb_batch given; /* the last one, as the caller sees it */
     sb_name_list broken;
-    size_t seen; /* broken samples at lower positions were told of */
     size_t good; /* samples delivered since the last rewind */
 };
 

@@ -112,7 +112,7 @@ static sb_status ask_teacher(sb_trainer *t, const sb_batch *batch,
     SB_TRY(sb_session_run_batch(t->teacher, batch, t->teacher_out,
                                 t->n_teacher_out));
     *out = t->teacher_out[0];
-    if (sb_tensor_dtype(*out) != SB_DTYPE_F32 || sb_tensor_rank(*out) < 1)
+    if (!sb_dtype_is_float((*out)->dtype) || sb_tensor_rank(*out) < 1)
         return sb_fail(t->ctx, SB_UNSUPPORTED,
                        "the teacher's first output has type %s, want float",
                        sb_dtype_name(sb_tensor_dtype(*out)));
@@ -126,17 +126,18 @@ sb_status sb_distill_target(sb_trainer *t, const sb_batch *batch)
     SB_TRY(ask_teacher(t, batch, &y));
     sb_tensor_free(t->target);
     t->target = NULL;
-    SB_TRY(sb_tensor_copy(t->ctx, y, &t->target));
-    if (are_probabilities(y)) {
-        float *v = sb_tensor_data_mutable(t->target);
-        int64_t n = sb_tensor_elements(t->target);
+    SB_TRY(sb_tensor_create(t->ctx, SB_DTYPE_F32, sb_tensor_rank(y),
+                            sb_tensor_dims(y), &t->target));
+    float *v = sb_tensor_data_mutable(t->target);
+    int64_t n = sb_tensor_elements(t->target);
 
+    sb_convert(y->dtype, y->data, SB_DTYPE_F32, v, (size_t)n);
+    if (are_probabilities(t->target))
         for (int64_t i = 0; i < n; i++)
             v[i] = logf(fmaxf(v[i], 1e-30f));
-    }
-    size_t n = t->keys.features.n;
-    return sb_learner_set_features(t->learner,
-                                   t->teacher_out + (t->n_teacher_out - n), n);
+    size_t more = t->keys.features.n;
+    return sb_learner_set_features(
+        t->learner, t->teacher_out + (t->n_teacher_out - more), more);
 }
 
 sb_status sb_distill_classes(sb_trainer *t, const sb_batch *batch, int64_t *out)

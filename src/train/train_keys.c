@@ -74,7 +74,7 @@ const sb_param_def sb_train_table[] = {
     {.name = "BN_BATCHES", .type = SB_PARAM_INT, .offset = KEY(bn_batches), .preset = "50",
      .min = 0, .max = 1000000, .help = "with quantizers: batches on which restored norms are measured at the end, before they are folded"},
     {.name = "CALIBRATE", .type = SB_PARAM_INT, .offset = KEY(calibrate), .preset = "512",
-     .min = 1, .max = 1000000000, .help = "with quantizers: samples that their first scales come from"},
+     .min = 1, .max = 1000000000, .help = "with quantizers: samples that their first scales, and weights rounded by samples, come from"},
     {.name = "EARLY_STOP", .type = SB_PARAM_INT, .offset = KEY(early_stop), .preset = "0",
      .min = 0, .max = 100000, .help = "ends after so many epochs without a better validation; 0: never"},
     {.name = "CHECKPOINT", .type = SB_PARAM_INT, .offset = KEY(checkpoint), .preset = "0",

@@ -1,4 +1,4 @@
-/* augment.h - images varied at random, for training.
+/* augment.h - images varied at random, for training and calibration.
  *
  * What becomes of a sample depends on (seed, epoch, number of the sample) and
  * nothing else, so that training gives the same result for any number of

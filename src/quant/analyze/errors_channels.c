@@ -41,12 +41,21 @@ void sb_errors_channels(sb_quant_errors *e)
     }
 }
 
+/* How many elements lie between two neighbors along an axis. */
+static int64_t channel_stride(const sb_tensor *x, int axis)
+{
+    int64_t behind = sb_dims_product(x->dims, axis + 1, x->rank);
+
+    if (x->layout != SB_LAYOUT_CHANNELS_LAST)
+        return behind;
+    return axis == 1 ? 1 : behind * x->dims[1]; /* axis 1 comes last */
+}
+
 sb_status sb_errors_see_channels(sb_ctx *ctx, struct sb_error_values *v,
                                  const sb_tensor *x)
 {
     const float *data = x->data;
     int64_t n = v->axis < x->rank ? x->dims[v->axis] : 0;
-    bool last = x->layout == SB_LAYOUT_CHANNELS_LAST || v->axis == x->rank - 1;
 
     if (n == 0 || (v->reach && v->channels != n))
         return SB_OK; /* their number is not known, or not always the same */
@@ -56,7 +65,7 @@ sb_status sb_errors_see_channels(sb_ctx *ctx, struct sb_error_values *v,
             return SB_NO_MEMORY;
         v->channels = n;
     }
-    int64_t inner = last ? 1 : sb_dims_product(x->dims, v->axis + 1, x->rank);
+    int64_t inner = channel_stride(x, v->axis);
     int64_t count = sb_tensor_count(x);
     for (int64_t at = 0; at < count; at += n * inner)
         for (int64_t c = 0; c < n; c++) {

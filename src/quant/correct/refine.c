@@ -455,8 +455,9 @@ sb_status sb_refine(sb_quant_model *qm)
         return refine_without_samples(qm);
     if (!sb_refine_wanted(qm))
         return SB_OK;
-    if (!qm->state.calibration.memory_limit)
-        qm->state.rooms = rooms;
+    if (!qm->state.calibration.memory_limit &&
+        sb_memory_share(qm->ctx, 1, SIZE_MAX) == SIZE_MAX)
+        qm->state.rooms = rooms; /* takes more than each by itself */
     sb_status status = refine_all(&r);
     qm->state.rooms = NULL;
     for (size_t i = 0; i < SB_COUNT(rooms); i++)
