@@ -44,6 +44,7 @@ for i in 0 1; do
 done
 quantize $models/photo.onnx -c q.yaml -d good.yaml --set 'AUGMENT={FLIP: true}' --augment 2 -o o.onnx
 quantize $models/photo.onnx -c q.yaml -d good.yaml --augment 2 -o o.onnx
+quantize $models/photo.onnx -d good.yaml --augment 2 -o o.onnx
 quantize $models/photo.onnx -c q.yaml -d good.yaml --skip 3 -o o.onnx
 quantize $models/photo.onnx -c q.yaml -d good.yaml --asym -o asym.onnx
 quantize $models/photo.onnx -c q.yaml -d good.yaml --asym w -q -o asym_w.onnx

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "quant/analyze/errors.h"
 #include "report/layout.h"
 
 /* Weights 1, 2, 3 in 2 bits: scale 2, integers 0, 1 and 2 clipped to 1, so 0,
@@ -105,6 +106,33 @@ static void test_spread_of_channels(void **state)
         sb_quant_errors_free(e);
         sb_quant_model_free(qm);
         sb_tensor_free(x);
+    }
+}
+
+/* [1, 2, 2, 3] with axis 1 last in memory: element (c, h, w) is 10 c + w + 1.
+ */
+static void test_channels_in_another_order(void **state)
+{
+    (void)state;
+    const int64_t dims[] = {1, 2, 2, 3};
+    const int axes[] = {1, 3};
+    const float want[2][3] = {{3, 13, 0}, {11, 12, 13}};
+    float data[12];
+    sb_tensor x = sb_tensor_make(SB_DTYPE_F32, 4, dims);
+
+    for (int at = 0; at < 6; at++)
+        for (int c = 0; c < 2; c++)
+            data[at * 2 + c] = (float)(10 * c + at % 3 + 1);
+    x.data = data;
+    x.layout = SB_LAYOUT_CHANNELS_LAST;
+    for (size_t k = 0; k < SB_COUNT(axes); k++) {
+        struct sb_error_values v = {.axis = axes[k]};
+
+        assert_ok(sb_errors_see_channels(test_ctx(), &v, &x));
+        assert_int_equal(v.channels, dims[axes[k]]);
+        for (int64_t c = 0; c < v.channels; c++)
+            assert_float_equal(v.reach[c], want[k][c], 0);
+        sb_free(test_ctx(), v.reach);
     }
 }
 
@@ -241,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors_are_those_of_the_definition),
         cmocka_unit_test(test_spread_of_channels),
+        cmocka_unit_test(test_channels_in_another_order),
         cmocka_unit_test(test_inputs_are_checked),
         cmocka_unit_test(test_boxes_do_not_overlap),
         cmocka_unit_test(test_empty_and_lonely_graphs),
