@@ -152,7 +152,7 @@ static void dequantize_chunks(void *arg, size_t begin, size_t end)
     const dequantize_job *job = arg;
     const sb_tensor *x = job->x;
     int64_t total = sb_tensor_count(x);
-    float v[CHUNK];
+    float room[CHUNK];
     int32_t q[CHUNK];
 
     for (size_t c = begin; c < end; c++) {
@@ -160,6 +160,8 @@ static void dequantize_chunks(void *arg, size_t begin, size_t end)
         int64_t n = total - first < CHUNK ? total - first : CHUNK;
         size_t x_offset = (size_t)first * sb_dtype_get(x->dtype)->bits / 8;
         size_t y_offset = (size_t)first * sb_dtype_size(job->y->dtype);
+        void *to = (char *)job->y->data + y_offset;
+        float *v = job->y->dtype == SB_DTYPE_F32 ? to : room;
 
         if (job->zero)
             load_ints(x, first, n, q);
@@ -175,8 +177,8 @@ static void dequantize_chunks(void *arg, size_t begin, size_t end)
                 dequantize_floats(job, run, v + i);
             i += run.count;
         }
-        sb_convert(SB_DTYPE_F32, v, job->y->dtype,
-                   (char *)job->y->data + y_offset, (size_t)n);
+        if (v == room)
+            sb_convert(SB_DTYPE_F32, v, job->y->dtype, to, (size_t)n);
     }
 }
 

@@ -109,7 +109,9 @@ typedef struct quantize_job {
     bool saturate;
 } quantize_job;
 
-SB_HOT static void quotient_run(const quantize_job *job, sb_qrun run, float *v)
+/* `x` may be `v` itself. */
+SB_HOT static void quotient_run(const quantize_job *job, sb_qrun run,
+                                const float *x, float *v)
 {
     const float *scale = job->scale + run.param;
 
@@ -117,11 +119,11 @@ SB_HOT static void quotient_run(const quantize_job *job, sb_qrun run, float *v)
         float s = scale[0];
         SB_SIMD
         for (int64_t i = 0; i < run.count; i++)
-            v[i] = v[i] / s;
+            v[i] = x[i] / s;
     } else {
         SB_SIMD
         for (int64_t i = 0; i < run.count; i++)
-            v[i] = v[i] / scale[i];
+            v[i] = x[i] / scale[i];
     }
     if (job->precision == SB_DTYPE_F16)
         for (int64_t i = 0; i < run.count; i++)
@@ -200,15 +202,14 @@ static void quantize_chunks(void *arg, size_t begin, size_t end)
         int64_t n = total - first < CHUNK ? total - first : CHUNK;
         size_t offset = (size_t)first * sb_dtype_get(x->dtype)->bits / 8;
         const void *from = (const char *)x->data + offset;
+        const float *floats = x->dtype == SB_DTYPE_F32 ? from : v;
 
-        if (x->dtype == SB_DTYPE_F32)
-            memcpy(v, from, (size_t)n * sizeof(float));
-        else
+        if (x->dtype != SB_DTYPE_F32)
             sb_convert(x->dtype, from, SB_DTYPE_F32, v, (size_t)n);
         for (int64_t i = 0; i < n;) {
             sb_qrun run = sb_qlayout_run(&job->layout, first + i, first + n);
 
-            quotient_run(job, run, v + i);
+            quotient_run(job, run, floats + i, v + i);
             if (job->zero)
                 round_run(job, run, v + i, q + i);
             i += run.count;

@@ -96,11 +96,15 @@ static void output_add_numbers(const sb_output_form *f, const sb_tensor *shape,
                                double *signal, double *noise)
 {
     int64_t inner = sb_dims_product(shape->dims, f->axis + 1, shape->rank);
+    int64_t part = 0, left = inner; /* elements of this part that follow */
 
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++, left--) {
         double d = (double)want[i] - (double)got[i];
-        int64_t part = i / inner % f->parts;
 
+        if (left == 0) {
+            part = part + 1 < f->parts ? part + 1 : 0;
+            left = inner;
+        }
         if (!isfinite(want[i])) /* as masks are */
             continue;
         signal[part] += (double)want[i] * (double)want[i];
