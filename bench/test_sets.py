@@ -51,16 +51,18 @@ def keys(how):
             f"COLOR: {how['color']}\nBATCH: 8\n")
 
 
-def photo_sets(folder, name, crops=1):
+def photo_sets(folder, name, crops=1, draw=0):
     """Data files for ours, arrays for theirs: calibration and test, of which
-    there are the center and other crops."""
+    there are the center and other crops.  Calibration takes photos that are
+    evenly spread, or drawn."""
     how = PHOTOS[name]
     place = fixtures.find("data/imagenet300")
     if not place:
         sys.exit("no labeled photos among the fixtures")
     with open(os.path.join(place, "labels.txt")) as f:
         lines = [line.split() for line in f if line.strip()]
-    chosen = {i * len(lines) // 64 for i in range(64)}
+    chosen = (set(np.random.default_rng(draw).permutation(len(lines))[:64])
+              if draw else {i * len(lines) // 64 for i in range(64)})
     files, arrays = {}, {}
     for part in ("calib", "test"):
         mine = [line for i, line in enumerate(lines)
@@ -73,9 +75,9 @@ def photo_sets(folder, name, crops=1):
             f.write(f"SOURCE: image_list\nPATH: {listing}\nRESIZE: 256\n"
                     f"CROP: {how['crop']}\nLABEL_OFFSET: {how['offset']}\n"
                     + keys(how))
-        draw, times = np.random.default_rng(7), crops if part == "test" else 1
+        other, times = np.random.default_rng(7), crops if part == "test" else 1
         pixels = np.stack([
-            photo(os.path.join(place, n), how["crop"], draw if k else None)
+            photo(os.path.join(place, n), how["crop"], other if k else None)
             for k in range(times) for n, _ in mine])
         arrays[part] = (normalize(pixels, how),
                         np.array([int(label) + how["offset"]
@@ -151,10 +153,10 @@ def sentence_sets(folder, tokenizer):
     return files, arrays
 
 
-def sets(folder, name, calib=64, tokenizer=None, crops=1):
+def sets(folder, name, calib=64, tokenizer=None, crops=1, draw=0):
     """files and arrays of "calib" and "test" for a network by its name."""
     if name in PHOTOS:
-        return photo_sets(folder, name, crops)
+        return photo_sets(folder, name, crops, draw)
     if name == "minilm_l6":
         return sentence_sets(folder, tokenizer)
     if name == "fashion_mnist":

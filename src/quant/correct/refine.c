@@ -35,6 +35,7 @@ typedef struct refiner {
     sb_reference reference;
     double *now, *tried; /* errors of the samples that judge */
     double error;        /* of all of them now */
+    size_t given_up;     /* after how many of them a method was; or 0 */
 } refiner;
 
 static bool refine_wants_biases(const sb_quant_model *qm)
@@ -204,7 +205,7 @@ static sb_status refine_look(refiner *r)
 static sb_status refine_measure(const refiner *r, const refine_method *method,
                                 sb_quant_step *step)
 {
-    size_t seen = 0;
+    size_t seen = r->given_up;
 
     if (step->layers == 0)
         return SB_OK;
@@ -212,9 +213,10 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
     step->after = (double)NAN;
     if (!r->measures)
         return SB_OK;
-    SB_TRY(sb_reference_errors(&r->reference, r->qm->asked ? NULL : r->now,
-                               method->left > 0 ? method->left : 1, r->tried,
-                               &seen));
+    if (seen == 0)
+        SB_TRY(sb_reference_errors(&r->reference, r->qm->asked ? NULL : r->now,
+                                   method->left > 0 ? method->left : 1,
+                                   r->tried, &seen));
     step->after = sb_errors_mean(r->tried, seen);
     double same = sb_errors_mean(r->now, seen);
     if (seen < r->reference.n_samples && same > 0)
@@ -359,12 +361,13 @@ static bool refine_fits(const refiner *r)
  * fitting helps, the first ones do most of it. */
 static sb_status refine_goes_on(void *user, bool *out)
 {
-    const refiner *r = user;
+    refiner *r = user;
     size_t seen = 0;
 
     sb_calibrate_fit_biases(r->qm);
     SB_TRY(sb_reference_errors(&r->reference, r->now, 1, r->tried, &seen));
     *out = sb_errors_fell(r->now, r->tried, seen, fitting.sure);
+    r->given_up = *out ? 0 : seen;
     return SB_OK;
 }
 
@@ -381,6 +384,7 @@ static sb_status refine_weights(refiner *r)
         r->qm->state.watch = &watch;
         status = refine_run(r, &fitting, &kept);
         r->qm->state.watch = NULL;
+        r->given_up = 0;
         sb_quant_config_set_layerwise(config, false);
     }
     if (!kept && status == SB_OK)
