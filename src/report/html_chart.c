@@ -1,32 +1,41 @@
-/* Charts as inline SVG. */
+/* Charts that take the width of the page, whatever that is: rows of bars are
+ * ordinary elements, and plots are inline SVG that places everything across in
+ * per cent and everything down in pixels.  A drawing that is scaled as a whole
+ * would have letters of 5 pixels on a phone, or stick out of it. */
 #include <math.h>
 #include <string.h>
 
 #include "report/svg.h"
 
 enum {
-    WIDTH = SB_SVG_WIDTH,
-    BAR_ROW = 24,
-    BAR_LABEL = 300, /* room left of bars; wide fonts: 8.5 for a letter */
-    BAR_NOTE = 210,  /* room right of them */
     LABEL_MOST = 34, /* characters of a label */
-    PLOT_LEFT = SB_SVG_LEFT,
-    PLOT_RIGHT = SB_SVG_RIGHT,
-    PLOT_TOP = SB_SVG_TOP,
-    PLOT_BOTTOM = SB_SVG_BOTTOM,
     SKY_HEIGHT = 200,
-    TICKS = SB_SVG_TICKS,
     TICKS_MOST = 40,
 };
 
 void sb_svg_begin(sb_str *out, int height, const char *title)
 {
     sb_str_addf(out,
-                "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" role=\"img\" "
+                "<div class=\"plot\"><svg style=\"height:%dpx\" role=\"img\" "
                 "aria-label=\"",
-                WIDTH, height);
+                SB_SVG_TOP + height + SB_SVG_BOTTOM);
     sb_html_text(out, title);
     sb_str_add(out, "\">\n");
+}
+
+void sb_svg_end(sb_str *out, const char *x_label, const char *y_label)
+{
+    sb_str_add(out, "</svg><div><span>");
+    if (*y_label) {
+        sb_str_add(out, "↑ ");
+        sb_html_text(out, y_label);
+    }
+    sb_str_add(out, "</span><span>");
+    if (*x_label) {
+        sb_html_text(out, x_label);
+        sb_str_add(out, " →");
+    }
+    sb_str_add(out, "</span></div></div>\n");
 }
 
 void sb_svg_attr(sb_str *out, const char *name, double value)
@@ -36,26 +45,35 @@ void sb_svg_attr(sb_str *out, const char *name, double value)
     sb_str_add(out, "\"");
 }
 
-static void html_chart_rect(sb_str *out, double x, double y, double w, double h,
-                            unsigned color, double opacity, const char *tip)
+void sb_svg_across(sb_str *out, const char *name, double share)
+{
+    sb_str_addf(out, " %s=\"", name);
+    sb_html_num(out, 100 * share, 2);
+    sb_str_add(out, "%\"");
+}
+
+static void html_chart_rect(sb_str *out, const sb_html_block *b, double x,
+                            double w, double height, double opacity)
 {
     sb_str_add(out, "<rect");
-    sb_svg_attr(out, "x", x);
-    sb_svg_attr(out, "y", y);
-    sb_svg_attr(out, "width", w);
-    sb_svg_attr(out, "height", h);
-    sb_str_addf(out, " style=\"fill:var(--c%u)\"", color % SB_HTML_COLORS);
+    sb_svg_across(out, "x", x);
+    sb_svg_attr(out, "y", SB_SVG_TOP + SKY_HEIGHT - height);
+    sb_svg_across(out, "width", w);
+    sb_svg_attr(out, "height", height);
+    if (w > 0.003) /* else the gaps would hide the blocks */
+        sb_str_add(out, " class=\"b\"");
+    sb_str_addf(out, " style=\"fill:var(--c%u)\"", b->color % SB_HTML_COLORS);
     if (opacity < 1) {
         sb_str_add(out, " opacity=\"");
         sb_html_num(out, opacity, 2);
         sb_str_add(out, "\"");
     }
-    if (!tip) {
+    if (!b->tip) {
         sb_str_add(out, "/>");
         return;
     }
     sb_str_add(out, "><title>");
-    sb_html_text(out, tip);
+    sb_html_text(out, b->tip);
     sb_str_add(out, "</title></rect>");
 }
 
@@ -80,84 +98,39 @@ static void add_label(sb_str *out, const char *text)
     sb_html_text(out, text);
 }
 
-void sb_svg_text(sb_str *out, double x, double y, const char *anchor, bool dim,
-                 const char *text)
-{
-    sb_str_add(out, "<text");
-    sb_svg_attr(out, "x", x);
-    sb_svg_attr(out, "y", y);
-    sb_str_addf(out, " text-anchor=\"%s\"%s>", anchor,
-                dim ? " class=\"d\"" : "");
-    add_label(out, text);
-    sb_str_add(out, "</text>");
-}
-
-void sb_svg_number(sb_str *out, double x, double y, const char *anchor,
-                   double value)
+/* As many decimals as it needs. */
+static void html_chart_number(sb_str *out, double value)
 {
     int decimals = 0;
     double scaled = value;
 
     for (; decimals < 6 && fabs(scaled - round(scaled)) > 1e-6; decimals++)
         scaled *= 10;
-    sb_str_add(out, "<text class=\"d\"");
-    sb_svg_attr(out, "x", x);
-    sb_svg_attr(out, "y", y);
-    sb_str_addf(out, " text-anchor=\"%s\">", anchor);
     sb_html_num(out, value, decimals);
+}
+
+void sb_svg_mark_x(sb_str *out, double share, int height, double value,
+                   bool spare)
+{
+    sb_str_addf(out, "<text class=\"%s\" text-anchor=\"middle\"",
+                spare ? "d spare" : "d");
+    sb_svg_across(out, "x", share);
+    sb_svg_attr(out, "y", SB_SVG_TOP + height + 18);
+    sb_str_add(out, ">");
+    html_chart_number(out, value);
     sb_str_add(out, "</text>");
 }
 
-void sb_svg_rule(sb_str *out, double x1, double y1, double x2, double y2)
+void sb_svg_mark_y(sb_str *out, double y, double value, const char *unit)
 {
-    sb_str_add(out, "<line class=\"g\"");
-    sb_svg_attr(out, "x1", x1);
-    sb_svg_attr(out, "y1", y1);
-    sb_svg_attr(out, "x2", x2);
-    sb_svg_attr(out, "y2", y2);
-    sb_str_add(out, "/>");
-}
-
-/* ---- bars --------------------------------------------------------------- */
-
-void sb_html_bars(sb_str *out, const char *title, const sb_html_bar *bars,
-                  size_t n)
-{
-    const double room = WIDTH - BAR_LABEL - BAR_NOTE;
-    double most = 0;
-
-    for (size_t i = 0; i < n; i++)
-        if (isfinite(bars[i].value) && bars[i].value > most)
-            most = bars[i].value;
-    sb_svg_begin(out, (int)n * BAR_ROW + 8, title);
-    for (size_t i = 0; i < n; i++) {
-        double y = 4 + (double)i * BAR_ROW, w = 0;
-
-        if (most > 0 && isfinite(bars[i].value) && bars[i].value > 0)
-            w = room * bars[i].value / most;
-        sb_svg_text(out, BAR_LABEL - 10, y + 16, "end", false, bars[i].label);
-        html_chart_rect(out, BAR_LABEL, y + 3, w < 1 ? 1 : w, BAR_ROW - 6,
-                        bars[i].color, 1, bars[i].tip);
-        if (bars[i].note)
-            sb_svg_text(out, BAR_LABEL + w + 8, y + 16, "start", true,
-                        bars[i].note);
-        sb_str_add(out, "\n");
-    }
-    sb_str_add(out, "</svg></div>\n");
-}
-
-/* ---- scales ------------------------------------------------------------- */
-
-/* Values from 0 to hi on a way from a to b, with marks at round numbers. */
-typedef struct scale {
-    double hi, a, b;
-    double tick[TICKS_MOST];
-    size_t n_ticks;
-} scale;
-
-static double html_chart_place(const scale *s, double v)
-{
-    return s->a + (s->b - s->a) * v / s->hi;
+    sb_str_add(out, "<line class=\"g\" x2=\"100%\"");
+    sb_svg_attr(out, "y1", y);
+    sb_svg_attr(out, "y2", y);
+    sb_str_add(out, "/><text class=\"d\" text-anchor=\"end\" x=\"-8\"");
+    sb_svg_attr(out, "y", y + 4);
+    sb_str_add(out, ">");
+    html_chart_number(out, value);
+    sb_str_addf(out, "%s</text>", unit);
 }
 
 double sb_svg_step(double range, int parts)
@@ -168,16 +141,34 @@ double sb_svg_step(double range, int parts)
     return unit * (m < 1.5 ? 1 : m < 3.5 ? 2 : m < 7.5 ? 5 : 10);
 }
 
-static scale scale_make(double hi, double a, double b)
-{
-    scale s = {.hi = hi, .a = a, .b = b};
-    double step = sb_svg_step(hi, TICKS);
+/* ---- bars --------------------------------------------------------------- */
 
-    while (s.n_ticks < TICKS_MOST && (double)s.n_ticks * step <= hi) {
-        s.tick[s.n_ticks] = (double)s.n_ticks * step;
-        s.n_ticks++;
+void sb_html_bars(sb_str *out, const char *title, const sb_html_bar *bars,
+                  size_t n)
+{
+    double most = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(bars[i].value) && bars[i].value > most)
+            most = bars[i].value;
+    sb_str_add(out, "<div class=\"rows\" role=\"figure\" aria-label=\"");
+    sb_html_text(out, title);
+    sb_str_add(out, "\">\n");
+    for (size_t i = 0; i < n; i++) {
+        bool drawn = most > 0 && isfinite(bars[i].value) && bars[i].value > 0;
+
+        sb_str_add(out, "<div title=\"");
+        sb_html_text(out, bars[i].tip ? bars[i].tip : "");
+        sb_str_add(out, "\"><span>");
+        add_label(out, bars[i].label);
+        sb_str_addf(out, "</span><i style=\"background:var(--c%u);--v:",
+                    bars[i].color % SB_HTML_COLORS);
+        sb_html_num(out, drawn ? bars[i].value / most : 0, 4);
+        sb_str_add(out, "\"></i><em>");
+        sb_html_text(out, bars[i].note ? bars[i].note : "");
+        sb_str_add(out, "</em></div>\n");
     }
-    return s;
+    sb_str_add(out, "</div>\n");
 }
 
 /* ---- skyline ------------------------------------------------------------ */
@@ -186,9 +177,9 @@ static scale scale_make(double hi, double a, double b)
 static void html_chart_cap(sb_str *out, double x, double w)
 {
     sb_str_add(out, "<rect class=\"o\"");
-    sb_svg_attr(out, "x", x);
-    sb_svg_attr(out, "y", PLOT_TOP - 5);
-    sb_svg_attr(out, "width", w);
+    sb_svg_across(out, "x", x);
+    sb_svg_attr(out, "y", SB_SVG_TOP - 5);
+    sb_svg_across(out, "width", w);
     sb_svg_attr(out, "height", 4);
     sb_str_add(out, "/>");
 }
@@ -197,47 +188,31 @@ void sb_html_skyline(sb_str *out, const char *title, const char *x_unit,
                      const char *y_label, const sb_html_block *blocks, size_t n)
 {
     double total = 0, at = 0;
-    const double bottom = PLOT_TOP + SKY_HEIGHT;
 
     for (size_t i = 0; i < n; i++)
         total += blocks[i].width > 0 ? blocks[i].width : 0;
-    scale x = scale_make(total > 0 ? total : 1, PLOT_LEFT, WIDTH - PLOT_RIGHT);
-    sb_svg_begin(out, SKY_HEIGHT + PLOT_TOP + PLOT_BOTTOM, title);
-    for (int i = 0; i <= 4; i++) {
-        double y = bottom - SKY_HEIGHT * i / 4.0;
-        char text[] = "100 %";
-        sb_svg_rule(out, PLOT_LEFT, y, WIDTH - PLOT_RIGHT, y);
-        if (i < 4) {
-            static const char *const share[] = {"0 %", "25 %", "50 %", "75 %"};
-            memcpy(text, share[i], strlen(share[i]) + 1);
-        }
-        sb_svg_text(out, PLOT_LEFT - 8, y + 4, "end", true, text);
-    }
+    total = total > 0 ? total : 1;
+    sb_svg_begin(out, SKY_HEIGHT, title);
+    for (int i = 0; i <= 4; i++)
+        sb_svg_mark_y(out, SB_SVG_TOP + SKY_HEIGHT * (4 - i) / 4.0, 25 * i,
+                      " %");
     sb_str_add(out, "\n");
     for (size_t i = 0; i < n; i++) {
-        double w = blocks[i].width > 0 ? blocks[i].width : 0;
-        double left = html_chart_place(&x, at),
-               right = html_chart_place(&x, at + w);
+        double w = blocks[i].width > 0 ? blocks[i].width / total : 0;
         double level = blocks[i].level > 1 ? 1 : blocks[i].level;
-        double gap = right - left > 3 ? 1 : 0;
 
-        html_chart_rect(out, left, PLOT_TOP, right - left - gap, SKY_HEIGHT,
-                        blocks[i].color, 0.18, blocks[i].tip);
+        html_chart_rect(out, &blocks[i], at, w, SKY_HEIGHT, 0.18);
         if (level > 0)
-            html_chart_rect(out, left, bottom - SKY_HEIGHT * level,
-                            right - left - gap, SKY_HEIGHT * level,
-                            blocks[i].color, 1, blocks[i].tip);
+            html_chart_rect(out, &blocks[i], at, w, SKY_HEIGHT * level, 1);
         if (blocks[i].level > 1)
-            html_chart_cap(out, left, right - left - gap);
+            html_chart_cap(out, at, w);
         sb_str_add(out, "\n");
         at += w;
     }
-    for (size_t i = 0; i < x.n_ticks; i++)
-        sb_svg_number(out, html_chart_place(&x, x.tick[i]), bottom + 18,
-                      "middle", x.tick[i]);
-    sb_svg_text(out, WIDTH - PLOT_RIGHT, bottom + 38, "end", true, x_unit);
-    sb_svg_text(out, PLOT_LEFT, bottom + 38, "start", true, y_label);
-    sb_str_add(out, "\n</svg></div>\n");
+    double step = sb_svg_step(total, SB_SVG_TICKS);
+    for (int i = 0; i < TICKS_MOST && i * step <= total; i++)
+        sb_svg_mark_x(out, i * step / total, SKY_HEIGHT, i * step, i % 2);
+    sb_svg_end(out, x_unit, y_label);
 }
 
 /* ---- legend ------------------------------------------------------------- */

@@ -105,13 +105,13 @@ static void test_bars_are_as_long_as_their_values(void **state)
 
     sb_str_init(&s, test_ctx());
     sb_html_bars(&s, "t", bars, 2);
-    /* 1000 wide, 300 for labels, 210 for notes. */
-    assert_non_null(strstr(sb_str_text(&s), "width=\"490.0\""));
-    assert_non_null(strstr(sb_str_text(&s), "width=\"122.5\""));
+    assert_non_null(strstr(sb_str_text(&s), "--v:1.0000\""));
+    assert_non_null(strstr(sb_str_text(&s), "--v:0.2500\""));
     sb_str_free(&s);
 }
 
-/* 33 letters of 8.5 and the dots: what is left of 300 in front of a bar. */
+/* 33 letters of 8.5 and the dots: what is left of 300 in front of a bar on a
+ * page of 1000. */
 static void test_long_labels_keep_their_ends(void **state)
 {
     (void)state;
@@ -121,7 +121,6 @@ static void test_long_labels_keep_their_ends(void **state)
 
     sb_str_init(&s, test_ctx());
     sb_html_bars(&s, "t", &bar, 1);
-    assert_non_null(strstr(sb_str_text(&s), "<text x=\"290.0\""));
     assert_non_null(
         strstr(sb_str_text(&s), ">…r4.0/downsample/downsample.1/Conv<"));
     sb_str_free(&s);
@@ -146,6 +145,34 @@ static void test_counts_have_no_fractions(void **state)
     line.x = between;
     sb_html_lines(&s, "t", "size", "loss", &line, 1);
     assert_non_null(strstr(sb_str_text(&s), ">1.2</text>"));
+    sb_str_free(&s);
+}
+
+/* A point in the middle is in the middle of any page; and nothing is wider than
+ * a phone: what lies across is in per cent. */
+static void test_plots_take_any_width(void **state)
+{
+    (void)state;
+    const double x[] = {0, 1, 4}, y[] = {0, 10, 5};
+    const sb_html_line line = {.name = "loss", .x = x, .y = y, .n = 3};
+    const sb_html_block blocks[] = {{3, 0.5, NULL, 0}, {1, 1, NULL, 1}};
+    sb_str s;
+
+    sb_str_init(&s, test_ctx());
+    sb_html_lines(&s, "t", "epoch", "loss", &line, 1);
+    const char *text = sb_str_text(&s);
+    /* 16 pixels of room above 240: 10 is at the top, 5 in the middle */
+    assert_non_null(strstr(text, "cx=\"25.00%\" cy=\"16.0\""));
+    assert_non_null(strstr(text, "cx=\"100.00%\" cy=\"136.0\""));
+    assert_non_null(strstr(text, "M0.0 240.0L250.0 0.0L1000.0 120.0"));
+    assert_non_null(strstr(text, "↑ loss<"));
+    assert_non_null(strstr(text, ">epoch →<"));
+    assert_balanced(text);
+    sb_html_skyline(&s, "t", "ms", "", blocks, SB_COUNT(blocks));
+    text = sb_str_text(&s);
+    assert_non_null(strstr(text, "width=\"75.00%\" height=\"100.0\""));
+    assert_non_null(strstr(text, "x=\"75.00%\" y=\"16.0\" width=\"25.00%\""));
+    assert_null(strstr(text, "min-width"));
     sb_str_free(&s);
 }
 
@@ -277,6 +304,7 @@ int main(void)
         cmocka_unit_test(test_bars_are_as_long_as_their_values),
         cmocka_unit_test(test_long_labels_keep_their_ends),
         cmocka_unit_test(test_counts_have_no_fractions),
+        cmocka_unit_test(test_plots_take_any_width),
         cmocka_unit_test(test_names_break_behind_their_separators),
         cmocka_unit_test(test_blocks_above_the_peak_are_marked),
         cmocka_unit_test(test_profiles_count_what_runs),
