@@ -75,7 +75,10 @@ class Data:
         return self._handle.context  # type: ignore[return-value]
 
     def __iter__(self) -> Iterator[Batch]:
-        _core.data_rewind(self._handle)
+        return self._batches(None)
+
+    def _batches(self, epoch: Optional[int]) -> Iterator[Batch]:
+        _begin(self._handle, epoch)
         while (batch := _core.data_next(self._handle)) is not None:
             yield Batch(**_core.batch_get(batch))
 
@@ -96,6 +99,8 @@ class Samples:
         self.batch = fixed or batch
         self.fixed = fixed
         self.total = 0
+        #: of the random changes that AUGMENT asks for; None: samples as they are
+        self.epoch: Optional[int] = None
         self._handle: Optional[_core.Handle] = None
         self._source: Any = None
         if isinstance(source, Data):
@@ -114,6 +119,12 @@ class Samples:
             _core.data_set_model(self._handle, model._handle)
             self.total = _core.data_info(self._handle)["samples"]
 
+    @property
+    def varies(self) -> bool:
+        """Are there random changes, so that samples differ by epoch?"""
+        return (self._handle is not None
+                and bool(_core.data_info(self._handle)["varies"]))
+
     def __iter__(self) -> Iterator[_core.Handle]:
         if self._source is not None:
             return self._take()
@@ -122,7 +133,7 @@ class Samples:
     def _read(self) -> Iterator[_core.Handle]:
         assert self._handle is not None
         done = 0
-        _core.data_rewind(self._handle)
+        _begin(self._handle, self.epoch)
         while not self.limit or done < self.limit:
             batch = _core.data_next(self._handle)
             if batch is None:
@@ -132,7 +143,7 @@ class Samples:
 
     def _take(self) -> Iterator[_core.Handle]:
         done = 0
-        for item in _items(self._source):
+        for item in _items(self._source, self.epoch):
             arrays, names, labels = self._split(item)
             for part, marks in self._parts(arrays, labels):
                 if self.limit and done >= self.limit:
@@ -190,6 +201,13 @@ class Samples:
                                _labels(labels), count, first, whole)
 
 
+def _begin(handle: _core.Handle, epoch: Optional[int]) -> None:
+    if epoch is None:
+        _core.data_rewind(handle)
+    else:
+        _core.data_start_epoch(handle, epoch)
+
+
 def _fit(context: Context, item: Any, value: Value) -> Tensor:
     """An array as a tensor of the type that an input has."""
     text = _strings(item)
@@ -232,10 +250,10 @@ def _count(source: Any) -> int:
     return 0
 
 
-def _items(source: Any) -> Iterator[Any]:
+def _items(source: Any, epoch: Optional[int] = None) -> Iterator[Any]:
     """What is iterated over: an array alone is one batch."""
     if isinstance(source, Data):  # to be cut: memoryviews can be
-        for batch in source:
+        for batch in source._batches(epoch):
             views = [memoryview(t) for t in batch.inputs]
             yield (views if batch.input_names is None
                    else dict(zip(batch.input_names, views)))
@@ -290,14 +308,19 @@ def open_for(path: Path, model: Model, *, samples: int = 0, skip: int = 0,
 
 def feed(source: DataSource, model: Model, taker: _core.Handle, *,
          report: Callable[[str, int, int], Any], stage: str, samples: int = 0,
-         batch: int = 0, fixed: int = 0) -> int:
-    """All samples to something that takes them; how many there were."""
+         batch: int = 0, fixed: int = 0, augment: int = 0) -> int:
+    """All samples to something that takes them, then ``augment`` other versions
+    of each; how many there were."""
     batches = Samples(source, model, samples=samples, batch=batch, fixed=fixed)
+    if augment and not batches.varies:
+        raise ArgumentError("augment needs a data file of images with AUGMENT")
     total = min(batches.total, samples) if samples else batches.total
     way = _core.feed_create(model._handle)
     done = 0
-    for made in batches:
-        _core.feed_run(way, made, taker)
-        done += _core.batch_count(made)
-        report(stage, done, total)
+    for epoch in (None, *range(augment)):
+        batches.epoch = epoch
+        for made in batches:
+            _core.feed_run(way, made, taker)
+            done += _core.batch_count(made)
+            report(stage, done, total * (1 + augment))
     return done

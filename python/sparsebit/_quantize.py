@@ -169,6 +169,7 @@ class QuantizedModel:
 def quantize(model: ModelSource, data: DataSource = None, *,
              config: ConfigSource = None, target: Optional[str] = None,
              preset: Optional[str] = None, samples: int = 0, batch: int = 0,
+             augment: int = 0,
              asym: Union[str, Sequence[str]] = (), asym_memory: int = 0,
              exclude: Union[str, Iterable[str]] = (), reduce_range: str = "auto",
              exact: bool = False, train: bool = False,
@@ -180,7 +181,9 @@ def quantize(model: ModelSource, data: DataSource = None, *,
     """Calibrates a model on samples and quantizes it.
 
     ``data`` may be missing where activations are not calibrated (weight-only,
-    dynamic).  ``asym`` is ``"w"``, ``"a"`` or ``"wa"``: calibrate each layer on
+    dynamic).  ``augment`` calibrates on so many other versions of each sample,
+    too, changed at random as AUGMENT of the data file says; it goes with a
+    ``config``, for weights of less than 8 bits.  ``asym`` is ``"w"``, ``"a"`` or ``"wa"``: calibrate each layer on
     the outputs of quantized weights, activations or both.  ``exclude`` are
     patterns of nodes and modules that stay in float.  ``train``: it will be
     trained, with :func:`train` or a :class:`Learner`.
@@ -194,6 +197,7 @@ def quantize(model: ModelSource, data: DataSource = None, *,
     """
     loaded = load(model, example_input, context=context, progress=progress)
     start = time.perf_counter()
+    _check_augment(augment, config, data)
     if accuracy_drop is not None:
         if not 0 <= accuracy_drop <= 100:
             raise ArgumentError(f"accuracy_drop: found {accuracy_drop!r}, want "
@@ -205,7 +209,7 @@ def quantize(model: ModelSource, data: DataSource = None, *,
 
     def once(floats: Iterable[str]) -> QuantizedModel:
         return _quantize(
-            loaded, data, samples, batch, asym, asym_memory, journal,
+            loaded, data, samples, batch, augment, asym, asym_memory, journal,
             several(load_calibration), progress, **config_keywords(config),
             target=target, exact=exact,
             reduce_range=choose("reduce_range", reduce_range, REDUCTIONS),
@@ -222,7 +226,18 @@ def quantize(model: ModelSource, data: DataSource = None, *,
     return made
 
 
+def _check_augment(augment: int, config: ConfigSource,
+                   data: DataSource) -> None:
+    if augment < 0:
+        raise ArgumentError(f"augment: found {augment}, want how many versions")
+    if augment and config is None:  # its steps are judged by other samples
+        raise ArgumentError("augment goes with config")
+    if augment and data is None:
+        raise ArgumentError("augment: there are no samples to change: give data")
+
+
 def _quantize(model: Model, data: DataSource, samples: int, batch: int,
+              augment: int,
               asym: Union[str, Sequence[str]], asym_memory: int,
               journal: Optional[Path], calibrations: tuple[Path, ...],
               progress: Progress, **options: Any) -> QuantizedModel:
@@ -239,7 +254,10 @@ def _quantize(model: Model, data: DataSource, samples: int, batch: int,
         seen = 0
         if data is not None and facts["can_calibrate"]:
             seen = feed(data, model, handle, report=report, stage="calibrate",
-                        samples=samples, batch=batch, fixed=facts["fixed_batch"])
+                        samples=samples, batch=batch, fixed=facts["fixed_batch"],
+                        augment=augment)
+        elif augment:
+            raise ArgumentError("augment: the config needs no samples to change")
         for path in calibrations:
             _core.quant_load_calibration(handle, path)
         _core.quant_calc_qparams(handle)

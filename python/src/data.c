@@ -174,6 +174,21 @@ static PyObject *data_rewind(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *data_start_epoch(PyObject *self, PyObject *args)
+{
+    py_handle *d;
+    unsigned long long epoch;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O&K", py_arg_data, &d, &epoch) ||
+        py_lock(d->context) != 0)
+        return NULL;
+    d->version++;
+    sb_data_start_epoch(d->pointer, epoch);
+    py_unlock(d->context);
+    Py_RETURN_NONE;
+}
+
 static PyObject *data_info(PyObject *self, PyObject *args)
 {
     py_handle *d;
@@ -190,13 +205,14 @@ static PyObject *data_info(PyObject *self, PyObject *args)
         Py_XDECREF(name);
     }
     PyObject *dict =
-        broken ? Py_BuildValue("{s:n,s:n,s:N,s:N}", "samples",
-                               (Py_ssize_t)sb_data_count(d->pointer), "batch",
-                               (Py_ssize_t)sb_data_batch_size(d->pointer),
-                               "has_labels",
-                               PyBool_FromLong(sb_data_has_labels(d->pointer)),
-                               "broken", broken)
-               : NULL;
+        broken
+            ? Py_BuildValue(
+                  "{s:n,s:n,s:N,s:N,s:N}", "samples",
+                  (Py_ssize_t)sb_data_count(d->pointer), "batch",
+                  (Py_ssize_t)sb_data_batch_size(d->pointer), "has_labels",
+                  PyBool_FromLong(sb_data_has_labels(d->pointer)), "varies",
+                  PyBool_FromLong(sb_data_varies(d->pointer)), "broken", broken)
+            : NULL;
     py_unlock(d->context);
     return dict;
 }
@@ -457,6 +473,8 @@ PyMethodDef py_data_methods[] = {
      "data_set_model(data, model)"},
     {"data_next", data_next, METH_VARARGS, "data_next(data): a batch or None"},
     {"data_rewind", data_rewind, METH_VARARGS, "data_rewind(data)"},
+    {"data_start_epoch", data_start_epoch, METH_VARARGS,
+     "data_start_epoch(data, epoch)"},
     {"data_info", data_info, METH_VARARGS, "data_info(data)"},
     {"batch_new", batch_new, METH_VARARGS,
      "batch_new(context, arrays, names, labels, count, first, whole)"},

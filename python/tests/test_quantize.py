@@ -1,5 +1,7 @@
 """Quantization: samples from anywhere, scales, files, bad settings."""
 
+import struct
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -198,6 +200,41 @@ def test_fixed_batches_are_cut(tmp_path):
     (tmp_path / "d.yaml").write_text("SOURCE: npy\nPATH: x.npy\nBATCH: 6\n")
     for data in (tmp_path / "d.yaml", sb.Data(tmp_path / "d.yaml")):
         assert sb.quantize(sb.parse(text), data, config=CONFIG).samples == 6
+
+
+GRAY = """graph gray(image: f32[BATCH,1,8,8]) -> (y: f32[*]) {
+    w: f32[2,1,1,1] = [1, 1]
+    y = Conv(image, w) "conv"
+}
+"""
+
+
+@pytest.mark.parametrize("batch", ["N", "1"])  # as it comes; to be cut
+def test_augment_calibrates_on_other_versions_too(tmp_path, batch):
+    """Two gray images of 100, varied as bright as 50 to 150: of 512 of them one
+    is as bright as 149."""
+    (tmp_path / "gray.idx").write_bytes(
+        struct.pack(">IIII", 0x803, 2, 8, 8) + bytes([100]) * 128)
+    (tmp_path / "d.yaml").write_text(
+        "SOURCE: idx\nPATH: gray.idx\nBATCH: 2\nSCALE: 1\n"
+        "AUGMENT: {COLOR_JITTER: 0.5}\n")
+    model = sb.parse(GRAY.replace("BATCH", batch))
+    for data in (tmp_path / "d.yaml", sb.Data(tmp_path / "d.yaml")):
+        for augment, least, most in ((0, 99.9, 100.1), (255, 148.5, 150.5)):
+            quantized = sb.quantize(model, data, config=CONFIG, augment=augment)
+            assert quantized.samples == 2 * (1 + augment)
+            first = next(q for q in quantized.quantizers if q.value == "image")
+            assert least < first.scale[0] * 255 < most
+
+
+def test_augment_says_what_it_needs(cnn, images, tmp_path):
+    for options, line in (
+            ({}, "augment goes with config"),
+            ({"config": CONFIG, "data": None}, "augment: there are no samples"),
+            ({"config": CONFIG}, "a data file of images with AUGMENT"),
+            ({"config": CONFIG, "augment": -1}, "augment: found -1")):
+        with pytest.raises(sb.ArgumentError, match=line):
+            sb.quantize(cnn, **{"data": images, "augment": 1, **options})
 
 
 def test_no_samples_is_an_exception(cnn):
