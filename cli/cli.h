@@ -113,6 +113,10 @@ const cli_cmd *cli_command_find(const char *name);
 /* Prints `sparsebit: SUBJECT: what the context says` (without the subject if
  * the message names it already) and returns CLI_FAILED. */
 int cli_fail(const cli_env *env, const char *subject);
+/* The same of what ran samples through a model: about the data, which are read
+ * again, if it is a sample that an input of the model does not take. */
+int cli_blame(const cli_env *env, const sb_model *model, const char *model_path,
+              sb_data *data, const char *data_path);
 /* The same with a message of our own. */
 int cli_error(const char *fmt, ...) CLI_PRINTF(1, 2);
 /* Wrong usage: one line with a hint where to look; returns CLI_USAGE. */

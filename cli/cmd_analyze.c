@@ -403,8 +403,7 @@ static int analyze_feed(const analyze_job *j, cli_feed *f)
     f->data = j->data;
     sb_data_rewind(j->data);
     if (cli_feed_all(f) != SB_OK)
-        return cli_fail(j->env,
-                        f->in_data ? j->args->data.path : j->args->model);
+        return cli_feed_fail(f, j->args->model, j->args->data.path);
     return CLI_OK;
 }
 

@@ -99,14 +99,15 @@ static void side_close(eval_side *s)
     free(s->outputs);
 }
 
-static int side_run(cli_env *env, eval_side *s, const sb_batch *batch)
+static int side_run(cli_env *env, const eval_job *j, eval_side *s,
+                    const sb_batch *batch)
 {
     double start = cli_seconds();
 
     if (sb_session_run_batch(s->session, batch, s->outputs,
                              sb_model_output_count(s->model)) != SB_OK ||
         sb_eval_add(s->eval, batch, s->outputs) != SB_OK)
-        return cli_fail(env, s->path);
+        return cli_blame(env, s->model, s->path, j->data, j->args->data);
     s->seconds += cli_seconds() - start;
     return CLI_OK;
 }
@@ -116,10 +117,10 @@ static int run_batch(cli_env *env, eval_job *j, const sb_batch *batch,
                      size_t first)
 {
     const sb_tensor *const *reference = j->other.outputs;
-    int rc = side_run(env, &j->main, batch);
+    int rc = side_run(env, j, &j->main, batch);
 
     if (rc == CLI_OK && j->other.path)
-        rc = side_run(env, &j->other, batch);
+        rc = side_run(env, j, &j->other, batch);
     if (rc == CLI_OK && j->saved) {
         rc = cli_saved_rows(j->saved, first, batch, j->reference);
         reference = j->reference;

@@ -191,7 +191,10 @@ static int prune_steps(prune_job *j)
         if (j->data)
             status = prune_feed(j);
         if (status != SB_OK)
-            return cli_fail(j->env, j->subject);
+            return j->subject == j->args->model
+                       ? cli_blame(j->env, j->model, j->args->model, j->data,
+                                   j->args->data.path)
+                       : cli_fail(j->env, j->subject);
         if (j->args->scan && !j->told.scan) {
             int rc = prune_scan(j);
             if (rc != CLI_OK || !j->args->output)

@@ -155,7 +155,7 @@ static int search_feed(search_job *j)
 
     f.data = j->data;
     if (rc == CLI_OK && cli_feed_all(&f) != SB_OK)
-        rc = cli_fail(j->env, f.in_data ? a->data.path : a->model);
+        rc = cli_feed_fail(&f, a->model, a->data.path);
     j->samples = f.samples;
     return rc;
 }

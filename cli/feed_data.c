@@ -44,6 +44,14 @@ sb_status cli_feed_all(cli_feed *f)
     return status;
 }
 
+int cli_feed_fail(const cli_feed *f, const char *model_path,
+                  const char *data_path)
+{
+    return f->in_data
+               ? cli_fail(f->env, data_path)
+               : cli_blame(f->env, f->model, model_path, f->data, data_path);
+}
+
 sb_status cli_feed_forward(void *qm, const sb_tensor *const *inputs,
                            size_t n_in, const sb_tensor **outputs, size_t n_out)
 {

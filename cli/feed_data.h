@@ -21,6 +21,9 @@ typedef struct cli_feed {
 } cli_feed;
 
 sb_status cli_feed_all(cli_feed *f);
+/* Prints why it failed. */
+int cli_feed_fail(const cli_feed *f, const char *model_path,
+                  const char *data_path);
 
 /* `run` of a quantized model that calibrates. */
 sb_status cli_feed_forward(void *qm, const sb_tensor *const *inputs,

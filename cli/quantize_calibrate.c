@@ -107,6 +107,15 @@ static sb_status quantize_observe(quantize_job *j)
     return status;
 }
 
+int quantize_blame(quantize_job *j)
+{
+    const quantize_args *a = j->args;
+
+    return j->subject == a->model
+               ? cli_blame(j->env, j->model, a->model, j->data, a->data.path)
+               : cli_fail(j->env, j->subject);
+}
+
 int quantize_calibrate(quantize_job *j)
 {
     const quantize_args *a = j->args;
@@ -143,5 +152,5 @@ int quantize_calibrate(quantize_job *j)
         status = quantize_save(j);
     (void)cli_progress_end(&progress);
     j->calibrate = cli_seconds() - start;
-    return status == SB_OK ? CLI_OK : cli_fail(j->env, j->subject);
+    return status == SB_OK ? CLI_OK : quantize_blame(j);
 }

@@ -115,7 +115,7 @@ static int drop_measure(dropper *d)
     sb_quant_model_set_quant(j->qm, 0, 0);
     sb_eval_free(evals[0]);
     sb_eval_free(evals[1]);
-    return status == SB_OK ? CLI_OK : cli_fail(j->env, j->subject);
+    return status == SB_OK ? CLI_OK : quantize_blame(j);
 }
 
 /* ---- which layers hurt --------------------------------------------------- */
@@ -189,7 +189,7 @@ static int drop_rank(dropper *d)
     f.user = errors;
     sb_data_rewind(j->data);
     if (cli_feed_all(&f) != SB_OK)
-        rc = cli_fail(j->env, f.in_data ? j->args->data.path : j->args->model);
+        rc = cli_feed_fail(&f, j->args->model, j->args->data.path);
     else
         drop_sort(d, errors);
     sb_quant_errors_free(errors);

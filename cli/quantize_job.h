@@ -56,6 +56,8 @@ sb_status quantize_feed_self(quantize_job *j);
 
 /* Runs the samples, and computes scales (quantize_calibrate.c). */
 int quantize_calibrate(quantize_job *j);
+/* Prints why that, or a comparison with the float model, failed. */
+int quantize_blame(quantize_job *j);
 
 /* Is a file of a language model asked for, and no ONNX (cmd_quantize.c)? */
 bool quantize_is_language(const quantize_args *a);

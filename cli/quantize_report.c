@@ -363,8 +363,7 @@ int quantize_write_report(const quantize_job *j)
     if (j->data) {
         sb_data_rewind(j->data);
         if (cli_feed_all(&f) != SB_OK)
-            rc = cli_fail(j->env,
-                          f.in_data ? j->args->data.path : j->args->model);
+            rc = cli_feed_fail(&f, j->args->model, j->args->data.path);
     }
     const cli_quant_page page = {.path = j->args->report,
                                  .model = j->args->model,

@@ -91,6 +91,15 @@ quantize $models/nan_weight.onnx -d x.yaml -o o.onnx
 quantize $models/nan_weight.onnx -d x.yaml --asym -o o.onnx
 quantize $models/nan_inside.onnx -d x.yaml -o o.onnx
 quantize $models/nan_inside.onnx -d x.yaml --asym -o o.onnx
+# Of a sample that no input takes: its file, its number, the input.
+{ cat six; printf '\x00\x00\x80\x3f\x00\x00\xc0\x7f\x00\x00\x80\x3f'; } | npy nan.npy 3 3 >nan.npy
+mkdir folder
+npy a 2 3 <six >folder/a.npy
+cp nan.npy folder/b.npy
+for more in '' '--skip 1' '--asym a' '--preset fast'; do
+    quantize $models/nan_inside.onnx -d nan.npy $more -o o.onnx -q
+done
+quantize $models/nan_inside.onnx -d folder -o o.onnx -q
 
 echo --- data
 quantize $models/photo.onnx -o o.onnx
