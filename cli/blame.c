@@ -66,7 +66,7 @@ static bool blame_batch(const sb_model *model, const sb_batch *batch,
         size_t k = 0;
         float found = 0;
 
-        for (; k < batch->n_inputs && batch->inputs[k] != inputs[i];)
+        while (k < batch->n_inputs && batch->inputs[k] != inputs[i])
             k++;
         if (k == batch->n_inputs)
             continue;
@@ -118,18 +118,17 @@ static bool blame_data(const sb_model *model, sb_data *data, const char *path,
 int cli_blame(const cli_env *env, const sb_model *model, const char *model_path,
               sb_data *data, const char *data_path)
 {
-    char *message = cli_printf("%s", sb_ctx_error(env->ctx));
-    bool about_input = strstr(message, "NaN") != NULL;
+    const char *said = sb_ctx_error(env->ctx);
+    bool about_input = strstr(said, "NaN") != NULL;
 
     for (size_t i = 0; model && i < sb_model_input_count(model); i++)
-        about_input = about_input ||
-                      blame_names(message, sb_model_input(model, i)->name);
-    if (about_input && data && blame_data(model, data, data_path, message)) {
-        free(message);
-        return CLI_FAILED;
-    }
-    int rc = strncmp(message, "interrupted", 11) == 0
-                 ? cli_fail(env, model_path)
+        about_input =
+            about_input || blame_names(said, sb_model_input(model, i)->name);
+    if (!about_input || !data)
+        return cli_fail(env, model_path);
+
+    char *message = cli_printf("%s", said); /* reading on may say another */
+    int rc = blame_data(model, data, data_path, message) ? CLI_FAILED
              : strstr(message, model_path)
                  ? cli_error("%s", message)
                  : cli_error("%s: %s", model_path, message);
