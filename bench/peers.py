@@ -71,16 +71,35 @@ def nncf_mixed(model, feeds, out):
                   fast_bias_correction=False)
 
 
-def nncf_openvino(model, feeds, out):
+def nncf_transformer(model, feeds, out):
+    """With SmoothQuant, and attention left as it is best."""
+    import nncf
+    nncf_quantize(model, feeds, out, model_type=nncf.ModelType.TRANSFORMER)
+
+
+def nncf_openvino(model, feeds, out, **settings):
     import nncf
     import openvino as ov
-    data = nncf.Dataset([next(iter(x.values())) for x in feeds])
-    ov.save_model(nncf.quantize(ov.Core().read_model(model), data,
-                                subset_size=len(feeds)), out)
+    ov.save_model(nncf.quantize(ov.Core().read_model(model),
+                                nncf.Dataset(feeds), subset_size=len(feeds),
+                                **settings), out)
+
+
+def nncf_openvino_mixed(model, feeds, out):
+    import nncf
+    nncf_openvino(model, feeds, out, preset=nncf.QuantizationPreset.MIXED,
+                  fast_bias_correction=False)
+
+
+def nncf_openvino_transformer(model, feeds, out):
+    import nncf
+    nncf_openvino(model, feeds, out, model_type=nncf.ModelType.TRANSFORMER)
 
 
 PEERS = {"static": quantize_static, "nncf": nncf_quantize,
-         "nncf_mixed": nncf_mixed, "nncf_ov": nncf_openvino}
+         "nncf_mixed": nncf_mixed, "nncf_transformer": nncf_transformer,
+         "nncf_ov": nncf_openvino, "nncf_ov_mixed": nncf_openvino_mixed,
+         "nncf_ov_transformer": nncf_openvino_transformer}
 
 
 def worker(how, model, images, out):
