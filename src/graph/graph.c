@@ -129,8 +129,9 @@ sb_value_id sb_graph_find_value(const sb_graph *g, const char *name)
 {
     uint32_t id = sb_map_get(&g->names, name);
 
-    /* The map also holds names that their values have given up. */
-    if (id == SB_MAP_NONE || strcmp(g->values[id].name, name) != 0)
+    /* The map also holds names of values that gave them up, or are gone. */
+    if (id == SB_MAP_NONE || id >= g->n_values ||
+        strcmp(g->values[id].name, name) != 0)
         return SB_NONE;
     return id;
 }

@@ -387,6 +387,20 @@ void sb_graph_remove_node(sb_graph *g, sb_node_id node)
     p->dead = true;
 }
 
+static bool value_is_unused(const sb_value *v)
+{
+    return v->producer == SB_NONE && v->n_uses == 0 && !v->is_input &&
+           !v->is_output && !v->is_capture;
+}
+
+void sb_graph_trim(sb_graph *g)
+{
+    while (g->n_nodes > 0 && g->nodes[g->n_nodes - 1].dead)
+        g->n_nodes--;
+    while (g->n_values > 0 && value_is_unused(&g->values[g->n_values - 1]))
+        sb_tensor_drop(&g->values[--g->n_values].constant);
+}
+
 /* ---- attributes --------------------------------------------------------- */
 
 const sb_attr *sb_node_attr(const sb_node *node, const char *name)

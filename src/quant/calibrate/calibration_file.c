@@ -33,9 +33,11 @@ static sb_status add_point(const sb_quant_model *qm, uint32_t point,
 {
     const sb_quantizer *q = sb_point_quantizer(&qm->place, point);
     const sb_point_state *state = &qm->state.points[point];
+    const sb_value_id own = qm->place.points[point].unscaled;
+    const sb_value_id value = own != SB_NONE ? own : q->value;
 
     sb_str_add(out, "{\"value\":");
-    sb_str_add_json(out, sb_graph_value(qm->graph, q->value)->name);
+    sb_str_add_json(out, sb_graph_value(qm->graph, value)->name);
     sb_str_add(out, ",\"observer\":");
     sb_str_add_json(out, sb_observer_name(q->spec.observer));
     sb_str_addf(out,

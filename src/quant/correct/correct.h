@@ -30,7 +30,8 @@ typedef struct sb_snapshot {
     bool *left_out;                 /* by quantizer */
     sb_point_state *points;
     bool equalized;
-    bool whole; /* it can be gone back to */
+    size_t n_nodes, n_values; /* of the network */
+    bool whole;               /* it can be gone back to */
 } sb_snapshot;
 
 /* sb_snapshot_settle() in any case. */
@@ -108,10 +109,13 @@ SB_MUST_USE sb_status sb_ranges_choose(sb_quant_model *qm,
 /* ---- channels (equalize.c) ---------------------------------------------- */
 
 /* Exchanges constants of the float graph for such with which channels of values
- * that are quantized are of similar size, and the network is the same (with
- * offsets, while channels are not below them: equalize.h); *layers is for how
+ * that are quantized are of similar size, and puts products with factors in
+ * front of layers; the network computes the same (with offsets, while channels are not below them: equalize.h); *layers is for how
  * many values. */
 SB_MUST_USE sb_status sb_equalize(sb_quant_model *qm, size_t *layers);
+/* Takes products with factors away that it has put into a network of so many
+ * nodes. */
+void sb_factors_take_back(sb_quant_model *qm, size_t n_nodes);
 /* When that has helped: what it changed is observed on the batches that judged
  * it, too. */
 SB_MUST_USE sb_status sb_equalize_settle(sb_quant_model *qm);

@@ -18,11 +18,12 @@
 #include "quant/model/instrument.h"
 #include "quant/place/place.h"
 
-/* Factors that promise less than this share of a value's noise are not worth
- * it; nor, to be tried, are those of all values together if they promise less
- * than that share of the noise of all, and half of none. */
-static const double EQUALIZE_WORTH = 0.1, EQUALIZE_ALL_WORTH = 0.02,
-                    EQUALIZE_MUCH = 0.5;
+/* Factors that leave more than this share of a value's noise are not worth it;
+ * if the network gets one more product for them, half of it.  Nor, to be tried,
+ * are those of all values together if they take less than that share of the
+ * noise of all, and half of none. */
+static const double EQUALIZE_WORTH = 0.9, EQUALIZE_MUCH = 0.5,
+                    EQUALIZE_ALL_WORTH = 0.02;
 
 typedef struct equalizer {
     sb_quant_model *qm;
@@ -34,6 +35,7 @@ typedef struct equalizer {
     double gained;     /* shares of noise that factors promise to take away */
     bool much;         /* one of them is large */
     bool absorbed;     /* a link has offsets */
+    bool adds;         /* a link has no maker, so that peaks matter more */
 } equalizer;
 
 /* ---- links -------------------------------------------------------------- */
@@ -45,24 +47,38 @@ static bool equalize_absorbs(const sb_quant_model *qm, const sb_link *l)
     return !qm->asked && !qm->state.absorbed && sb_link_absorbs(qm->graph, l);
 }
 
+static void equalize_add_link(equalizer *e)
+{
+    sb_link *l = &e->links[e->n];
+
+    e->link_of[l->value] = (uint32_t)e->n++;
+    e->adds = e->adds || l->maker == SB_NONE;
+    l->absorbs = l->maker != SB_NONE && equalize_absorbs(e->qm, l);
+}
+
 static sb_status equalize_find(equalizer *e)
 {
     const sb_graph *g = e->qm->graph;
+    const size_t n_points = e->qm->place.n_points;
+    size_t links = g->n_nodes + n_points + 1;
+    /* A product with factors has two more values. */
+    size_t values = g->n_values + 2 * n_points + 1;
 
-    e->links = sb_alloc(e->qm->ctx, g->n_nodes + 1, sizeof *e->links);
-    e->stats = sb_alloc(e->qm->ctx, g->n_nodes + 1, sizeof *e->stats);
-    e->link_of = sb_alloc(e->qm->ctx, g->n_values + 1, sizeof *e->link_of);
-    e->changed = sb_alloc(e->qm->ctx, g->n_values + 1, sizeof *e->changed);
+    e->links = sb_alloc(e->qm->ctx, links, sizeof *e->links);
+    e->stats = sb_alloc(e->qm->ctx, links, sizeof *e->stats);
+    e->link_of = sb_alloc(e->qm->ctx, values, sizeof *e->link_of);
+    e->changed = sb_alloc(e->qm->ctx, values, sizeof *e->changed);
     if (!e->links || !e->stats || !e->link_of || !e->changed)
         return SB_NO_MEMORY;
-    for (size_t v = 0; v < g->n_values; v++)
+    for (size_t v = 0; v < values; v++)
         e->link_of[v] = SB_NONE;
     for (sb_node_id id = 0; id < g->n_nodes; id++)
-        if (sb_link_find(e->qm, id, &e->links[e->n])) {
-            e->link_of[e->links[e->n].value] = (uint32_t)e->n;
-            e->links[e->n].absorbs = equalize_absorbs(e->qm, &e->links[e->n]);
-            e->n++;
-        }
+        if (sb_link_find(e->qm, id, &e->links[e->n]))
+            equalize_add_link(e);
+    for (uint32_t i = 0; i < n_points; i++)
+        if (e->link_of[e->qm->place.points[i].value] == SB_NONE &&
+            sb_factors_find(e->qm, i, &e->links[e->n]))
+            equalize_add_link(e);
     return SB_OK;
 }
 
@@ -250,7 +266,8 @@ static sb_status equalize_look(equalizer *e)
     for (size_t i = 0; i < e->n; i++)
         SB_TRY(equalize_make_stats(e, &e->links[i], &e->stats[i]));
     SB_TRY(sb_quant_derive(e->qm, equalize_put_seen, e, &g));
-    SB_TRY(equalize_replay(e->qm, g, &opt, SB_REPLAY_USED));
+    SB_TRY(equalize_replay(e->qm, g, &opt,
+                           e->adds ? SB_REPLAY_WIDE : SB_REPLAY_USED));
     for (size_t i = 0; i < e->n; i++) {
         sb_link_stats *s = &e->stats[i];
 
@@ -327,6 +344,23 @@ static sb_status equalize_absorb(equalizer *e, const sb_link *l,
     return SB_OK;
 }
 
+/* Divides the value by the factors where it is made, or read. */
+static sb_status equalize_make(equalizer *e, const sb_link *l,
+                               const float *scales)
+{
+    sb_value_id product = SB_NONE;
+
+    if (l->maker == SB_NONE) {
+        SB_TRY(sb_factors_put(e->qm, l, scales, &product));
+        e->changed[product] = true;
+        return SB_OK;
+    }
+    for (size_t i = 0; i < l->n_chain; i++)
+        e->changed[l->chain[i]] = true;
+    SB_TRY(equalize_divide(e, l->weight, l->weight_axis, scales));
+    return equalize_divide(e, l->bias, 0, scales);
+}
+
 static sb_status equalize_apply(equalizer *e, const sb_link *l,
                                 const sb_link_stats *s, const float *scales)
 {
@@ -336,8 +370,7 @@ static sb_status equalize_apply(equalizer *e, const sb_link *l,
         e->absorbed = true;
         SB_TRY(equalize_absorb(e, l, s->offset));
     }
-    SB_TRY(equalize_divide(e, l->weight, l->weight_axis, scales));
-    SB_TRY(equalize_divide(e, l->bias, 0, scales));
+    SB_TRY(equalize_make(e, l, scales));
     for (size_t i = 0; i < l->n_readers; i++) {
         const sb_link_reader *r = &l->readers[i];
 
@@ -347,14 +380,13 @@ static sb_status equalize_apply(equalizer *e, const sb_link *l,
             w[k] *= scales[sb_link_channel(l, r, k)];
         SB_TRY(equalize_exchange(e, r->weight, &t));
     }
-    for (size_t i = 0; i < l->n_chain; i++)
-        e->changed[l->chain[i]] = true;
     return SB_OK;
 }
 
 static sb_status equalize_link(equalizer *e, size_t i, size_t *done)
 {
     const sb_link *l = &e->links[i];
+    const double worth = l->maker != SB_NONE ? EQUALIZE_WORTH : EQUALIZE_MUCH;
     double gain = 1;
     float *scales = sb_alloc(e->qm->ctx, (size_t)l->channels, sizeof *scales);
     sb_status status = scales ? SB_OK : SB_NO_MEMORY;
@@ -362,7 +394,7 @@ static sb_status equalize_link(equalizer *e, size_t i, size_t *done)
     if (status == SB_OK)
         status = sb_link_scales(e->qm, l, &e->stats[i], scales, &gain);
     gain *= e->stats[i].left * e->stats[i].left;
-    if (status == SB_OK && gain < 1 - EQUALIZE_WORTH) {
+    if (status == SB_OK && gain < worth) {
         status = equalize_apply(e, l, &e->stats[i], scales);
         e->gained += 1 - gain;
         e->much = e->much || gain < EQUALIZE_MUCH;

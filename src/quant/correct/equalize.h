@@ -3,6 +3,9 @@
  *
  *     layer or norm -> Relu, pools, ... -> layers
  *
+ * or, where what makes a value cannot be divided, a product with factors that
+ * is put in front of matrix products (equalize_factors.c).
+ *
  * Dividing channel c of the first by s_c > 0 and multiplying what the layers
  * behind multiply it with by s_c changes nothing in float; but channels of
  * equal size lose less where one scale serves them all. */
@@ -28,7 +31,7 @@ typedef struct sb_link {
     int64_t channels;
     double bound; /* a Clip cuts off at it; infinite if there is none */
     /* Whose channels are divided: a weight, or the gains of a norm, and a bias
-     * or SB_NONE. */
+     * or SB_NONE.  No maker: a product that the network has not yet. */
     sb_node_id maker;
     sb_value_id weight, bias;
     int weight_axis;
@@ -57,6 +60,12 @@ bool sb_link_find(const sb_quant_model *qm, sb_node_id maker, sb_link *out);
  * has the channels along an axis. */
 bool sb_link_reader_set(const sb_graph *g, const sb_link *l, sb_use use,
                         sb_link_reader *out);
+/* The same of a layer that runs on integers. */
+bool sb_link_takes(const sb_quant_model *qm, const sb_link *l, sb_use use,
+                   sb_link_reader *out);
+/* Has every quantizer on the value a range that can be observed anew, for
+ * itself? */
+bool sb_link_observable(const sb_quant_model *qm, sb_value_id v);
 /* The channel that element `e` of a reader's weight is multiplied with. */
 int64_t sb_link_channel(const sb_link *l, const sb_link_reader *r, int64_t e);
 
@@ -66,6 +75,15 @@ int64_t sb_link_channel(const sb_link *l, const sb_link_reader *r, int64_t e);
 SB_MUST_USE sb_status sb_link_scales(const sb_quant_model *qm, const sb_link *l,
                                      const sb_link_stats *seen, float *scales,
                                      double *gain);
+
+/* ---- factors (equalize_factors.c) --------------------------------------- */
+
+/* A value that is read by matrix products, and rounded for them alone, behind
+ * an operator that runs in float. */
+bool sb_factors_find(const sb_quant_model *qm, uint32_t point, sb_link *out);
+/* Divides it by `scales` in front of them; *out is the product. */
+SB_MUST_USE sb_status sb_factors_put(sb_quant_model *qm, const sb_link *l,
+                                     const float *scales, sb_value_id *out);
 
 /* ---- high biases (equalize_absorb.c) ------------------------------------ */
 

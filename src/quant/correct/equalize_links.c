@@ -110,6 +110,13 @@ static bool link_quantized(const sb_quant_model *qm, sb_node_id node,
     return q && !q->def->map_weight && !q->def->map_activation;
 }
 
+bool sb_link_takes(const sb_quant_model *qm, const sb_link *l, sb_use use,
+                   sb_link_reader *out)
+{
+    return sb_link_reader_set(qm->graph, l, use, out) &&
+           link_quantized(qm, use.node, 0) && link_quantized(qm, use.node, 1);
+}
+
 /* Is everything that reads the value a layer that runs on integers? */
 static bool link_set_readers(const sb_quant_model *qm, sb_link *l)
 {
@@ -118,9 +125,7 @@ static bool link_set_readers(const sb_quant_model *qm, sb_link *l)
     if (v->is_output || v->n_uses == 0 || v->n_uses > SB_LINK_READERS)
         return false;
     for (uint32_t i = 0; i < v->n_uses; i++)
-        if (!sb_link_reader_set(qm->graph, l, v->uses[i], &l->readers[i]) ||
-            !link_quantized(qm, v->uses[i].node, 0) ||
-            !link_quantized(qm, v->uses[i].node, 1))
+        if (!sb_link_takes(qm, l, v->uses[i], &l->readers[i]))
             return false;
     l->n_readers = v->n_uses;
     return true;
@@ -157,9 +162,7 @@ static bool link_passes(const sb_graph *g, const sb_node *node, sb_link *l)
     return most == SB_NONE || sb_const_scalar(g, most, &hi);
 }
 
-/* Has every quantizer on the value a range that can be observed anew, for
- * itself? */
-static bool link_observable(const sb_quant_model *qm, sb_value_id v)
+bool sb_link_observable(const sb_quant_model *qm, sb_value_id v)
 {
     uint32_t i = qm->place.of_value[v].first;
 
@@ -187,12 +190,12 @@ bool sb_link_find(const sb_quant_model *qm, sb_node_id maker, sb_link *out)
         return false;
     const sb_quantizer *made = sb_quantizer_on(qm, maker, 1);
     if ((made && made->def->map_weight) ||
-        (out->n_chain > 0 && !link_observable(qm, out->chain[0])))
+        (out->n_chain > 0 && !sb_link_observable(qm, out->chain[0])))
         return false;
     for (;;) {
         const sb_value *value = sb_graph_value(g, v);
 
-        if (out->n_chain == SB_LINK_CHAIN || !link_observable(qm, v) ||
+        if (out->n_chain == SB_LINK_CHAIN || !sb_link_observable(qm, v) ||
             value->is_output)
             return false;
         out->chain[out->n_chain++] = out->value = v;

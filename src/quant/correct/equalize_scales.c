@@ -98,13 +98,14 @@ static sb_status scale_add_reader(const sb_quant_model *qm, scale_search *s,
 static void scale_set_maker(const sb_quant_model *qm, scale_search *s)
 {
     const sb_link *l = s->l;
-    const sb_tensor *t = &sb_graph_value(qm->graph, l->weight)->constant;
-    const sb_quantizer *q = sb_quantizer_on(qm, l->maker, 1);
-    int64_t inner = sb_dims_product(t->dims, l->weight_axis + 1, t->rank);
+    const sb_quantizer *q =
+        l->maker != SB_NONE ? sb_quantizer_on(qm, l->maker, 1) : NULL;
     double squares = 0, energy = 0;
 
     if (!q || q->axis >= 0)
         return;
+    const sb_tensor *t = &sb_graph_value(qm->graph, l->weight)->constant;
+    int64_t inner = sb_dims_product(t->dims, l->weight_axis + 1, t->rank);
     for (int64_t e = 0; e < sb_tensor_count(t); e++) {
         float *row = &s->row[e / inner % l->channels];
         float w = scale_element(t, e);
@@ -263,6 +264,16 @@ static void scale_search_all(const scale_search *s, float *tried, float *best,
     *gain = before > 0 ? least / before : 1;
 }
 
+/* How large a channel may be: what few samples show of a rare peak is chance,
+ * so it is taken to reach ten times its mean magnitude at least. */
+static float scale_reach(const sb_link_stats *seen, size_t c)
+{
+    const float most = 10;
+
+    return fmaxf(fmaxf(-seen->lo[c], seen->hi[c]),
+                 most * sqrtf((float)seen->square[c]));
+}
+
 sb_status sb_link_scales(const sb_quant_model *qm, const sb_link *l,
                          const sb_link_stats *seen, float *scales, double *gain)
 {
@@ -285,7 +296,7 @@ sb_status sb_link_scales(const sb_quant_model *qm, const sb_link *l,
     }
     if (status == SB_OK) {
         for (size_t c = 0; c < n; c++)
-            s.size[c] = fmaxf(-seen->lo[c], seen->hi[c]);
+            s.size[c] = scale_reach(seen, c);
         scale_set_maker(qm, &s);
         scale_search_all(&s, room + 3 * n, scales, gain);
     }

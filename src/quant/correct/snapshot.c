@@ -35,6 +35,8 @@ sb_status sb_snapshot_take(const sb_quant_model *qm, sb_snapshot *s)
         .points = sb_alloc(qm->ctx, qm->place.n_points + 1, sizeof *s->points),
         .left_out = sb_alloc(qm->ctx, quantizers + 1, sizeof *s->left_out),
         .equalized = qm->equalized,
+        .n_nodes = qm->graph->n_nodes,
+        .n_values = n,
     };
     if (!s->constants || !s->overlay || !s->qparams || !s->points ||
         !s->left_out)
@@ -70,6 +72,7 @@ static void snapshot_put_constant(sb_quant_model *qm, sb_value_id v,
 static void snapshot_go_back(sb_quant_model *qm, sb_snapshot *s)
 {
     qm->equalized = s->equalized;
+    sb_factors_take_back(qm, s->n_nodes);
     for (size_t i = 0; i < qm->place.n_points; i++)
         qm->state.points[i].whole = s->points[i].whole;
     for (sb_value_id v = 0; v < qm->graph->n_values; v++) {
@@ -115,7 +118,7 @@ void sb_snapshot_settle(sb_quant_model *qm, sb_snapshot *s, bool keep)
         if (!keep)
             snapshot_go_back(qm, s);
     }
-    for (size_t v = 0; v < qm->graph->n_values; v++) {
+    for (size_t v = 0; v < s->n_values; v++) {
         if (s->overlay && s->overlay[v].buf)
             sb_tensor_drop(&s->overlay[v]);
         if (s->constants && s->constants[v].buf)

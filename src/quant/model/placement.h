@@ -1,6 +1,7 @@
 /* placement.h - which edges of the float graph are quantized, and how.
  *
- * Made once when a quantized model is built and never changed after; scales
+ * Made once when a quantized model is built, and not changed after but for
+ * points that move behind factors (quant/correct/equalize_factors.c); scales
  * and what observers saw are kept apart (state.h).
  *
  * Quantizers of the same value with the same settings share a quantization
@@ -41,6 +42,9 @@ typedef struct sb_quant_point {
     /* The first other point that has its scales, and the next that has those
      * of the same point; SB_NONE: none. */
     uint32_t followers, next_follower;
+    /* The value before a product with factors that equalization has put there;
+     * SB_NONE: `value` is the network's own. */
+    sb_value_id unscaled;
     const sb_imported_qparams
         *known;   /* what a quantized file said of it, or NULL */
     bool natural; /* `range` is known without data */

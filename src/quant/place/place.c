@@ -41,6 +41,7 @@ static sb_status place_find_point(sb_quant_model *qm, const sb_quantizer *q,
                                        .head = SB_NONE,
                                        .same_as = made,
                                        .next = SB_NONE,
+                                       .unscaled = SB_NONE,
                                        .followers = SB_NONE,
                                        .next_follower = SB_NONE};
     if (list->first == SB_NONE)
