@@ -29,11 +29,11 @@ static sb_tensor batch(void)
     return x;
 }
 
-static sb_status calibrated(sb_ctx *ctx, const char *config,
+static sb_status calibrated(sb_ctx *ctx, const char *graph, const char *config,
                             sb_quant_model **out)
 {
-    const sb_tensor x = batch(), *in[] = {&x}, *y[1];
-    sb_status s = test_quant_try(ctx, net, config, NULL, out);
+    const sb_tensor x = batch(), *in[] = {&x}, *y[2];
+    sb_status s = test_quant_try(ctx, graph, config, NULL, out);
 
     if (s == SB_OK)
         s = sb_quant_model_prepare_calibration(*out, NULL);
@@ -42,15 +42,33 @@ static sb_status calibrated(sb_ctx *ctx, const char *config,
     return s == SB_OK ? sb_quant_model_calc_qparams(*out) : s;
 }
 
-static sb_status quantize(sb_ctx *ctx, const char *config)
+static sb_status quantize_net(sb_ctx *ctx, const char *graph,
+                              const char *config)
 {
     sb_quant_model *qm = NULL;
-    sb_status s = calibrated(ctx, config, &qm);
+    sb_status s = calibrated(ctx, graph, config, &qm);
 
     if (s == SB_OK)
         s = sb_quant_model_export(qm, test_quant_file(), NULL);
     sb_quant_model_free(qm);
     return s;
+}
+
+static sb_status quantize(sb_ctx *ctx, const char *config)
+{
+    return quantize_net(ctx, net, config);
+}
+
+/* With a product that the network has not. */
+static sb_status equalize(sb_ctx *ctx)
+{
+    return quantize_net(
+        ctx,
+        "graph net(x: f32[N,4]) -> (y) {\n"
+        "g: f32[4] = [50, 1, 0.5, 2]\nb: f32[4] = [1, 0, -1, 0]\n"
+        "v: f32[4,3] = random(3)\nn = LayerNormalization(x, g, b)\n"
+        "e = Gelu(n)\ny = MatMul(e, v)\n}",
+        "SCHEDULE: {EQUALIZATION: true}\n" W("8", "uniform") TEST_A8);
 }
 
 static sb_status correct_bias(sb_ctx *ctx)
@@ -94,7 +112,7 @@ static sb_status analyze(sb_ctx *ctx)
     sb_quant_errors_options opt = SB_QUANT_ERRORS_OPTIONS_INIT;
     sb_quant_errors *errors = NULL;
     sb_quant_model *qm = NULL;
-    sb_status s = calibrated(ctx, W("8", "uniform") TEST_A8, &qm);
+    sb_status s = calibrated(ctx, net, W("8", "uniform") TEST_A8, &qm);
 
     opt.histograms = 1;
     if (s == SB_OK)
@@ -141,6 +159,7 @@ static void test_every_failed_allocation_is_reported(void **state)
     test_every_allocation("bias correction", correct_bias);
     test_every_allocation("bias correction without samples",
                           correct_without_samples);
+    test_every_allocation("equalization", equalize);
     test_every_allocation("gptq", round_gptq);
     test_every_allocation("adaround", round_adaround);
     test_every_allocation("analyze", analyze);

@@ -22,20 +22,41 @@ static double error_of(const sb_tensor *want, const sb_tensor *got,
     return error;
 }
 
-/* By how much 0.7 leads 0.2 and 0.1: factors of 3.5 and 7, then 2 and 6. */
+/* Logarithms of three classes, weighted by cube roots: the variance is the sum
+ * over pairs of w w' (difference)^2. */
+static double pairs_of(const double *w, double a, double b, double c)
+{
+    return w[0] * w[1] * (a - b) * (a - b) + w[0] * w[2] * (a - c) * (a - c) +
+           w[1] * w[2] * (b - c) * (b - c);
+}
+
 static void test_probabilities(void **state)
 {
-    const sb_tensor *want = test_f32("1x3", 0.1, 0.7, 0.2);
-    const sb_tensor *got = test_f32("1x3", 0.1, 0.6, 0.3);
+    const sb_tensor *want = test_f32("1x3", 0.125, 0.75, 0.125);
+    const sb_tensor *got = test_f32("1x3", 0.125, 0.625, 0.25);
+    const double w[] = {0.5, pow(0.75, 1.0 / 3), 0.5};
     sb_output_form f = {0};
-    double a = log(3.5), b = log(7), c = log(2), d = log(6);
 
     (void)state;
     double error = error_of(want, got, &f);
     assert_true(f.probability);
-    assert_close("lead", error,
-                 ((c - a) * (c - a) + (d - b) * (d - b)) / (a * a + b * b),
+    assert_close("chances", error,
+                 pairs_of(w, 0, log(0.625 / 0.75), log(2)) /
+                     pairs_of(w, log(0.125), log(0.75), log(0.125)),
                  1e-6);
+}
+
+/* What all logarithms have in common is no error; a class that got lost is. */
+static void test_lost_probability(void **state)
+{
+    const sb_tensor *want = test_f32("1x3", 0.25, 0.5, 0.25);
+    const sb_tensor *half = test_f32("1x3", 0.125, 0.25, 0.125);
+    const sb_tensor *lost = test_f32("1x3", 0.25, NAN, 0.25);
+    sb_output_form f = {0}, again = {0};
+
+    (void)state;
+    assert_close("in common", error_of(want, half, &f), 0, 1e-12);
+    assert_true(isinf(error_of(want, lost, &again)));
 }
 
 /* Two channels of four numbers: 100 (noise 8^2 of 4 x 100^2) and 1 (noise
@@ -425,6 +446,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_probabilities),
+        cmocka_unit_test(test_lost_probability),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_vector),
         cmocka_unit_test(test_other_floats),

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/op_registry.h"
 #include "passes/rewrite.h"
 #include "quant/correct/correct.h"
 #include "quant/correct/equalize.h"
@@ -16,15 +17,20 @@
 
 /* ---- where -------------------------------------------------------------- */
 
-/* Does an operator make it that reads nothing that is rounded? */
+/* Is it made in float: by an operator that reads nothing that is rounded or,
+ * where no runtime is known, by none with a weight? */
 static bool factors_after_float(const sb_quant_model *qm, sb_value_id v)
 {
     sb_node_id id = sb_graph_value(qm->graph, v)->producer;
-    bool plain = id != SB_NONE;
 
-    for (uint32_t i = 0; plain && i < sb_graph_node(qm->graph, id)->n_in; i++)
+    if (id == SB_NONE)
+        return false;
+    const sb_node *node = sb_graph_node(qm->graph, id);
+    bool plain = true;
+    for (uint32_t i = 0; plain && i < node->n_in; i++)
         plain = !sb_quantizer_on(qm, id, i);
-    return plain;
+    return plain ||
+           (!qm->target->ops && sb_node_role(node) != SB_ROLE_WEIGHTED);
 }
 
 /* Are all edges of the point such of matrix products on integers? */
@@ -139,11 +145,10 @@ sb_status sb_factors_put(sb_quant_model *qm, const sb_link *l,
     const sb_node_spec spec = {.op = "Mul", .inputs = in, .n_in = 2};
 
     SB_TRY(factors_make_room(qm, 2));
-    SB_TRY(
-        factors_add_constant(qm->graph, base, scales, l->channels, &in[1]));
+    SB_TRY(factors_add_constant(qm->graph, base, scales, l->channels, &in[1]));
     SB_TRY(sb_quant_add_value(qm->graph, base, ".scaled", &y));
-    SB_TRY(sb_quant_put_node(qm->graph, l->readers[0].node, &spec, l->value,
-                             y));
+    SB_TRY(
+        sb_quant_put_node(qm->graph, l->readers[0].node, &spec, l->value, y));
     SB_TRY(factors_move(qm, point, y));
     qm->place.points[point].unscaled = l->value;
     *out = y;

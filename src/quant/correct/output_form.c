@@ -3,10 +3,10 @@
  * It is compared part by part, so that large numbers (corners of boxes) do not
  * hide small ones (scores): noise / signal of each index along the axis of its
  * channels.  In their mean a part weighs by its magnitude: classes of which no
- * sample shows anything are all noise.  Of probabilities what counts is by how
- * much the largest leads: the noise of the differences of logarithms between it
- * and the next ones. Divergences of single samples differ by magnitudes, and
- * say less.
+ * sample shows anything are all noise.  Of probabilities it is the noise of
+ * their logarithms, weighted by their cube roots: all classes that may come
+ * first count, of which several tell more than one.  Divergences of single
+ * samples differ by magnitudes, and say less.
  *
  * Numbers of float16, bfloat16 and double are made float32 sample by sample, in
  * room that is there once all batches have been seen. */
@@ -18,7 +18,7 @@
 #include "base/alloc.h"
 #include "eval/eval.h"
 
-enum { OUTPUT_PARTS = 1024, OUTPUT_RIVALS = 5 };
+enum { OUTPUT_PARTS = 1024 };
 
 static bool output_row_sums_to_one(const float *x, int64_t n, double slack)
 {
@@ -59,35 +59,28 @@ static bool output_is_probability(const sb_tensor *t, float *room)
 
 static double output_log(float p)
 {
-    return isnan(p) ? (double)INFINITY : log(fmax((double)p, 1e-7));
+    return log(fmax((double)p, 1e-10));
 }
 
-/* Squares of by how much the largest leads, and of how wrong that is. */
-static void output_add_lead(const float *want, const float *got, int64_t n,
-                            double *signal, double *noise)
+/* The variance of logarithms over the classes, and that of how wrong they are.
+ * What they have in common changes no probability. */
+static void output_add_chances(const float *want, const float *got, int64_t n,
+                               double *signal, double *noise)
 {
-    int64_t top[OUTPUT_RIVALS + 1];
-    int count = 0;
+    double all = 0, mean = 0, square = 0, off = 0, error = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        int at = count;
+        double weight = cbrt((double)want[i]), x = output_log(want[i]);
+        double d = output_log(got[i]) - x;
 
-        while (at > 0 && want[i] > want[top[at - 1]])
-            at--;
-        if (at > OUTPUT_RIVALS)
-            continue;
-        count += count <= OUTPUT_RIVALS;
-        memmove(top + at + 1, top + at, (size_t)(count - 1 - at) * sizeof *top);
-        top[at] = i;
+        all += weight;
+        mean += weight * x;
+        square += weight * x * x;
+        off += weight * d;
+        error += isfinite(got[i]) ? weight * d * d : (double)INFINITY;
     }
-    for (int k = 1; k < count; k++) {
-        double lead = output_log(want[top[0]]) - output_log(want[top[k]]);
-        double now = output_log(got[top[0]]) - output_log(got[top[k]]);
-
-        *signal += lead * lead;
-        *noise +=
-            isfinite(now) ? (now - lead) * (now - lead) : (double)INFINITY;
-    }
+    *signal += square / all - mean / all * (mean / all);
+    *noise += isfinite(error) ? error / all - off / all * (off / all) : error;
 }
 
 /* Adds the squares of `n` numbers of one sample to those of their parts. */
@@ -121,7 +114,7 @@ static void output_add(const sb_output_form *f, const sb_tensor *shape,
     if (!f->probability)
         output_add_numbers(f, shape, want, got, n, signal, noise);
     for (int64_t i = 0; i < n && f->probability; i += row)
-        output_add_lead(want + i, got + i, row, signal, noise);
+        output_add_chances(want + i, got + i, row, signal, noise);
 }
 
 /* Rank 2 has none: few samples tell little of one number of an output. */
@@ -219,8 +212,8 @@ double sb_output_form_error(const sb_output_form *f, const sb_tensor *want,
     memset(noise, 0, 2 * (size_t)f->parts * sizeof *noise);
     output_add(f, want, output_floats(want, at, n, f->room),
                output_floats(got, at, n, other), n, signal, noise);
-    /* A small lead is a sample of which the network is not sure, no small
-     * output. */
+    /* Classes that are alike are a sample of which the network is not sure, no
+     * small output. */
     *level = f->probability ? 1 : form_mean(f, signal, share);
     return form_mean(f, noise, share);
 }
