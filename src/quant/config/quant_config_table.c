@@ -186,7 +186,7 @@ static const sb_param_def schedule_table[] = {
      .help = "no quantizers inside convolution + normalization + activation"},
     {.name = "EQUALIZATION", .type = SB_PARAM_BOOL,
      .offset = TOP(equalization), .preset = "false", .sample = "true",
-     .help = "bring channels that share a scale to similar sizes, by factors that the layers around them undo"},
+     .help = "bring channels that share a scale to similar sizes, by factors that the layers around them undo; where none can, by a `Mul` in front of matrix products"},
     {.name = "BIAS_CORRECTION", .type = SB_PARAM_BOOL,
      .offset = TOP(bias_correction), .preset = "false", .sample = "true",
      .help = "give biases back what rounding took from the means of each layer; without samples (A: none, A: dynamic) by what batch norms in front of layers say"},

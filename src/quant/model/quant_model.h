@@ -2,10 +2,11 @@
  * behind the public sb_quant_model.
  *
  * The float graph is prepared once, stage by stage (stages.h), and stays the
- * same function after; only equalization exchanges constants of it.  What runs,
- * and what is exported, is a copy of it with one more node on the edges where
- * quantizers stand: Observe while calibrating, FakeQuant in simulation,
- * QuantizeLinear and DequantizeLinear in a file. */
+ * same function after; only equalization exchanges constants of it, and puts
+ * products with factors in front of layers.  What runs, and what is exported,
+ * is a copy of it with one more node on the edges where quantizers stand:
+ * Observe while calibrating, FakeQuant in simulation, QuantizeLinear and
+ * DequantizeLinear in a file. */
 #ifndef SB_QUANT_MODEL_QUANT_MODEL_H
 #define SB_QUANT_MODEL_QUANT_MODEL_H
 
