@@ -59,8 +59,8 @@ typedef struct sb_conv_impl {
 } sb_conv_impl;
 
 extern const sb_conv_impl sb_conv_winograd, sb_conv_1x1_padded, sb_conv_columns,
-    sb_conv_onednn, sb_conv_onednn_late, sb_conv_im2col, sb_conv_onednn_plain,
-    sb_conv_naive;
+    sb_conv_onednn_biased, sb_conv_onednn, sb_conv_onednn_late, sb_conv_im2col,
+    sb_conv_onednn_plain, sb_conv_naive;
 
 /* The state of a convolution kernel. */
 struct sb_conv_state {

@@ -1,9 +1,13 @@
 /* Convolution by oneDNN: in the layouts as they are, by its direct kernels; the
  * same with a sum of our own behind, for kernels that cannot add after an
- * activation; and in NCHW order, where it has only its slower kernels. */
+ * activation, or with biases; and in NCHW order, where it has only its slower
+ * kernels. */
 #include "ops/conv/conv.h"
 
 #include <string.h>
+
+#include "base/simd.h"
+#include "base/threads.h"
 
 static void copy_sizes(int64_t *to, const int64_t *from, int n)
 {
@@ -127,6 +131,66 @@ const sb_conv_impl sb_conv_onednn_plain = {
     .pack = onednn_pack,
     .scratch = onednn_scratch,
     .run = onednn_run,
+    .free = onednn_free,
+};
+
+/* ---- biases are ours ---------------------------------------------------- */
+
+/* What oneDNN does for biases behind a transposed convolution takes several
+ * times as long as the convolution. */
+typedef struct bias_job {
+    const float *b;
+    float *y;
+    size_t channels;
+} bias_job;
+
+static bool biased_suits(const sb_kernel *k, const sb_conv *c)
+{
+    return c->transposed && sb_kernel_in(k, 2) && !sb_kernel_in(k, 3) &&
+           k->out[0]->layout == SB_LAYOUT_CHANNELS_LAST;
+}
+
+static sb_status biased_create(const sb_kernel *k, sb_conv_state *s)
+{
+    sb_dnn_conv_desc d = fused_desc(k, s);
+
+    d.has_bias = false;
+    return d.n_posts > 0 ? SB_UNSUPPORTED : onednn_make(k, &d, s);
+}
+
+/* Items are places, with all their channels. */
+SB_HOT static void biased_add(void *arg, size_t begin, size_t end)
+{
+    const bias_job *j = arg;
+
+    for (size_t i = begin; i < end; i++) {
+        float *y = j->y + i * j->channels;
+
+        SB_SIMD
+        for (size_t c = 0; c < j->channels; c++)
+            y[c] += j->b[c];
+    }
+}
+
+static sb_status biased_run(const sb_conv_state *s, const sb_conv_args *a)
+{
+    bias_job job = {a->b, a->y, (size_t)s->conv.out_channels};
+
+    SB_TRY(
+        sb_dnn_conv_run(s->object, a->x, a->w, NULL, a->y, a->scratch, NULL));
+    sb_parallel_for(a->ctx, a->n_out / job.channels, 16384 / job.channels + 1,
+                    biased_add, &job);
+    return SB_OK;
+}
+
+const sb_conv_impl sb_conv_onednn_biased = {
+    .name = "onednn_biased",
+    .suits = biased_suits,
+    .create = biased_create,
+    .packing = onednn_packing,
+    .pack = onednn_pack,
+    .scratch = onednn_scratch,
+    .run = biased_run,
     .free = onednn_free,
 };
 

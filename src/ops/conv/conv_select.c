@@ -4,9 +4,9 @@
 
 /* The most wanted first.  The last takes everything. */
 static const sb_conv_impl *const impls[] = {
-    &sb_conv_winograd,     &sb_conv_1x1_padded,  &sb_conv_columns,
-    &sb_conv_onednn,       &sb_conv_onednn_late, &sb_conv_im2col,
-    &sb_conv_onednn_plain, &sb_conv_naive,
+    &sb_conv_winograd,      &sb_conv_1x1_padded,   &sb_conv_columns,
+    &sb_conv_onednn_biased, &sb_conv_onednn,       &sb_conv_onednn_late,
+    &sb_conv_im2col,        &sb_conv_onednn_plain, &sb_conv_naive,
 };
 
 void sb_conv_layout(const sb_kernel *k, sb_layout *in, sb_layout *out)

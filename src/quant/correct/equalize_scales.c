@@ -43,6 +43,8 @@ typedef struct scale_search {
     bool symmetric;
 } scale_search;
 
+enum { SCALE_ROWS = 16 };
+
 /* What samples do not show may still come: no channel grows to more than so
  * many times what it was, beside the others. */
 static const float SCALE_MOST = 16;
@@ -63,12 +65,33 @@ static double scale_steps(const sb_quantizer *q)
     return ldexp(1, q->spec.bits) - 1;
 }
 
+/* The weights of a row for channel k of its group. */
+static void scale_add_taps(const scale_search *s, const sb_link_reader *r,
+                           const sb_tensor *t, int64_t row, int64_t k,
+                           float *peak)
+{
+    int64_t per = s->l->channels / r->groups;
+    int64_t first =
+        r->transposed ? k * r->rows + row : (row * per + k) * r->taps;
+    int64_t c = row / (r->rows / r->groups) * per + k;
+    float most = 0;
+
+    for (int64_t tap = 0; tap < r->taps; tap++) {
+        float w = scale_element(t, first + tap), size = fabsf(w);
+
+        most = size > most ? size : most;
+        s->squares[c] += (double)w * (double)w;
+    }
+    *peak = most;
+    s->weight[c] = most > s->weight[c] ? most : s->weight[c];
+}
+
 static sb_status scale_add_reader(const sb_quant_model *qm, scale_search *s,
                                   const sb_link_reader *r, reader_sums *out)
 {
     const sb_tensor *t = &sb_graph_value(qm->graph, r->weight)->constant;
     const sb_quantizer *q = sb_quantizer_on(qm, r->node, 1);
-    int64_t per = s->l->channels / r->groups, n = sb_tensor_count(t);
+    int64_t per = s->l->channels / r->groups;
 
     *out = (reader_sums){.rows = r->rows,
                          .groups = r->groups,
@@ -78,19 +101,12 @@ static sb_status scale_add_reader(const sb_quant_model *qm, scale_search *s,
     out->peak = sb_alloc(qm->ctx, (size_t)(r->rows * per), sizeof *out->peak);
     if (!out->peak)
         return SB_NO_MEMORY;
-    for (int64_t e = 0; e < n; e += r->taps) {
-        int64_t c = sb_link_channel(s->l, r, e);
-        int64_t row = r->transposed ? e % r->rows : e / (per * r->taps);
-        float *peak = &out->peak[row * per + c % per];
-
-        for (int64_t tap = 0; tap < r->taps; tap++) {
-            float w = scale_element(t, e + tap);
-
-            *peak = fmaxf(*peak, fabsf(w));
-            s->squares[c] += (double)w * (double)w;
-        }
-        s->weight[c] = fmaxf(s->weight[c], *peak);
-    }
+    /* Some rows at a time: in a matrix that is transposed they are side by
+     * side. */
+    for (int64_t some = 0; some < r->rows; some += SCALE_ROWS)
+        for (int64_t k = 0; k < per; k++)
+            for (int64_t i = some; i < some + SCALE_ROWS && i < r->rows; i++)
+                scale_add_taps(s, r, t, i, k, &out->peak[i * per + k]);
     return SB_OK;
 }
 

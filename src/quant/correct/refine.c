@@ -246,7 +246,9 @@ static sb_status refine_settle(const refiner *r, const refine_method *method,
     return SB_OK;
 }
 
-static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
+/* *kept: does what it has done stay?  *error: of the outputs with it. */
+static sb_status refine_try(refiner *r, const refine_method *method, bool *kept,
+                            double *error)
 {
     sb_quant_step step = {.name = method->name};
     sb_snapshot before;
@@ -265,6 +267,7 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
     bool keep = status == SB_OK && step.kept;
 
     *kept = keep;
+    *error = step.after;
     sb_snapshot_settle(r->qm, &before, keep);
     if (keep) {
         double *now = r->tried;
@@ -278,9 +281,17 @@ static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
     return status;
 }
 
+static sb_status refine_run(refiner *r, const refine_method *method, bool *kept)
+{
+    double error;
+
+    return refine_try(r, method, kept, &error);
+}
+
 /* Clips the ranges of list[first, end), and no others, if that helps. */
 static sb_status refine_clip(refiner *r, const sb_range_choice *list,
-                             size_t first, size_t end, bool *kept)
+                             size_t first, size_t end, bool *kept,
+                             double *error)
 {
     sb_quant_state *s = &r->qm->state;
 
@@ -288,7 +299,7 @@ static sb_status refine_clip(refiner *r, const sb_range_choice *list,
         s->points[i].clip = 1;
     for (size_t i = first; i < end; i++)
         s->points[list[i].point].clip = list[i].share;
-    return refine_run(r, &clipping, kept);
+    return refine_try(r, &clipping, kept, error);
 }
 
 /* Leaves those that are to be narrower. */
@@ -303,10 +314,12 @@ static size_t refine_drop_whole(sb_range_choice *list, size_t n)
 }
 
 /* Ranges of all values; if that does not help and they are many, of the first
- * and of the second half of them. */
+ * half of them; and of the second, if all were nearer than the first half
+ * alone: it is what they differ in. */
 static sb_status refine_clip_some(refiner *r, sb_range_choice *list)
 {
     const size_t many = 8;
+    double all = 0, some = 0;
     size_t n = 0;
     bool kept = false;
 
@@ -315,11 +328,11 @@ static sb_status refine_clip_some(refiner *r, sb_range_choice *list)
         return SB_OK;
     SB_TRY(sb_ranges_choose(r->qm, list, n));
     n = refine_drop_whole(list, n);
-    SB_TRY(refine_clip(r, list, 0, n, &kept));
+    SB_TRY(refine_clip(r, list, 0, n, &kept, &all));
     if (kept || n < many)
         return SB_OK;
-    SB_TRY(refine_clip(r, list, 0, n / 2, &kept));
-    return refine_clip(r, list, n / 2, n, &kept);
+    SB_TRY(refine_clip(r, list, 0, n / 2, &kept, &some));
+    return all >= some ? SB_OK : refine_clip(r, list, n / 2, n, &kept, &some);
 }
 
 static sb_status refine_ranges(refiner *r)

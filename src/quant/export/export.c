@@ -353,12 +353,19 @@ static sb_status export_points(exporter *e)
     return sb_export_floats(e->qm, e->g);
 }
 
-static sb_status export_build(exporter *e)
+/* These, and tables behind them. */
+static sb_status export_points_and_tables(exporter *e)
 {
     SB_TRY(export_points(e));
-    if (e->qm->target->ops ||
-        sb_quant_config_mode(e->qm->config) == SB_QUANT_DYNAMIC)
-        SB_TRY(sb_export_tables(e->qm, e->g, &e->min_opset));
+    if (!e->qm->target->ops &&
+        sb_quant_config_mode(e->qm->config) != SB_QUANT_DYNAMIC)
+        return SB_OK;
+    return sb_export_tables(e->qm, e->g, &e->min_opset);
+}
+
+static sb_status export_build(exporter *e)
+{
+    SB_TRY(export_points_and_tables(e));
     if (sb_quant_config_mode(e->qm->config) != SB_QUANT_STATIC)
         SB_TRY(build_uncalibrated(e));
     restore_batch(e);
@@ -457,7 +464,7 @@ sb_status sb_export_integers(const sb_quant_model *qm, sb_graph **out)
     SB_TRY(sb_graph_clone(qm->graph, &e.g));
     sb_status status = sb_overlay_apply(qm, e.g);
     if (status == SB_OK)
-        status = export_points(&e);
+        status = export_points_and_tables(&e);
     if (status == SB_OK)
         status = sb_graph_infer(e.g);
     if (status == SB_OK)

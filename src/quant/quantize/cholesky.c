@@ -108,6 +108,31 @@ static void cholesky_subtract(void *arg, size_t begin, size_t end)
         }
 }
 
+/* Column i of the block in the rows [begin, end), four at once: one sum waits
+ * for its own last addition most of the time. */
+static void cholesky_column(const cholesky_job *job, int64_t i, int64_t begin,
+                            int64_t end)
+{
+    int64_t n = job->n, left = job->end - i - 1;
+    const float *row = job->a + i * n;
+
+    for (int64_t j = begin; j < end; j += CHOLESKY_FOUR) {
+        float *other = job->a + j * n;
+        int64_t rows = end - j < CHOLESKY_FOUR ? end - j : CHOLESKY_FOUR;
+        double sums[CHOLESKY_FOUR];
+
+        if (rows == CHOLESKY_FOUR)
+            cholesky_dots(row + i + 1, other + i + 1, n, left, sums);
+        for (int64_t k = 0; k < rows; k++) {
+            float *at = other + k * n + i;
+
+            if (rows < CHOLESKY_FOUR)
+                sums[k] = cholesky_dot(row + i + 1, at + 1, left);
+            *at = (float)(((double)*at - sums[k]) / (double)row[i]);
+        }
+    }
+}
+
 /* The block itself: rows of its columns.  False if a root is not a number. */
 static bool cholesky_diagonal(const cholesky_job *job)
 {
@@ -120,32 +145,22 @@ static bool cholesky_diagonal(const cholesky_job *job)
         if (!(d > 0) || !isfinite(d))
             return false;
         row[i] = (float)sqrt(d);
-        for (int64_t j = job->begin; j < i; j++) {
-            float *other = job->a + j * n;
-            other[i] = (float)(((double)other[i] -
-                                cholesky_dot(other + i + 1, row + i + 1,
-                                             job->end - i - 1)) /
-                               (double)row[i]);
-        }
+        cholesky_column(job, i, job->begin, i);
     }
     return true;
 }
 
-/* The columns of the block in the rows j above it. */
+/* The columns of the block in the rows above it. */
 static void cholesky_solve(void *arg, size_t begin, size_t end)
 {
     const cholesky_job *job = arg;
-    int64_t n = job->n;
 
-    for (size_t j = begin; j < end; j++) {
-        float *other = job->a + (int64_t)j * n;
-        for (int64_t i = job->end - 1; i >= job->begin; i--) {
-            const float *row = job->a + i * n;
-            other[i] = (float)(((double)other[i] -
-                                cholesky_dot(other + i + 1, row + i + 1,
-                                             job->end - i - 1)) /
-                               (double)row[i]);
-        }
+    for (int64_t j = (int64_t)begin; j < (int64_t)end; j += CHOLESKY_FOUR) {
+        int64_t left = (int64_t)end - j;
+        int64_t rows = left < CHOLESKY_FOUR ? left : CHOLESKY_FOUR;
+
+        for (int64_t i = job->end - 1; i >= job->begin; i--)
+            cholesky_column(job, i, j, j + rows);
     }
 }
 

@@ -27,6 +27,7 @@ typedef struct round_job {
     float *was, *w;        /* [most, cols] */
     float *scale;          /* [2, most, blocks]: and zero points */
     float *scales;         /* the quantizer's, before rounding */
+    void **kept; /* [groups] of the method: for other rows, and once more */
     bool warned;
 } round_job;
 
@@ -194,14 +195,13 @@ static void round_scales(const round_job *j, int64_t first, sb_rounding *r)
 
 typedef struct round_out {
     int64_t group;
-    void *kept; /* of the method, for the other rows */
     const sb_tensor *to;
     sb_tensor *bias; /* without memory if there is none to change */
 } round_out;
 
 static sb_status round_rows(round_job *j, int64_t first, int64_t n, void *user)
 {
-    round_out *out = user;
+    const round_out *out = user;
     const sb_round_layer *l = j->l;
     sb_rounding r = {.ctx = j->qm->ctx,
                      .params = l->q->spec.quantizer_params,
@@ -211,7 +211,7 @@ static sb_status round_rows(round_job *j, int64_t first, int64_t n, void *user)
                      .gram = j->gram->sums + out->group * l->cols * l->cols,
                      .count = (double)j->gram->count,
                      .group = l->q->block > 0 ? l->q->block : l->cols,
-                     .kept = &out->kept};
+                     .kept = &j->kept[out->group]};
 
     round_take(j, j->from, first, n, j->w);
     round_scales(j, first, &r);
@@ -231,6 +231,12 @@ static sb_status round_rows(round_job *j, int64_t first, int64_t n, void *user)
     return SB_OK;
 }
 
+static void round_forget(const round_job *j, int64_t group)
+{
+    sb_free(j->qm->ctx, j->kept[group]);
+    j->kept[group] = NULL;
+}
+
 /* Lays the rounded weight over that of the network, and its bias. */
 static sb_status round_once(round_job *j)
 {
@@ -244,8 +250,8 @@ static sb_status round_once(round_job *j)
     sb_status status = sb_refit_bias_open(j->qm, l, j->gram, &bias, &biased);
     for (; out.group < l->groups && status == SB_OK; out.group++) {
         status = round_parts(j, out.group, round_rows, &out);
-        sb_free(j->qm->ctx, out.kept);
-        out.kept = NULL;
+        if (j->qm->state.calibration.memory_limit)
+            round_forget(j, out.group);
     }
     if (status == SB_OK)
         sb_overlay_set(j->qm, l->q->value, &t);
@@ -327,20 +333,25 @@ sb_status sb_round_layer_run(sb_quant_model *qm, const sb_round_layer *l,
     SB_TRY(round_own(qm->ctx, &sb_graph_value(qm->graph, l->q->value)->constant,
                      &own));
     float *room = sb_alloc_raw(qm->ctx, all, sizeof *room);
-    round_job j = {.qm = qm,
-                   .l = l,
-                   .gram = gram,
-                   .own = &own,
-                   .from = &own,
-                   .most = most};
+    round_job j = {
+        .qm = qm,
+        .l = l,
+        .gram = gram,
+        .own = &own,
+        .from = &own,
+        .most = most,
+        .kept = sb_alloc(qm->ctx, (size_t)l->groups + 1, sizeof *j.kept)};
     sb_status status = SB_NO_MEMORY;
-    if (room) {
+    if (room && j.kept) {
         j.was = room;
         j.w = room + part;
         j.scale = room + 2 * part;
         j.scales = room + 2 * part + scales;
         status = round_run(&j);
     }
+    for (int64_t g = 0; j.kept && g < l->groups; g++)
+        round_forget(&j, g);
+    sb_free(qm->ctx, j.kept);
     sb_free(qm->ctx, room);
     sb_tensor_drop(&own);
     return status;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/simd.h"
 #include "ops/quantized/quant_util.h"
 #include "passes/rewrite.h"
 #include "runtime/sim/sim_internal.h"
@@ -267,31 +268,57 @@ typedef struct k_line {
     int64_t step, far;
 } k_line;
 
-static int k_at(const k_line *line, int64_t i)
-{
-    if (i >= line->n)
-        return 0;
-    return line->v[i % line->inner * line->step + i / line->inner * line->far];
-}
-
 static int larger_of(int a, int b)
 {
     return a > b ? a : b;
 }
 
-/* The largest sum of two neighbors of one sign: such products add up, others
- * cancel. */
+/* Of two neighbors of one sign: such products add up, others cancel. */
+static inline int pair_of(int a, int b)
+{
+    int up = (a > 0 ? a : 0) + (b > 0 ? b : 0);
+    int down = (a < 0 ? -a : 0) + (b < 0 ? -b : 0);
+
+    return up > down ? up : down;
+}
+
+/* The largest sum; the last of an odd number stands alone. */
 static int pair_sum(const k_line *line)
 {
-    int most = 0;
+    const int8_t *at = line->v;
+    int64_t left = line->inner; /* until the next one is far away */
+    int most = 0, first = 0;
 
-    for (int64_t i = 0; i < line->n; i += 2) {
-        int a = k_at(line, i), b = k_at(line, i + 1);
-        int up = (a > 0 ? a : 0) + (b > 0 ? b : 0);
-        int down = (a < 0 ? -a : 0) + (b < 0 ? -b : 0);
-        most = larger_of(most, larger_of(up, down));
+    for (int64_t i = 0; i < line->n; i++) {
+        if (left-- == 0) {
+            at += line->far - line->inner * line->step;
+            left = line->inner - 1;
+        }
+        if (i % 2 != 0 || i + 1 == line->n)
+            most = larger_of(most, pair_of(*at, i % 2 != 0 ? first : 0));
+        first = *at;
+        at += line->step;
     }
     return most;
+}
+
+/* The same for each of `columns` of a matrix with k rows of n: a column by
+ * itself would fetch a line of the cache for each of its elements. */
+SB_HOT static void pair_sum_columns(const int8_t *w, int64_t k, int64_t n,
+                                    int64_t columns, int *most)
+{
+    for (int64_t i = 0; i + 1 < k; i += 2) {
+        const int8_t *a = w + i * n, *b = a + n;
+
+        SB_SIMD
+        for (int64_t j = 0; j < columns; j++) {
+            int sum = pair_of(a[j], b[j]);
+
+            most[j] = most[j] > sum ? most[j] : sum;
+        }
+    }
+    for (int64_t j = 0; j < columns && k % 2 != 0; j++)
+        most[j] = larger_of(most[j], pair_of(w[(k - 1) * n + j], 0));
 }
 
 /* [M, C, kernel...] or, transposed, [C, M, kernel...]: channels are innermost
@@ -321,30 +348,53 @@ bool sb_weight_saturates(const sb_graph *g, const sb_node *node,
                                  &most);
 }
 
-/* Column j of matrices [..., K, N], or row j if the weight is transposed. */
-static int matmul_pair_sum(const sb_tensor *w, bool rows, int64_t j)
+/* Rows of matrices [..., N, K]: a weight that is transposed. */
+static void pair_sums_rows(const sb_tensor *w, int64_t first, int64_t end,
+                           int *sums)
 {
-    int64_t n = w->dims[w->rank - (rows ? 2 : 1)];
-    int64_t k = w->dims[w->rank - (rows ? 1 : 2)];
+    int64_t n = w->dims[w->rank - 2], k = w->dims[w->rank - 1];
     int64_t batch = sb_dims_product(w->dims, 0, w->rank - 2);
-    int most = 0;
 
-    for (int64_t b = 0; b < batch; b++) {
-        k_line line = {.v = (const int8_t *)w->data + b * n * k +
-                            (rows ? j * k : j),
-                       .n = k,
-                       .inner = k,
-                       .step = rows ? 1 : n};
-        most = larger_of(most, pair_sum(&line));
-    }
-    return most;
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t j = first; j < end; j++) {
+            const k_line line = {.v = (const int8_t *)w->data + (b * n + j) * k,
+                                 .n = k,
+                                 .inner = k,
+                                 .step = 1};
+            sums[j - first] = larger_of(sums[j - first], pair_sum(&line));
+        }
+}
+
+/* Columns of matrices [..., K, N]. */
+static void pair_sums_columns(const sb_tensor *w, int64_t first, int64_t end,
+                              int *sums)
+{
+    int64_t n = w->dims[w->rank - 1], k = w->dims[w->rank - 2];
+    int64_t batch = sb_dims_product(w->dims, 0, w->rank - 2);
+
+    for (int64_t b = 0; b < batch; b++)
+        pair_sum_columns((const int8_t *)w->data + b * n * k + first, k, n,
+                         end - first, sums);
+}
+
+/* Of outputs [first, end), in `sums`, which are 0. */
+static void pair_sums_some(const sb_tensor *w, int outputs, int64_t first,
+                           int64_t end, int *sums)
+{
+    if (w->rank > 2 && outputs < w->rank - 1)
+        for (int64_t i = first; i < end; i++)
+            sums[i - first] = conv_pair_sum(w, outputs, i);
+    else if (outputs < w->rank - 1)
+        pair_sums_rows(w, first, end, sums);
+    else
+        pair_sums_columns(w, first, end, sums);
 }
 
 bool sb_integers_pair_sums(const sb_node *node, const sb_tensor *w, int axis,
                            int *most)
 {
+    enum { AT_ONCE = 64 }; /* a line of the cache */
     int outputs = sb_op_weight_axis(node, w->rank);
-    bool conv = w->rank > 2 && outputs < w->rank - 1;
     bool over = false;
 
     for (int64_t i = 0; i < (axis < 0 ? 1 : w->dims[axis]); i++)
@@ -353,12 +403,17 @@ bool sb_integers_pair_sums(const sb_node *node, const sb_tensor *w, int axis,
         sb_node_role(node) != SB_ROLE_WEIGHTED ||
         (axis >= 0 && axis != outputs))
         return false;
-    for (int64_t i = 0; i < w->dims[outputs]; i++) {
-        int sum = conv ? conv_pair_sum(w, outputs, i)
-                       : matmul_pair_sum(w, outputs < w->rank - 1, i);
-        int *at = &most[axis < 0 ? 0 : i];
-        *at = larger_of(*at, sum);
-        over = over || sum > SB_PAIR_SUM_MOST;
+    for (int64_t i = 0; i < w->dims[outputs]; i += AT_ONCE) {
+        int64_t left = w->dims[outputs] - i,
+                n = left < AT_ONCE ? left : AT_ONCE;
+        int sums[AT_ONCE] = {0};
+
+        pair_sums_some(w, outputs, i, i + n, sums);
+        for (int64_t k = 0; k < n; k++) {
+            int *at = &most[axis < 0 ? 0 : i + k];
+            *at = larger_of(*at, sums[k]);
+            over = over || sums[k] > SB_PAIR_SUM_MOST;
+        }
     }
     return over;
 }
