@@ -149,10 +149,9 @@ sb_status sb_factors_put(sb_quant_model *qm, const sb_link *l,
     SB_TRY(sb_quant_add_value(qm->graph, base, ".scaled", &y));
     SB_TRY(
         sb_quant_put_node(qm->graph, l->readers[0].node, &spec, l->value, y));
-    SB_TRY(factors_move(qm, point, y));
     qm->place.points[point].unscaled = l->value;
     *out = y;
-    return SB_OK;
+    return factors_move(qm, point, y);
 }
 
 void sb_factors_take_back(sb_quant_model *qm, size_t n_nodes)
@@ -161,8 +160,9 @@ void sb_factors_take_back(sb_quant_model *qm, size_t n_nodes)
         sb_quant_point *p = &qm->place.points[i];
         sb_node_id id = sb_graph_value(qm->graph, p->value)->producer;
 
-        if (p->unscaled == SB_NONE || id == SB_NONE || id < n_nodes)
+        if (p->unscaled == SB_NONE || (p->value != p->unscaled && id < n_nodes))
             continue;
+        /* Cannot fail: the value has had these uses before. */
         (void)factors_move(qm, i, p->unscaled);
         p->unscaled = SB_NONE;
     }
