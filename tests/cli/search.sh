@@ -34,6 +34,8 @@ echo --- layers in float
 printf 'W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 2}}\nA: none\nSKIP_TRACE_MODULES: [none.*]\n' >w2.yaml
 search $models/tiny.onnx -c q.yaml -d x.yaml --accuracy-drop 5 -o floats.yaml
 cat floats.yaml
+# It reads the samples several times, and says once what it takes them for.
+search $models/tiny.onnx -c w2.yaml -d x.npy --accuracy-drop 5 | grep -c assumed
 search $models/tiny.onnx -c w2.yaml -d x.yaml --accuracy-drop 5 -o none.yaml
 search $models/tiny.onnx -c w2.yaml -d x.yaml --accuracy-drop 100 --json | sed 's/"seconds": [0-9.e-]*/"seconds": T/'
 tail -2 none.yaml
