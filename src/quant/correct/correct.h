@@ -110,8 +110,8 @@ SB_MUST_USE sb_status sb_ranges_choose(sb_quant_model *qm,
 
 /* Exchanges constants of the float graph for such with which channels of values
  * that are quantized are of similar size, and puts products with factors in
- * front of layers; the network computes the same (with offsets, while channels are not below them: equalize.h); *layers is for how
- * many values. */
+ * front of layers; the network computes the same (with offsets, while channels
+ * are not below them: equalize.h); *layers is for how many values. */
 SB_MUST_USE sb_status sb_equalize(sb_quant_model *qm, size_t *layers);
 /* Takes products with factors away that it has put into a network of so many
  * nodes. */

@@ -139,11 +139,10 @@ sb_status sb_factors_put(sb_quant_model *qm, const sb_link *l,
     const sb_node_spec spec = {.op = "Mul", .inputs = in, .n_in = 2};
 
     SB_TRY(factors_make_room(qm, 2));
-    SB_TRY(
-        factors_add_constant(qm->graph, base, scales, l->channels, &in[1]));
+    SB_TRY(factors_add_constant(qm->graph, base, scales, l->channels, &in[1]));
     SB_TRY(sb_quant_add_value(qm->graph, base, ".scaled", &y));
-    SB_TRY(sb_quant_put_node(qm->graph, l->readers[0].node, &spec, l->value,
-                             y));
+    SB_TRY(
+        sb_quant_put_node(qm->graph, l->readers[0].node, &spec, l->value, y));
     SB_TRY(factors_move(qm, point, y));
     qm->place.points[point].unscaled = l->value;
     *out = y;
