@@ -78,6 +78,7 @@ typedef struct cli_env {
     cli_common common;
     cli_progress *progress; /* being shown, or NULL */
     sb_comm comm;           /* other processes that take part in the work */
+    const char *assumed;    /* the data that was last said to have no file */
 } cli_env;
 
 typedef struct cli_example {

@@ -134,13 +134,16 @@ static bool is_samples(const sb_model *model, const char *path)
     return false;
 }
 
-/* The assumed data file in one line. */
+/* The assumed data file in one line; not again for a command that opens the
+ * same data several times. */
 static void tell_assumption(cli_env *env, const char *path, const char *text,
                             const char *keys)
 {
     char *lines = cli_printf("%s%s", text, keys);
+    bool told = env->assumed && strcmp(env->assumed, path) == 0;
 
-    if (!env->common.quiet) {
+    env->assumed = path;
+    if (!env->common.quiet && !told) {
         (void)fprintf(stderr, "sparsebit: %s: no data file, assumed", path);
         for (char *p = strtok(lines, "\n"); p; p = strtok(NULL, "\n"))
             if (strncmp(p, "PATH:", 5) != 0)

@@ -281,10 +281,10 @@ SB_MUST_USE sb_status sb_graph_replace_value(sb_graph *g, sb_value_id from,
                                              sb_value_id to, bool *done);
 /* Unlinks a node: its inputs lose a use, its outputs their producer. */
 void sb_graph_remove_node(sb_graph *g, sb_node_id node);
-/* Sets or replaces an attribute; the payload must live in the arena. */
 /* Forgets dead nodes, and values that nothing refers to, at the ends of their
  * lists: a copy of a graph without others has the same IDs. */
 void sb_graph_trim(sb_graph *g);
+/* Sets or replaces an attribute; the payload must live in the arena. */
 SB_MUST_USE sb_status sb_graph_set_attr(sb_graph *g, sb_node_id node,
                                         const sb_attr *attr);
 SB_MUST_USE sb_status sb_graph_set_attr_int(sb_graph *g, sb_node_id node,

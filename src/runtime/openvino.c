@@ -99,6 +99,7 @@ const sb_target_def sb_target_openvino = {
     .residual = SB_RESIDUAL_BOTH,
     .opset = 13,
     .rewrites = sb_rewrites_common,
+    .passes = "keep_axes",
     .ops = openvino_ops,
     .n_ops = SB_COUNT(openvino_ops),
     .steps = SB_SIM_INPUTS,

@@ -251,6 +251,9 @@ typedef struct sb_target_def {
     /* (optional) Rewrites with which its kernels are faster, in their order,
      * NULL at the end; they run at export. */
     const sb_rewrite_def *const *rewrites;
+    /* (optional) Passes over the finished graph of a file, without which it
+     * would compute something else. */
+    const char *passes;
     /* A BatchNormalization between integer kernels is fastest as a convolution
      * of one weight a channel (passes/deploy/bn_to_conv.c). */
     bool norm_as_conv;

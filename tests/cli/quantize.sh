@@ -33,6 +33,9 @@ quantize $models/photo.onnx -d good.yaml -o out.onnx -v
 quantize $models/photo.onnx -c q.yaml -d good.yaml -n 2 -o again.onnx --save-calibration seen.json
 quantize $models/photo.onnx -c q.yaml --load-calibration seen.json -o loaded.onnx -q
 cmp again.onnx loaded.onnx
+{ echo 'SCHEDULE: {EQUALIZATION: true}'; cat q.yaml; } >even.yaml # takes samples
+quantize $models/photo.onnx -c even.yaml --load-calibration seen.json -o even.onnx | grep EQUAL
+quantize $models/photo.onnx -c even.yaml -d good.yaml --asym -o even.onnx | grep EQUAL
 for i in 0 1; do # each in a process of its own
     quantize $models/photo.onnx -c q.yaml -d good.yaml --skip $i -n 1 --save-calibration $i.json -q
 done

@@ -34,6 +34,14 @@ echo --- layers in float
 printf 'W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 2}}\nA: none\nSKIP_TRACE_MODULES: [none.*]\n' >w2.yaml
 search $models/tiny.onnx -c q.yaml -d x.yaml --accuracy-drop 5 -o floats.yaml
 cat floats.yaml
+# Samples are read for each try; what they are taken for is said once.
+$sparsebit new mlp --input 1x4x4 --classes 10 -q -o mlp.onnx
+{
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': (32, 1, 4, 4), }"
+    seq 1000 | head -c 512
+} >bytes.npy
+search mlp.onnx -c w2.yaml -d bytes.npy --accuracy-drop 1 | grep -c assumed
+rm mlp.onnx bytes.npy
 search $models/tiny.onnx -c w2.yaml -d x.yaml --accuracy-drop 5 -o none.yaml
 search $models/tiny.onnx -c w2.yaml -d x.yaml --accuracy-drop 100 --json | sed 's/"seconds": [0-9.e-]*/"seconds": T/'
 tail -2 none.yaml

@@ -77,6 +77,29 @@ def small_network(path):
     return sum(n.op_type in ("Conv", "Gemm") for n in nodes)
 
 
+def pooled_tokens(path):
+    """A norm whose channels differ, the mean of tokens, its products."""
+    rng = np.random.default_rng(4)
+    gains = np.exp(rng.normal(0, 1.5, 32)).astype("f4")
+    constants = [numpy_helper.from_array(a, n) for a, n in (
+        (gains, "gains"), (np.array([1, 2], "i8"), "axes"),
+        (rng.normal(0, 1, (48, 32)).astype("f4"), "w"),
+        (rng.normal(0, 1, 48).astype("f4"), "b"))]
+    nodes = [
+        helper.make_node("Mul", ["x", "gains"], ["n"]),
+        helper.make_node("ReduceMax", ["n", "axes"], ["m"], keepdims=0),
+        helper.make_node("Gemm", ["m", "w", "b"], ["y"], transB=1)]
+    graph = helper.make_graph(
+        nodes, "pooled",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT,
+                                       ["N", 5, 6, 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 48])],
+        constants)
+    onnx.save(helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
+    return 1
+
+
 def sparsebit(*args):
     done = subprocess.run([command, *args], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -224,6 +247,10 @@ def main():
         n = small_network(model)
         x = np.random.default_rng(2).normal(size=(64, 3, 32, 32)).astype("f4")
         cases = [("small network", model, x, n)]
+        tokens = os.path.join(folder, "pooled.onnx")
+        n = pooled_tokens(tokens)
+        x = np.random.default_rng(5).normal(size=(64, 5, 6, 32)).astype("f4")
+        cases.append(("pooled tokens", tokens, x, n))
         with np.load(os.path.join(fixtures.ROOT,
                                   "tests/fixtures/original.npz")) as z:
             x = (z["calib"][:, None] / 255 - 0.2860) / 0.3530

@@ -427,6 +427,17 @@ static sb_status refine_all(refiner *r)
     return refine_weights(r);
 }
 
+/* A configuration that asks for what cannot be done is told so. */
+static void refine_tell_channels(const sb_quant_model *qm)
+{
+    if (qm->asked && sb_quant_config_schedule(qm->config).equalization &&
+        qm->known.n == 0 && !refine_wants_channels(qm))
+        sb_warn(qm->ctx,
+                "EQUALIZATION: channels stay as they are: they are observed "
+                "anew on all samples, which %s does not allow",
+                qm->state.loaded ? "a loaded calibration" : "--asym");
+}
+
 /* Means that batch norms tell are all there is. */
 static sb_status refine_without_samples(sb_quant_model *qm)
 {
@@ -468,6 +479,7 @@ sb_status sb_refine(sb_quant_model *qm)
         return sb_fail(qm->ctx, SB_BAD_DATA,
                        "weights are to be rounded by what their layers see: "
                        "feed calibration samples");
+    refine_tell_channels(qm);
     if (sb_batch_store_count(qm->state.batches) == 0)
         return refine_without_samples(qm);
     if (!sb_refine_wanted(qm))

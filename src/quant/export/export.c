@@ -370,6 +370,8 @@ static sb_status export_build(exporter *e)
         SB_TRY(build_uncalibrated(e));
     restore_batch(e);
     SB_TRY(sb_graph_infer(e->g));
+    if (e->qm->target->passes)
+        SB_TRY(sb_passes_run(e->g, e->qm->target->passes, NULL, NULL, NULL));
     if (e->choice->opset)
         SB_TRY(sb_graph_decompose(e->g, e->choice->opset));
     else if (sb_graph_wants_decompose(e->g))
