@@ -5,6 +5,8 @@
  * groups of rows of K are groups along axis 0 everywhere after.  Layers that
  * are to stay in float stay as they are: a head may share the memory of its
  * embedding. */
+#include <string.h>
+
 #include "base/threads.h"
 #include "passes/rewrite.h"
 #include "quant/model/quant_model.h"
@@ -14,7 +16,7 @@ enum { TURN_TILE = 16 };
 
 /* to [K, N] = factor * from [N, K] or [K, N]. */
 typedef struct turn_job {
-    const float *from;
+    const char *from; /* floats anywhere in a mapped file */
     bool transposed;
     float factor;
     int64_t k, n;
@@ -32,9 +34,13 @@ static void turn_tiles(void *arg, size_t begin, size_t end)
 
         last = last < n ? last : n;
         for (int64_t i = 0; i < k; i++)
-            for (int64_t j = first; j < last; j++)
-                t->to[i * n + j] =
-                    t->factor * t->from[t->transposed ? j * k + i : i * n + j];
+            for (int64_t j = first; j < last; j++) {
+                int64_t at = t->transposed ? j * k + i : i * n + j;
+                float w;
+
+                memcpy(&w, t->from + (size_t)at * sizeof w, sizeof w);
+                t->to[i * n + j] = t->factor * w;
+            }
     }
 }
 
