@@ -264,8 +264,10 @@ int cli_inputs_fail(const cli_env *env, const char *subject,
                     sb_tensor *const *inputs)
 {
     size_t n = sb_model_input_count(model);
+    sb_status status = sb_ctx_status(env->ctx);
+    bool by_shape = status != SB_IO && status != SB_INTERRUPTED;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && by_shape; i++) {
         const sb_value_info *in = sb_model_input(model, i);
         char shape[256];
         int used = 0;

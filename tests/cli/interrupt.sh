@@ -25,6 +25,13 @@ kill -TERM $pid
 wait $pid 2>/dev/null
 echo "exit code $?"
 cat err
+$sparsebit bench $models/tiny.onnx --seconds 60 2>err & # sizes are no matter
+pid=$!
+at_work
+kill -INT $pid
+wait $pid 2>/dev/null
+echo "exit code $?"
+cat err
 # quantize, in the middle of calibration.
 rows() { head -c $((4 * $1 * $1)) /dev/zero; }
 {
