@@ -245,9 +245,12 @@ static void print_size(const quantize_job *j)
     double bytes = cli_path_bytes(args->output);
     char before[32], after[32];
 
-    cli_put("written: %s, %s (%s: %s)\n", args->output,
-            cli_bytes(bytes, after, sizeof after), args->model,
-            cli_bytes(j->bytes, before, sizeof before));
+    (void)cli_bytes(bytes, after, sizeof after);
+    if (j->bytes > 0)
+        cli_put("written: %s, %s (%s: %s)\n", args->output, after, args->model,
+                cli_bytes(j->bytes, before, sizeof before));
+    else /* a pipe has no size */
+        cli_put("written: %s, %s\n", args->output, after);
     if (bytes > j->bytes && should_shrink(j))
         cli_put("it is larger than the float model: scales, Q and DQ of small "
                 "weights take more than integers save, or weights that are "

@@ -25,7 +25,7 @@ kill -TERM $pid
 wait $pid 2>/dev/null
 echo "exit code $?"
 cat err
-$sparsebit bench $models/tiny.onnx --seconds 60 2>err & # sizes are no matter
+$sparsebit bench $models/cnn.onnx --batch 10000 --seconds 60 2>err & # no word on sizes
 pid=$!
 at_work
 kill -INT $pid
