@@ -196,7 +196,8 @@ static void print_layers(const analyze_job *j)
         add_db(t, l->activations);
         add_db(t, l->sync);
         if (l->sync && isfinite(l->sync_added))
-            cli_table_add(t, "%.3f %%", 100 * l->sync_added);
+            /* What rounds to zero has no sign. */
+            cli_table_add(t, "%.3f %%", round(1e5 * l->sync_added) / 1e3 + 0.0);
         else
             cli_table_add(t, "-");
         if (isfinite(d->mse)) {

@@ -47,6 +47,12 @@ static int check_names(const cli_cmd *cmd, const sb_model *model,
         for (size_t i = 0; i < n && !found; i++)
             found = after_name(list->v[k], sb_model_input(model, i)->name) ||
                     cli_ends_with(list->v[k], ".npz");
+        if (!found && n > 1 && !strchr(list->v[k], '='))
+            return cli_usage(cmd,
+                             "--%s '%s' does not say for which input: write "
+                             "NAME=..., the model has '%s' and others",
+                             option, list->v[k],
+                             sb_model_input(model, 0)->name);
         /* With one input, `a=b.npy` may be a file of that name. */
         if (!found && !(one && strcmp(option, "input") == 0 &&
                         access(list->v[k], F_OK) == 0))
@@ -258,8 +264,10 @@ int cli_inputs_fail(const cli_env *env, const char *subject,
                     sb_tensor *const *inputs)
 {
     size_t n = sb_model_input_count(model);
+    sb_status status = sb_ctx_status(env->ctx);
+    bool by_shape = status != SB_IO && status != SB_INTERRUPTED;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && by_shape; i++) {
         const sb_value_info *in = sb_model_input(model, i);
         char shape[256];
         int used = 0;

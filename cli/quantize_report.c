@@ -69,9 +69,14 @@ static double estimate_bytes(const quantize_job *j)
                       : q->bits <= 8 ? 8
                                      : 16;
 
-        if (!q->fused && q->is_weight)
-            bytes -= (double)sb_quant_model_quantizer_elements(j->qm, i) *
-                     (32 - bits) / 8;
+        double n = (double)sb_quant_model_quantizer_elements(j->qm, i);
+
+        if (q->fused || !q->is_weight)
+            continue;
+        bytes -= n * (32 - bits) / 8;
+        if (q->group_size > 0) /* a scale and perhaps a zero point each */
+            bytes += n / (double)q->group_size *
+                     (4 + (strstr(q->scheme, "affine") ? bits / 8 : 0));
     }
     return bytes > 0 ? bytes : 0;
 }
@@ -240,13 +245,17 @@ static void print_size(const quantize_job *j)
     double bytes = cli_path_bytes(args->output);
     char before[32], after[32];
 
-    cli_put("written: %s, %s (%s: %s)\n", args->output,
-            cli_bytes(bytes, after, sizeof after), args->model,
-            cli_bytes(j->bytes, before, sizeof before));
+    (void)cli_bytes(bytes, after, sizeof after);
+    if (j->bytes > 0)
+        cli_put("written: %s, %s (%s: %s)\n", args->output, after, args->model,
+                cli_bytes(j->bytes, before, sizeof before));
+    else /* a pipe has no size */
+        cli_put("written: %s, %s\n", args->output, after);
     if (bytes > j->bytes && should_shrink(j))
-        cli_put("it is larger than the float model: weights that are read in "
-                "float as well, such as by the body of a Loop, are in it "
-                "twice; --exclude the layers outside that read them\n");
+        cli_put("it is larger than the float model: scales, Q and DQ of small "
+                "weights take more than integers save, or weights that are "
+                "read in float as well, such as by the body of a Loop, are in "
+                "it twice; --exclude such layers\n");
 }
 
 static bool is_quantized(const sb_quant_model *qm, const char *value)
@@ -281,12 +290,33 @@ static void print_recurrent(const quantize_job *j, const quantize_counts *c)
                 left == 1 ? "its" : "their");
 }
 
+static bool has_embedding(const quantize_job *j)
+{
+    const sb_node_info *const *nodes = NULL;
+    size_t n = 0;
+
+    if (sb_model_nodes(j->model, &nodes, &n) != SB_OK)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(nodes[i]->op, "Gather") == 0 && nodes[i]->n_inputs > 0 &&
+            is_quantized(j->qm, nodes[i]->inputs[0]))
+            return true;
+    return false;
+}
+
 /* The file works in every runtime, but is made for none. */
 static void print_target(const quantize_job *j, const quantize_counts *n)
 {
-    if (j->args->target || n->activations == 0 ||
-        sb_target_is_runtime(sb_quant_model_target(j->qm)))
+    if (j->args->target || sb_target_is_runtime(sb_quant_model_target(j->qm)))
         return;
+    if (n->activations == 0) {
+        if (has_embedding(j))
+            cli_put("target %s: runtimes make floats of all rows of an "
+                    "embedding at each run. For a fast file name the runtime, "
+                    "as in `-t onnxruntime-x86`\n",
+                    sb_quant_model_target(j->qm));
+        return;
+    }
     cli_put("target %s: for simulation; runtimes compute much of this "
             "file in float, slower than the float model. For a fast file name "
             "the runtime, as in `-t onnxruntime-x86` "
@@ -329,8 +359,9 @@ void quantize_print_text(const quantize_job *j)
                      j->args->data.path ? ", --data was not read" : "");
     (void)printf("\n");
     if (j->data && sb_data_broken_count(j->data) > 0)
-        (void)printf("%zu broken samples skipped\n",
-                     sb_data_broken_count(j->data));
+        (void)printf("%zu broken sample%s skipped\n",
+                     sb_data_broken_count(j->data),
+                     sb_data_broken_count(j->data) == 1 ? "" : "s");
     print_steps(j);
     quantize_print_drop(&j->drop);
     if (j->args->output) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "base/str.h"
 
 void sb_feed_init(sb_feed *feed, sb_ctx *ctx, const sb_model_io *io)
 {
@@ -120,6 +121,24 @@ static sb_status start_states(sb_feed *feed, const sb_batch *batch)
 
 /* ---- inputs and outputs -------------------------------------------------- */
 
+/* What there is instead of data for an input. */
+static sb_status feed_no_data(const sb_feed *feed, const sb_batch *batch,
+                              const char *input)
+{
+    const size_t most = 8; /* enough to see what is amiss */
+    sb_str list;
+
+    sb_str_init(&list, feed->ctx);
+    for (size_t i = 0; i < batch->n_inputs && i < most; i++)
+        sb_str_addf(&list, "%s'%s'", i ? ", " : "", batch->input_names[i]);
+    sb_status status = sb_fail(
+        feed->ctx, SB_BAD_DATA,
+        "the data have nothing for the model's input '%s', only %s%s", input,
+        sb_str_text(&list), batch->n_inputs > most ? " and others" : "");
+    sb_str_free(&list);
+    return status;
+}
+
 sb_status sb_feed_bind(sb_feed *feed, const sb_batch *batch,
                        const sb_tensor **inputs)
 {
@@ -142,14 +161,12 @@ sb_status sb_feed_bind(sb_feed *feed, const sb_batch *batch,
             if (strcmp(names[k], io->inputs[i].name) == 0)
                 inputs[i] = batch->inputs[k];
         if (!inputs[i] && names && !io->inputs[i].is_constant)
-            return sb_fail(feed->ctx, SB_BAD_DATA,
-                           "the data have nothing for the model's input '%s'",
-                           io->inputs[i].name);
+            return feed_no_data(feed, batch, io->inputs[i].name);
     }
     if (!names && given != batch->n_inputs)
         return sb_fail(feed->ctx, SB_BAD_DATA,
-                       "the data have %zu inputs, the model wants %zu",
-                       batch->n_inputs, given);
+                       "the data have %zu input%s, the model wants %zu",
+                       batch->n_inputs, batch->n_inputs == 1 ? "" : "s", given);
     return SB_OK;
 }
 

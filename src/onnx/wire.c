@@ -24,6 +24,7 @@ typedef struct wire_field {
     const uint8_t *begin; /* of the tag */
     const uint8_t *value; /* after the tag, and the length of bytes */
     const uint8_t *end;
+    uint64_t missing; /* bytes that are not there any more */
 } wire_field;
 
 typedef struct wire_walk {
@@ -72,6 +73,7 @@ static bool next_field(const uint8_t **p, const uint8_t *end, wire_field *f)
     uint64_t len = 0;
 
     f->begin = *p;
+    f->missing = 0;
     if (!read_varint(p, end, &tag) || tag >> 32 || tag >> 3 == 0)
         return false;
     f->number = (uint32_t)(tag >> 3);
@@ -97,8 +99,10 @@ static bool next_field(const uint8_t **p, const uint8_t *end, wire_field *f)
     default:
         return false;
     }
-    if (len > (uint64_t)(end - *p))
+    if (len > (uint64_t)(end - *p)) {
+        f->missing = len - (uint64_t)(end - *p);
         return false;
+    }
     *p += len;
     f->end = *p;
     return true;
@@ -138,6 +142,16 @@ static sb_status wire_broken(const wire_walk *w, const uint8_t *at)
     return sb_fail(w->ctx, SB_BAD_MODEL,
                    "%s: not a valid ONNX file: broken field at byte %zu",
                    w->what, (size_t)(at - w->base));
+}
+
+/* A field that should go on where the file ends: most often half a download. */
+static sb_status wire_cut(const wire_walk *w, const wire_field *f)
+{
+    return sb_fail(w->ctx, SB_BAD_MODEL,
+                   "%s: not a valid ONNX file: cut short, the field at byte "
+                   "%zu goes on for %llu B behind the end",
+                   w->what, (size_t)(f->begin - w->base),
+                   (unsigned long long)f->missing);
 }
 
 /* The field of a tensor that may stay in the file: raw_data, or float_data or
@@ -258,7 +272,11 @@ wire_walk_one(wire_walk *w, const ProtobufCMessageDescriptor *desc, size_t size)
         wire_field f;
         const uint8_t *at = top->p;
         if (!next_field(&top->p, top->end, &f))
-            return wire_broken(w, at);
+            return depth == 0 && f.missing &&
+                           protobuf_c_message_descriptor_get_field(desc,
+                                                                   f.number)
+                       ? wire_cut(w, &f)
+                       : wire_broken(w, at);
         const ProtobufCMessageDescriptor *inner = NULL;
         SB_TRY(copy_field(w, top, &f, &inner));
         if (!inner)

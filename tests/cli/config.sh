@@ -35,10 +35,11 @@ Y
 sed 's/BIT: 8}/BIT: 4}/' q.yaml >bits.yaml
 sed 's/OBSERVER:/OBSERVERS:/' q.yaml >key.yaml
 printf 'W: {QSCHEME: x\nA: 1\n' >yaml.yaml
+printf 'W: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}, SPECIFIC: [{fc: [QUANTIZER.BIT]}]}\nA: none\n' >odd.yaml
 : >empty.yaml
 
 $sparsebit config check q.yaml s.yaml group.yaml dynamic.yaml
-for f in bits key yaml empty missing; do code $sparsebit config check $f.yaml; done
+for f in bits key yaml odd empty missing; do code $sparsebit config check $f.yaml; done
 for b in onnxrt tensortr '[virtual]' ''; do
     { echo "BACKEND: $b"; sed 1d q.yaml; } >backend.yaml
     code $sparsebit config check backend.yaml

@@ -22,6 +22,9 @@ echo
 code $sparsebit info gptq | head -n 3
 printf 'W:\n  QSCHEME: per-group-symmetric\n  QUANTIZER: {BIT: 4, GROUP_SIZE: 32}\n  OBSERVER: {TYPE: minmax}\nA: none\n' >w4.yaml
 code $sparsebit quantize folder -c w4.yaml --format gguf --exclude 'model.embed_tokens' -o w4.gguf | grep -v seconds
+code $sparsebit quantize folder -c w4.yaml --format matmulnbits -o table.onnx
+code $sparsebit quantize folder -c w4.yaml --format matmulnbits -t onnxruntime-x86 -o table.onnx
+rm table.onnx
 code $sparsebit quantize folder -c w4.yaml -o named.gguf -q
 cmp w4.gguf named.gguf && echo the name says the format
 code $sparsebit quantize folder -o no.gguf

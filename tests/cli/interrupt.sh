@@ -25,6 +25,13 @@ kill -TERM $pid
 wait $pid 2>/dev/null
 echo "exit code $?"
 cat err
+$sparsebit bench $models/cnn.onnx --batch 10000 --seconds 60 2>err & # no word on sizes
+pid=$!
+at_work
+kill -INT $pid
+wait $pid 2>/dev/null
+echo "exit code $?"
+cat err
 # quantize, in the middle of calibration.
 rows() { head -c $((4 * $1 * $1)) /dev/zero; }
 {

@@ -22,6 +22,8 @@ echo --- pipes are read
 cat $models/tiny.onnx | $sparsebit info /dev/stdin | head -n 2
 $sparsebit info <(cat $models/tiny.onnx) | sed -n 2p
 $sparsebit config check <(printf 'W:\n  QUANTIZER: {BIT: 99}\n') 2>&1 | sed 's|/dev/fd/[0-9]*|PIPE|'
+cat $models/tiny.onnx | $sparsebit quantize /dev/stdin -d x.yaml -t onnxruntime-x86 --preset fast -o o.onnx 2>&1 | grep written
+rm o.onnx
 head -c 100 $models/cnn.onnx | $sparsebit info /dev/stdin
 : | $sparsebit info /dev/stdin
 code $sparsebit info - <$models/tiny.onnx

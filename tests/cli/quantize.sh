@@ -110,12 +110,16 @@ quantize $models/photo.onnx -d nothing.yaml -o o.onnx
 quantize $models/photo.onnx -d none.yaml -o o.onnx
 quantize $models/photo.onnx -d some.yaml -o broken.onnx
 quantize $models/photo.onnx -d some.yaml -o broken.onnx --asym
+rm some/[de]*
+quantize $models/photo.onnx -d some.yaml -o broken.onnx 2>&1 | grep skipped
 quantize $models/photo.onnx -d some.yaml -o o.onnx --strict
 sed 's/SCALE.*/CROP: 7/' good.yaml >size.yaml
 quantize $models/photo.onnx -d size.yaml -o o.onnx
 quantize $models/photo.onnx -d size.yaml -o o.onnx --asym
 quantize $models/photo.onnx -d x.yaml -o o.onnx
 quantize $models/two.onnx -d x.yaml -o o.onnx
+printf 'SOURCE: npy\nINPUTS: {a: x.npy, c: x.npy}\n' >other.yaml
+quantize $models/two.onnx -d other.yaml -o o.onnx
 
 echo --- places
 mkdir dir

@@ -21,6 +21,7 @@ code $sparsebit info $models/defaults.onnx --keep-inputs | sed -n '/^inputs/,/^$
 echo --- errors
 code $sparsebit run $models/two.onnx --input a=t.npy
 code $sparsebit run $models/two.onnx --input c=t.npy
+code $sparsebit run $models/two.onnx --input t.npy --input t.npy
 code $sparsebit run $models/tiny.onnx --input t.npy
 code $sparsebit run $models/tiny.onnx --input nothing.npy
 code $sparsebit run $models/tiny.onnx --input $models/tiny.onnx

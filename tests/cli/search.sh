@@ -16,6 +16,15 @@ cat mixed.yaml
 grep -c '<h2>' r.html
 $sparsebit quantize $models/tiny.onnx -c mixed.yaml -o m.onnx -q && $sparsebit info m.onnx --json | grep -c int4
 search $models/tiny.onnx -c q.yaml -d x.yaml --budget error:0.5 -q --json | grep '"bits"\|"runs"'
+echo --- layers without a name
+{
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 4, 4), }"
+    seq 1000 | head -c 256
+} >image.npy
+search $models/cnn.onnx -c q.yaml -d image.npy --budget bits:6 -o cnn.yaml 2>&1 | awk '/^[cy] / { print $1, $2, $5 }'
+sed -n '/SPECIFIC/,/^A/p' cnn.yaml
+$sparsebit quantize $models/cnn.onnx -c cnn.yaml -o m.onnx -q && $sparsebit info m.onnx | grep int4
+rm image.npy cnn.yaml
 echo --- wrong
 search $models/tiny.onnx -c q.yaml -d x.yaml --budget bits:1
 search $models/tiny.onnx -c q.yaml -d x.yaml --budget size:100

@@ -343,7 +343,7 @@ static const bad_case bad_cases[] = {
     {bad_no_opset,        SB_BAD_MODEL,   "does not say which opset"},
     {bad_opset_zero,      SB_BAD_MODEL,   "opset 0"},
     {bad_two_graphs,      SB_BAD_MODEL,   "'graph' is given twice"},
-    {bad_length,          SB_BAD_MODEL,   "broken field at byte"},
+    {bad_length,          SB_BAD_MODEL,   "cut short"},
     {bad_group,           SB_BAD_MODEL,   "broken field at byte 0"},
     {bad_missing_input,   SB_BAD_MODEL,   "node 'z' (Add): its input 'ghost'"},
     {bad_missing_output,  SB_BAD_MODEL,   "graph output 'ghost'"},

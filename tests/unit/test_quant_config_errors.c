@@ -235,7 +235,7 @@ static const struct {
      "have no calibrated scales"},
     {W8 "A:\n  QSCHEME: per-tensor-affine\n  QUANTIZER: {BIT: 8}\n  SPECIFIC: "
         "[{\n    conv1: [QUANTIZER.BIT]\n  }]\n",
-     "q.yaml:6: A.SPECIFIC['conv1']: found 1 elements, allowed pairs of key "
+     "q.yaml:6: A.SPECIFIC['conv1']: found a list of 1, allowed pairs of key "
      "and value"},
     {W8 "A:\n  QSCHEME: per-tensor-affine\n  QUANTIZER: {BIT: 8}\n  SPECIFIC: "
         "[{\n    conv1: 8\n  }]\n",

@@ -201,6 +201,15 @@ static const struct {
      "conv1.input_quantizer: x 8 per-tensor-affine\n"
      "conv1.weight_quantizer: w 4 per-channel-symmetric\n"
      "conv2.weight_quantizer: w 6 per-channel-symmetric\n"},
+    {"SPECIFIC: nodes without a name, by what they make",
+     "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}, SPECIFIC: "
+     "[{a: [QUANTIZER.BIT, 4]}]}\n"
+     "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}, SPECIFIC: "
+     "[{y: [QUANTIZER.DISABLE, True]}]}\n",
+     IMAGE W3 "a = Conv(x, w)\ny = Conv(a, w)\n}",
+     "a.input_quantizer: x 8 per-tensor-affine\n"
+     "a.weight_quantizer: w 4 per-channel-symmetric\n"
+     "y.weight_quantizer: w 8 per-channel-symmetric\n"},
     {"SKIP_TRACE_MODULES: a module in float",
      "SKIP_TRACE_MODULES: [\"head*\"]\n" BASE,
      IMAGE W3 "a = Conv(x, w) \"conv1\" @ body.conv\n"

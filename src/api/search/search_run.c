@@ -242,8 +242,8 @@ sb_status sb_search_add(sb_search *s, const sb_tensor *const *inputs,
 
 /* The configuration that was found: the most frequent width for all, others by
  * name. */
-static sb_status search_mixture(const sb_search *s, sb_mixed_width *own,
-                                size_t *n_own, int *bits)
+static void search_mixture(const sb_search *s, sb_mixed_width *own,
+                           size_t *n_own, int *bits)
 {
     const sb_graph *g = s->models[0]->graph;
     size_t count[SB_SEARCH_WIDTHS_MOST] = {0}, best = 0;
@@ -258,15 +258,11 @@ static sb_status search_mixture(const sb_search *s, sb_mixed_width *own,
         const sb_node *node = sb_graph_node(g, s->m.layers[i].node);
         if (s->choices[i] == best)
             continue;
-        const char *name = *node->name ? node->name : node->module;
-        if (!*name)
-            return sb_fail(s->ctx, SB_UNSUPPORTED,
-                           "%s '%s' has neither a name nor a module path: no "
-                           "pattern of a configuration means it",
-                           node->op, sb_node_label(g, node));
+        const char *name = !*node->name && *node->module
+                               ? node->module
+                               : sb_node_label(g, node);
         own[(*n_own)++] = (sb_mixed_width){name, s->widths[s->choices[i]]};
     }
-    return SB_OK;
 }
 
 /* Quantizes with the mixture: the error of the outputs, and the file. */
@@ -313,11 +309,10 @@ static sb_status search_realize(sb_search *s, double *error, double *bytes)
     sb_quant_model *qm = NULL;
     size_t n_own = 0;
     int bits = 0;
-    sb_status status =
-        own ? search_mixture(s, own, &n_own, &bits) : SB_NO_MEMORY;
-
-    if (status == SB_OK)
-        status = search_model(s, bits, own, n_own, &qm);
+    if (!own)
+        return SB_NO_MEMORY;
+    search_mixture(s, own, &n_own, &bits);
+    sb_status status = search_model(s, bits, own, n_own, &qm);
     if (status == SB_OK)
         status = search_quantize(s, qm, error, bytes);
     sb_quant_model_free(qm);
@@ -335,12 +330,14 @@ sb_status sb_search_config(const sb_search *s, char **out)
     if (!own)
         return SB_NO_MEMORY;
     sb_str_init(&text, s->ctx);
-    sb_status status = s->result.found ? search_mixture(s, own, &n_own, &bits)
+    sb_status status = s->result.found ? SB_OK
                                        : sb_fail(s->ctx, SB_BAD_ARG,
                                                  "sb_search_run() comes first");
-    if (status == SB_OK)
+    if (status == SB_OK) {
+        search_mixture(s, own, &n_own, &bits);
         status =
             sb_mixed_config(s->ctx, s->file, s->text, bits, own, n_own, &text);
+    }
     if (status == SB_OK)
         status = sb_str_copy_out(&text, out);
     sb_str_free(&text);

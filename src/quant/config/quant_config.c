@@ -121,7 +121,7 @@ static sb_status read_override(sb_quant_config *cfg,
             check->path, sb_yaml_describe(list, found, sizeof found));
     if (list->n % 2 != 0)
         return sb_yaml_fail(cfg->doc, list,
-                            "%s: found %zu elements, allowed pairs of key and "
+                            "%s: found a list of %zu, allowed pairs of key and "
                             "value",
                             check->path, list->n);
     for (size_t i = 0; i < list->n; i += 2)

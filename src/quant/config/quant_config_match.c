@@ -109,6 +109,24 @@ bool sb_quant_config_skips(const sb_quant_config *cfg, const sb_node *node)
            config_match_any(node, cfg->excluded);
 }
 
+static bool config_match_name(const sb_node *node, sb_param_strings patterns)
+{
+    for (size_t i = 0; i < patterns.n; i++)
+        if (sb_node_matches(node, patterns.v[i]))
+            return true;
+    return false;
+}
+
+bool sb_quant_config_names(const sb_quant_config *cfg, const char *name)
+{
+    const sb_node node = {.name = name, .module = ""};
+
+    return config_match_name(&node, cfg->file.skip) ||
+           config_match_name(&node, cfg->excluded) ||
+           config_match_name(&node, cfg->sides[SB_QUANT_WEIGHT].patterns) ||
+           config_match_name(&node, cfg->sides[SB_QUANT_ACTIVATION].patterns);
+}
+
 sb_status sb_quant_config_exclude(sb_quant_config *cfg,
                                   const char *const *patterns, size_t n)
 {

@@ -233,20 +233,17 @@ static void stage_name_bodies(const sb_quant_model *qm)
                 found.n, found.first, found.owner);
 }
 
-/* Nodes without a name stay in float by what messages call them. */
+/* To patterns, nodes without a name are what messages call them. */
 static void stage_name_nodes(sb_quant_model *qm)
 {
     sb_graph *g = qm->graph;
 
     for (sb_node_id id = 0; id < g->n_nodes; id++) {
         sb_node *node = sb_graph_node(g, id);
-        const char *none = node->name;
 
-        if (node->dead || none[0] || sb_quant_config_skips(qm->config, node))
-            continue;
-        node->name = sb_node_label(g, node);
-        if (!sb_quant_config_skips(qm->config, node))
-            node->name = none;
+        if (!node->dead && !node->name[0] &&
+            sb_quant_config_names(qm->config, sb_node_label(g, node)))
+            node->name = sb_node_label(g, node);
     }
 }
 

@@ -139,13 +139,24 @@ static bool all_made(const targeter *t, const sb_node *node,
     return any;
 }
 
+/* A Relu or Clip that one node reads counts as a part of the layer in front of
+ * it: without a Q behind it the runtime makes no kernel of either. */
+static bool needs_q_behind(const targeter *t, const sb_node *node,
+                           sb_value_id result)
+{
+    const sb_value *v = sb_graph_value(t->g, result);
+
+    return result != node->outputs[0] && v->n_uses == 1 && !v->is_output;
+}
+
 static void mark_made(targeter *t, sb_node_id id)
 {
     const sb_node *node = sb_graph_node(t->g, id);
     const sb_target_op *row = t->row[id];
     sb_value_id r = result_of(t, id);
 
-    if (row->result_optional && !anchor_reads(t, r, 0))
+    if (row->result_optional && !anchor_reads(t, r, 0) &&
+        !needs_q_behind(t, node, r))
         return;
     t->made[r] = true;
     for (uint32_t i = 1; i < node->n_out; i++)
