@@ -75,7 +75,7 @@ static void print_json(const generate_args *args, const sb_generation *g)
 
     cli_json_begin(&j, "generate");
     cli_json_str(&j, "model", args->model);
-    cli_json_str(&j, "text", g->text);
+    cli_json_bytes(&j, "text", g->text, g->len);
     cli_json_str(&j, "end", g->end);
     cli_json_int(&j, "prompt_tokens", (long long)g->prompt_tokens);
     cli_json_int(&j, "tokens", (long long)g->tokens);
