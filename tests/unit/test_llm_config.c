@@ -57,6 +57,14 @@ static void test_configs_that_cannot_be_are_refused(void **state)
         {SB_UNSUPPORTED,
          "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"yarn\"}}",
          "rope scaling 'yarn'; known are default, linear, llama3"},
+        {SB_UNSUPPORTED,
+         "{\"model_type\":\"gemma3_text\",\"rope_parameters\":{"
+         "\"full_attention\":{\"rope_type\":\"default\"},"
+         "\"sliding_attention\":{\"rope_type\":\"yarn\"}}}",
+         "rope scaling 'yarn'; known are default, linear, llama3"},
+        {SB_BAD_DATA,
+         "{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":5}}",
+         "rope_type is no text"},
         {SB_UNSUPPORTED, "{\"model_type\":\"llama\",\"hidden_act\":\"relu\"}",
          "hidden_act 'relu'; known for llama are silu, swish"},
         {SB_UNSUPPORTED,
@@ -107,6 +115,99 @@ static void test_odd_heads_where_nothing_is_rotated(void **state)
     assert_error_has("5 rotated elements of a head of 5");
 }
 
+/* A whole file with some more members. */
+static sb_llm_config read_whole(const char *members)
+{
+    sb_json_doc *doc = NULL;
+    sb_llm_config c;
+    char json[1024];
+
+    (void)snprintf(json, sizeof json,
+                   "{\"num_hidden_layers\":2,\"hidden_size\":8,"
+                   "\"intermediate_size\":8,\"vocab_size\":9,"
+                   "\"num_attention_heads\":2,\"model_type\":%s}",
+                   members);
+    assert_ok(
+        sb_json_read(test_ctx(), "config.json", json, strlen(json), &doc));
+    assert_ok(sb_llm_config_read_hf(&c, doc));
+    sb_json_free(doc);
+    return c;
+}
+
+/* What a scaling needs has no default in transformers 5.23 either. */
+static void test_scaling_says_its_numbers(void **state)
+{
+    static const char *const scalings[] = {
+        "\"linear\"", "\"llama3\",\"factor\":8",
+        "\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
+        "\"high_freq_factor\":4"};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(scalings); i++) {
+        char json[512];
+
+        (void)snprintf(json, sizeof json,
+                       "{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
+                       "\"hidden_size\":8,\"intermediate_size\":8,"
+                       "\"vocab_size\":9,\"num_attention_heads\":2,"
+                       "\"rope_scaling\":{\"rope_type\":%s}}",
+                       scalings[i]);
+        assert_status(read_config(json), SB_BAD_DATA);
+        assert_error_has("rope");
+    }
+}
+
+/* Layers with a window have a scaling of their own. */
+static void test_each_kind_of_layer_is_scaled(void **state)
+{
+    sb_llm_config c = read_whole(
+        "\"gemma3_text\",\"num_key_value_heads\":1,\"rope_parameters\":{"
+        "\"full_attention\":{\"rope_type\":\"default\",\"rope_theta\":1e6},"
+        "\"sliding_attention\":{\"rope_type\":\"linear\",\"factor\":4,"
+        "\"rope_theta\":1e3}}");
+
+    (void)state;
+    assert_int_equal(c.rope.scaling, SB_ROPE_PLAIN);
+    assert_close("theta", c.rope.theta, 1e6, 0);
+    assert_int_equal(c.local_rope.scaling, SB_ROPE_LINEAR);
+    assert_close("local theta", c.local_rope.theta, 1e3, 0);
+    assert_close("factor", c.local_rope.factor, 4, 0);
+}
+
+/* What LlamaConfig, MistralConfig, Qwen3Config and Gemma3TextConfig of
+ * transformers 5.23 have where a file says nothing. */
+static void test_members_that_are_not_there(void **state)
+{
+    static const char gemma[] = /* the 4B file */
+        "{\"model_type\":\"gemma3\",\"text_config\":{\"hidden_size\":2560,"
+        "\"intermediate_size\":10240,\"model_type\":\"gemma3_text\","
+        "\"num_hidden_layers\":34,\"rope_scaling\":{\"factor\":8.0,"
+        "\"rope_type\":\"linear\"},\"sliding_window\":1024}}";
+    sb_llm_config c = read_whole("\"llama\"");
+    sb_json_doc *doc = NULL;
+
+    (void)state;
+    assert_close("epsilon", c.norm_epsilon, 1e-6, 0);
+    assert_int_equal(c.window, 0);
+    assert_int_equal(read_whole("\"mistral\"").window, 4096);
+    assert_int_equal(read_whole("\"mistral\",\"sliding_window\":null").window,
+                     0);
+    assert_int_equal(read_whole("\"qwen3\"").head_size, 128);
+    assert_ok(
+        sb_json_read(test_ctx(), "config.json", gemma, strlen(gemma), &doc));
+    assert_ok(sb_llm_config_read_hf(&c, doc));
+    sb_json_free(doc);
+    assert_int_equal(c.heads, 8);
+    assert_int_equal(c.kv_heads, 4);
+    assert_int_equal(c.head_size, 256);
+    assert_int_equal(c.vocabulary, 262208);
+    assert_close("epsilon", c.norm_epsilon, 1e-6, 0);
+    assert_close("theta", c.rope.theta, 1e6, 0);
+    assert_close("local theta", c.local_rope.theta, 1e4, 0);
+    assert_close("scale", c.attention_scale, 1.0 / 16, 0);
+    assert_int_equal(c.window_pattern, 6);
+}
+
 /* Which layers have a window: what transformers 5 says of such files
  * (Qwen2Config, MistralConfig; LLaMA has none). */
 static void test_windows_of_configs(void **state)
@@ -134,22 +235,11 @@ static void test_windows_of_configs(void **state)
 
     (void)state;
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
-        sb_json_doc *doc = NULL;
-        sb_llm_config c;
-        char json[512];
+        sb_llm_config c = read_whole(cases[i].json);
 
-        (void)snprintf(json, sizeof json,
-                       "{\"num_hidden_layers\":2,\"hidden_size\":8,"
-                       "\"intermediate_size\":8,\"vocab_size\":9,"
-                       "\"num_attention_heads\":2,\"model_type\":%s}",
-                       cases[i].json);
-        assert_ok(
-            sb_json_read(test_ctx(), "config.json", json, strlen(json), &doc));
-        assert_ok(sb_llm_config_read_hf(&c, doc));
         assert_int_equal(c.window, cases[i].window);
         assert_int_equal(c.window_pattern, cases[i].pattern);
         assert_close(cases[i].json, c.local_rope.theta, cases[i].theta, 0);
-        sb_json_free(doc);
     }
 }
 
@@ -158,6 +248,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_configs_that_cannot_be_are_refused),
         cmocka_unit_test(test_odd_heads_where_nothing_is_rotated),
+        cmocka_unit_test(test_scaling_says_its_numbers),
+        cmocka_unit_test(test_each_kind_of_layer_is_scaled),
+        cmocka_unit_test(test_members_that_are_not_there),
         cmocka_unit_test(test_windows_of_configs),
     };
 

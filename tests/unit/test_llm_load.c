@@ -337,15 +337,18 @@ static void test_gguf_headers_that_lie_are_refused(void **state)
 /* ---- weights ------------------------------------------------------------- */
 
 /* A network of hidden size 256 with these weights. */
-static sb_status build_llama(const sb_checkpoint *c, sb_graph **g)
+static sb_status build_llama(const sb_checkpoint *c, const char *member,
+                             sb_graph **g)
 {
-    static const char json[] =
-        "{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
-        "\"hidden_size\":256,\"intermediate_size\":256,\"vocab_size\":256,"
-        "\"num_attention_heads\":4}";
     sb_json_doc *doc = NULL;
     sb_llm_config config;
+    char json[256];
 
+    (void)snprintf(json, sizeof json,
+                   "{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
+                   "\"hidden_size\":256,\"intermediate_size\":256,"
+                   "\"vocab_size\":256,\"num_attention_heads\":4%s}",
+                   member);
     assert_ok(
         sb_json_read(test_ctx(), "config.json", json, strlen(json), &doc));
     assert_ok(sb_llm_config_read_hf(&config, doc));
@@ -381,7 +384,7 @@ static void test_weights_of_unknown_types_are_named(void **state)
         file[0] = (char)n;
         sb_checkpoint_init(&c, test_ctx(), "x");
         assert_ok(sb_safetensors_load(&c, write_file(file, (size_t)n + 10)));
-        assert_status(build_llama(&c, &g), SB_BAD_DATA);
+        assert_status(build_llama(&c, "", &g), SB_BAD_DATA);
         assert_error_has(cases[i].want);
         if (strstr(cases[i].name, "other"))
             assert_null(strstr(sb_ctx_error(test_ctx()), "F8"));
@@ -390,9 +393,11 @@ static void test_weights_of_unknown_types_are_named(void **state)
     }
 }
 
-/* Eight weights of 64 KiB, each with scales of 8 KiB; norms and angles are half
- * a megabyte. */
-static void test_packed_weights_take_little_more_than_their_size(void **state)
+enum { SIDE = 256, MATRICES = 8, PACKED = SIDE * SIDE / 32 * 34 };
+
+/* All that the network has, zeros in blocks; its last layer is the embedding.
+ */
+static void add_zeros(sb_checkpoint *c)
 {
     static const char *const names[] = {
         "embed_tokens",
@@ -407,17 +412,11 @@ static void test_packed_weights_take_little_more_than_their_size(void **state)
         "layers.0.post_attention_layernorm",
         "norm",
     };
-    enum { SIDE = 256, MATRICES = 8 };
     const sb_weight_format *q8 = sb_weight_format_find("Q8_0");
-    sb_checkpoint c;
     sb_buf *file = NULL;
-    sb_graph *g = NULL;
-    size_t packed = SIDE * SIDE / 32 * 34;
 
-    (void)state;
-    sb_checkpoint_init(&c, test_ctx(), "x");
-    assert_ok(sb_buf_create(test_ctx(), packed, &file));
-    assert_ok(sb_checkpoint_keep(&c, file));
+    assert_ok(sb_buf_create(test_ctx(), PACKED, &file));
+    assert_ok(sb_checkpoint_keep(c, file));
     for (size_t i = 0; i < SB_COUNT(names); i++) {
         bool matrix = i < MATRICES;
         char name[64];
@@ -425,19 +424,75 @@ static void test_packed_weights_take_little_more_than_their_size(void **state)
                            matrix ? q8 : sb_weight_format_plain(SB_DTYPE_F32),
                        .rank = matrix ? 2 : 1,
                        .dims = {SIDE, matrix ? SIDE : 0},
-                       .bytes = matrix ? packed : SIDE * sizeof(float),
+                       .bytes = matrix ? PACKED : SIDE * sizeof(float),
                        .buf = file};
 
         (void)snprintf(name, sizeof name, "model.%s.weight", names[i]);
-        assert_ok(sb_checkpoint_add(&c, "x", name, &w));
+        assert_ok(sb_checkpoint_add(c, "x", name, &w));
     }
+}
+
+/* Eight weights of 64 KiB, each with scales of 8 KiB; norms and angles are half
+ * a megabyte. */
+static void test_packed_weights_take_little_more_than_their_size(void **state)
+{
+    sb_checkpoint c;
+    sb_graph *g = NULL;
+
+    (void)state;
+    sb_checkpoint_init(&c, test_ctx(), "x");
+    add_zeros(&c);
     size_t before = atomic_load(&test_ctx()->budget->used);
-    assert_ok(build_llama(&c, &g));
+    assert_ok(build_llama(&c, "", &g));
     size_t used = atomic_load(&test_ctx()->budget->used) - before;
     assert_true(used >= MATRICES * (SIDE * SIDE + SIDE * 8 * sizeof(float)));
     assert_true(used < 2 << 20);
     sb_graph_free(g);
     sb_checkpoint_free(&c);
+}
+
+/* transformers would make up a last layer of random numbers. */
+static void test_a_last_layer_that_is_said_to_be_there(void **state)
+{
+    sb_checkpoint c;
+    sb_graph *g = NULL;
+
+    (void)state;
+    sb_checkpoint_init(&c, test_ctx(), "x");
+    add_zeros(&c);
+    assert_status(build_llama(&c, ",\"tie_word_embeddings\":false", &g),
+                  SB_BAD_DATA);
+    assert_error_has("there is no tensor 'lm_head.weight', and "
+                     "tie_word_embeddings is false");
+    sb_checkpoint_free(&c);
+}
+
+/* Heads of 64 have 32 frequencies. */
+static void test_divisors_of_frequencies_are_checked(void **state)
+{
+    static const struct {
+        int64_t n;
+        const char *want;
+    } cases[] = {{16, "'rope_freqs.weight' has 16 elements of F32, want 32"},
+                 {32, "'rope_freqs.weight' has 0 at place 0, want numbers "}};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_checkpoint c;
+        sb_graph *g = NULL;
+        sb_weight w = {.format = sb_weight_format_plain(SB_DTYPE_F32),
+                       .rank = 1,
+                       .dims = {cases[i].n},
+                       .bytes = (size_t)cases[i].n * sizeof(float)};
+
+        sb_checkpoint_init(&c, test_ctx(), "x");
+        add_zeros(&c);
+        w.buf = c.files[0];
+        assert_ok(sb_checkpoint_add(&c, "x", "rope_freqs.weight", &w));
+        assert_status(build_llama(&c, "", &g), SB_BAD_DATA);
+        assert_error_has(cases[i].want);
+        sb_checkpoint_free(&c);
+    }
 }
 
 static void test_missing_and_odd_weights_are_named(void **state)
@@ -462,6 +517,8 @@ int main(void)
         cmocka_unit_test(test_gguf_headers_that_lie_are_refused),
         cmocka_unit_test(test_weights_of_unknown_types_are_named),
         cmocka_unit_test(test_packed_weights_take_little_more_than_their_size),
+        cmocka_unit_test(test_a_last_layer_that_is_said_to_be_there),
+        cmocka_unit_test(test_divisors_of_frequencies_are_checked),
         cmocka_unit_test(test_missing_and_odd_weights_are_named),
     };
 
