@@ -1,4 +1,4 @@
-/* Numbers of a language model: config.json, or the keys of a GGUF file. */
+/* Numbers of a language model: the architectures, checks, config.json. */
 #include "llm/llm_config.h"
 
 #include <math.h>
@@ -503,93 +503,4 @@ sb_status sb_llm_config_read_hf(sb_llm_config *c, const sb_json_doc *doc)
     SB_TRY(sb_llm_config_read_packing(
         c, doc, sb_json_get(root, "quantization_config")));
     return sb_llm_config_check(doc->ctx, doc->file, c);
-}
-
-/* ---- GGUF --------------------------------------------------------------- */
-
-/* The number under `arch.name`; of a list, its first. */
-static double gguf_key(const sb_gguf *g, const char *arch, const char *name,
-                       double absent)
-{
-    char key[256];
-
-    (void)snprintf(key, sizeof key, "%s.%s", arch, name);
-    const sb_gguf_value *v = sb_gguf_find(g, key);
-    return sb_gguf_is_numeric(v) && v->n > 0 ? sb_gguf_number_at(v, 0) : absent;
-}
-
-static int64_t gguf_whole(const sb_gguf *g, const char *arch, const char *name,
-                          int64_t absent)
-{
-    double x = gguf_key(g, arch, name, (double)absent);
-
-    return x >= -1e15 && x <= 1e15 ? (int64_t)x : 0;
-}
-
-static sb_status gguf_rope(const sb_gguf *g, const char *arch, sb_llm_config *c)
-{
-    sb_gguf_text type = {"none", 4};
-    char key[256];
-
-    c->rope.theta = gguf_key(g, arch, "rope.freq_base", c->rope.theta);
-    c->local_rope.theta =
-        gguf_key(g, arch, "rope.freq_base_swa", c->local_rope.theta);
-    c->rope_size = gguf_whole(g, arch, "rope.dimension_count", 0);
-    c->rope.factor = gguf_key(g, arch, "rope.scaling.factor", 1);
-    (void)snprintf(key, sizeof key, "%s.rope.scaling.type", arch);
-    (void)sb_gguf_string(g, key, &type);
-    if (type.len == 4 && memcmp(type.data, "none", 4) == 0) {
-        c->rope.factor = 1;
-        return SB_OK;
-    }
-    if (type.len != 6 || memcmp(type.data, "linear", 6) != 0)
-        return sb_fail(g->ctx, SB_UNSUPPORTED,
-                       "%s: rope scaling '%.*s'; known are none, linear",
-                       g->path, (int)(type.len < 64 ? type.len : 64),
-                       type.data);
-    c->rope.scaling = SB_ROPE_LINEAR;
-    return SB_OK;
-}
-
-int64_t sb_llm_gguf_pattern(const sb_llm_config *c)
-{
-    return c->arch->flags & SB_LLM_GEMMA ? 6 : 0;
-}
-
-sb_status sb_llm_config_read_gguf(sb_llm_config *c, const sb_gguf *g)
-{
-    sb_gguf_text text = {"", 0};
-    char arch[64];
-
-    *c = (sb_llm_config){.rope = {.theta = 10000, .factor = 1},
-                         .local_rope = {.theta = 10000, .factor = 1}};
-    if (!sb_gguf_string(g, "general.architecture", &text) ||
-        text.len >= sizeof arch)
-        return sb_fail(g->ctx, SB_BAD_DATA,
-                       "%s: there is no general.architecture", g->path);
-    memcpy(arch, text.data, text.len);
-    arch[text.len] = '\0';
-    SB_TRY(sb_llm_arch_find(g->ctx, g->path, arch, true, &c->arch));
-    const sb_gguf_value *tokens = sb_gguf_find(g, "tokenizer.ggml.tokens");
-    c->layers = gguf_whole(g, arch, "block_count", 0);
-    c->hidden = gguf_whole(g, arch, "embedding_length", 0);
-    c->feed_forward = gguf_whole(g, arch, "feed_forward_length", 0);
-    c->heads = gguf_whole(g, arch, "attention.head_count", 0);
-    c->kv_heads = gguf_whole(g, arch, "attention.head_count_kv", c->heads);
-    c->head_size = gguf_whole(g, arch, "attention.key_length", 0);
-    c->positions = gguf_whole(g, arch, "context_length", 2048);
-    c->vocabulary = gguf_whole(g, arch, "vocab_size",
-                               tokens ? (int64_t)(tokens->n % (1 << 28)) : 0);
-    c->norm_epsilon =
-        gguf_key(g, arch, "attention.layer_norm_rms_epsilon",
-                 gguf_key(g, arch, "attention.layer_norm_epsilon", 1e-5));
-    c->interleaved = (c->arch->flags & SB_LLM_GGUF_INTERLEAVED) != 0;
-    if (!(c->arch->flags & SB_LLM_NO_WINDOW))
-        c->window = gguf_whole(g, arch, "attention.sliding_window", 0);
-    c->window_pattern = gguf_whole(g, arch, "attention.sliding_window_pattern",
-                                   sb_llm_gguf_pattern(c));
-    SB_TRY(gguf_rope(g, arch, c));
-    if (!(c->arch->flags & SB_LLM_GEMMA))
-        c->local_rope = c->rope;
-    return sb_llm_config_check(g->ctx, g->path, c);
 }

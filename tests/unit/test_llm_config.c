@@ -1,6 +1,11 @@
 /* config.json of language models: what is refused by name, and which layers
- * have a window, as transformers' configuration classes have it. */
+ * have a window, as transformers' configuration classes have it; keys of GGUF
+ * files, as llama.cpp reads them. */
+#define _POSIX_C_SOURCE 200809L
+#include "ggufbytes.h"
 #include "sbtest.h"
+
+#include <sparsebit/sparsebit.h>
 
 #include "base/alloc.h"
 #include "llm/llm_config.h"
@@ -243,6 +248,139 @@ static void test_windows_of_configs(void **state)
     }
 }
 
+static void put_key(gguf_bytes *b, const char *key, uint32_t type,
+                    uint32_t value)
+{
+    put_text(b, key);
+    put(b, type, 4);
+    put(b, value, 4);
+}
+
+static uint32_t float_bits(float x)
+{
+    uint32_t u;
+
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+/* All keys that llama.cpp asks for, and those that follow. */
+static gguf_bytes gguf_llama(uint64_t more)
+{
+    gguf_bytes b = gguf_start(0, 8 + more);
+
+    put_text(&b, "general.architecture");
+    put(&b, SB_GGUF_STRING, 4);
+    put_text(&b, "llama");
+    put_key(&b, "llama.block_count", SB_GGUF_U32, 2);
+    put_key(&b, "llama.embedding_length", SB_GGUF_U32, 8);
+    put_key(&b, "llama.feed_forward_length", SB_GGUF_U32, 8);
+    put_key(&b, "llama.attention.head_count", SB_GGUF_U32, 2);
+    put_key(&b, "llama.context_length", SB_GGUF_U32, 16);
+    put_key(&b, "llama.vocab_size", SB_GGUF_U32, 9);
+    put_key(&b, "llama.attention.layer_norm_rms_epsilon", SB_GGUF_F32,
+            float_bits(1e-5F));
+    return b;
+}
+
+static sb_status gguf_config(const gguf_bytes *b, sb_llm_config *c)
+{
+    sb_gguf g = {0};
+    sb_status status = sb_gguf_open(&g, test_ctx(), write_file(b->data, b->n));
+
+    if (status == SB_OK)
+        status = sb_llm_config_read_gguf(c, &g);
+    sb_gguf_free(&g);
+    (void)remove(tmp_path);
+    return status;
+}
+
+/* llama.cpp's loader: linear unless the file says how; an older name. */
+static void test_gguf_scaling_without_a_type(void **state)
+{
+    static const char *const keys[] = {"llama.rope.scaling.factor",
+                                       "llama.rope.scale_linear"};
+    gguf_bytes b = gguf_llama(0);
+    sb_llm_config c;
+
+    (void)state;
+    assert_ok(gguf_config(&b, &c));
+    assert_int_equal(c.rope.scaling, SB_ROPE_PLAIN);
+    for (size_t i = 0; i < SB_COUNT(keys); i++) {
+        b = gguf_llama(1);
+        put_key(&b, keys[i], SB_GGUF_F32, float_bits(4));
+        assert_ok(gguf_config(&b, &c));
+        assert_int_equal(c.rope.scaling, SB_ROPE_LINEAR);
+        assert_close(keys[i], c.rope.factor, 4, 0);
+    }
+}
+
+/* Numbers of layers that are not the same, which have only the first one's
+ * shapes in common. */
+static void test_gguf_lists_of_layers(void **state)
+{
+    static const struct {
+        uint32_t type;
+        uint64_t second;
+        sb_status status;
+    } cases[] = {{SB_GGUF_U32, 1, SB_OK},
+                 {SB_GGUF_U32, 2, SB_UNSUPPORTED},
+                 {SB_GGUF_BOOL, 1, SB_UNSUPPORTED}};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        int size = cases[i].type == SB_GGUF_BOOL ? 1 : 4;
+        gguf_bytes b = gguf_llama(1);
+        sb_llm_config c;
+
+        put_text(&b, "llama.attention.head_count_kv");
+        put(&b, SB_GGUF_ARRAY, 4);
+        put(&b, cases[i].type, 4);
+        put(&b, 2, 8);
+        put(&b, 1, size);
+        put(&b, cases[i].second, size);
+        assert_status(gguf_config(&b, &c), cases[i].status);
+        if (cases[i].status != SB_OK)
+            assert_error_has("key 'llama.attention.head_count_kv' differs");
+    }
+}
+
+/* Scores and types are one for each token, or not there. */
+static void test_gguf_tokens_have_as_many_scores(void **state)
+{
+    static const struct {
+        const char *key;
+        uint32_t type;
+    } cases[] = {{"tokenizer.ggml.scores", SB_GGUF_F32},
+                 {"tokenizer.ggml.token_type", SB_GGUF_I32}};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        gguf_bytes b = gguf_start(0, 3);
+        sb_tokenizer *t = NULL;
+
+        put_text(&b, "tokenizer.ggml.model");
+        put(&b, SB_GGUF_STRING, 4);
+        put_text(&b, "llama");
+        put_text(&b, "tokenizer.ggml.tokens");
+        put(&b, SB_GGUF_ARRAY, 4);
+        put(&b, SB_GGUF_STRING, 4);
+        put(&b, 2, 8);
+        put_text(&b, "a");
+        put_text(&b, "b");
+        put_text(&b, cases[i].key);
+        put(&b, SB_GGUF_ARRAY, 4);
+        put(&b, cases[i].type, 4);
+        put(&b, 1, 8);
+        put(&b, 0, 4);
+        assert_status(
+            sb_tokenizer_open(test_ctx(), write_file(b.data, b.n), &t),
+            SB_BAD_DATA);
+        assert_error_has("has 1 values, want a number for each of 2 tokens");
+        (void)remove(tmp_path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +390,9 @@ int main(void)
         cmocka_unit_test(test_each_kind_of_layer_is_scaled),
         cmocka_unit_test(test_members_that_are_not_there),
         cmocka_unit_test(test_windows_of_configs),
+        cmocka_unit_test(test_gguf_scaling_without_a_type),
+        cmocka_unit_test(test_gguf_lists_of_layers),
+        cmocka_unit_test(test_gguf_tokens_have_as_many_scores),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

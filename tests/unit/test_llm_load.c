@@ -4,6 +4,7 @@
  * Expected values and the small random models come from
  * tests/fixtures/llm/make. */
 #define _POSIX_C_SOURCE 200809L
+#include "ggufbytes.h"
 #include "sbtest.h"
 
 #include <math.h>
@@ -152,21 +153,6 @@ static void test_blocks_without_scale_keep_their_offset(void **state)
 
 /* ---- headers that lie --------------------------------------------------- */
 
-static char tmp_path[512];
-
-static const char *write_file(const void *data, size_t size)
-{
-    const char *folder = getenv("TMPDIR");
-
-    (void)snprintf(tmp_path, sizeof tmp_path, "%s/sb-llm-%ld",
-                   folder ? folder : "/tmp", (long)getpid());
-    FILE *f = fopen(tmp_path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, size, f), size);
-    assert_int_equal(fclose(f), 0);
-    return tmp_path;
-}
-
 static sb_status load_safetensors(const char *header, size_t data)
 {
     char bytes[1024] = {0};
@@ -231,37 +217,7 @@ static void test_safetensors_headers_that_lie_are_refused(void **state)
     (void)remove(tmp_path);
 }
 
-/* A GGUF file is built from pieces. */
-typedef struct {
-    uint8_t data[512];
-    size_t n;
-} bytes;
-
-static void put(bytes *b, uint64_t x, int size)
-{
-    for (int i = 0; i < size; i++, x >>= 8)
-        b->data[b->n++] = (uint8_t)x;
-}
-
-static void put_text(bytes *b, const char *text)
-{
-    put(b, strlen(text), 8);
-    memcpy(b->data + b->n, text, strlen(text));
-    b->n += strlen(text);
-}
-
-static bytes gguf_start(uint64_t tensors, uint64_t values)
-{
-    bytes b = {.n = 0};
-
-    put(&b, 0x46554747, 4);
-    put(&b, 3, 4);
-    put(&b, tensors, 8);
-    put(&b, values, 8);
-    return b;
-}
-
-static sb_status load_gguf(const bytes *b)
+static sb_status load_gguf(const gguf_bytes *b)
 {
     sb_gguf g = {0};
     sb_checkpoint c;
@@ -276,9 +232,9 @@ static sb_status load_gguf(const bytes *b)
     return status;
 }
 
-static bytes gguf_tensor(uint64_t dim, uint32_t type, uint64_t at)
+static gguf_bytes gguf_tensor(uint64_t dim, uint32_t type, uint64_t at)
 {
-    bytes b = gguf_start(1, 0);
+    gguf_bytes b = gguf_start(1, 0);
 
     put_text(&b, "w");
     put(&b, 1, 4);
@@ -291,7 +247,7 @@ static bytes gguf_tensor(uint64_t dim, uint32_t type, uint64_t at)
 
 static void test_gguf_headers_that_lie_are_refused(void **state)
 {
-    bytes b = gguf_tensor(8, 0, 0);
+    gguf_bytes b = gguf_tensor(8, 0, 0);
 
     (void)state;
     b.n = 64 + 32;
