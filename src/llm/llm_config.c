@@ -209,7 +209,7 @@ static int64_t hf_whole(hf_reader *r, const char *key, const char *other,
     return r->status == SB_OK ? (int64_t)x : absent;
 }
 
-static bool says(const sb_json *at, const char *key, bool what)
+static bool hf_says(const sb_json *at, const char *key, bool what)
 {
     const sb_json *v = sb_json_get(at, key);
 
@@ -310,7 +310,7 @@ static void hf_switches(hf_reader *r, const sb_llm_config *c)
 
     for (size_t i = 0; i < SB_COUNT(switches); i++) {
         if ((c->arch->flags & switches[i].flag) &&
-            says(r->at, switches[i].key, !switches[i].known) &&
+            hf_says(r->at, switches[i].key, !switches[i].known) &&
             r->status == SB_OK)
             r->status =
                 sb_fail(r->doc->ctx, SB_UNSUPPORTED, "%s: %s is %s, want %s",
@@ -367,7 +367,7 @@ static void hf_asked_window(hf_reader *r, sb_llm_config *c)
 {
     int64_t from = hf_whole(r, "max_window_layers", NULL, 28);
 
-    if (!says(r->at, "use_sliding_window", true))
+    if (!hf_says(r->at, "use_sliding_window", true))
         c->window = 0;
     if (c->window == 0 || sb_json_get(r->at, "layer_types"))
         return;
@@ -492,8 +492,8 @@ sb_status sb_llm_config_read_hf(sb_llm_config *c, const sb_json_doc *doc)
     c->norm_epsilon =
         hf_number(&r, "rms_norm_eps", "layer_norm_epsilon", c->norm_epsilon);
     c->transposed = (c->arch->flags & SB_LLM_TRANSPOSED) != 0;
-    c->untied = says(r.at, "tie_word_embeddings", false) &&
-                !says(root, "tie_word_embeddings", true);
+    c->untied = hf_says(r.at, "tie_word_embeddings", false) &&
+                !hf_says(root, "tie_word_embeddings", true);
     hf_activation(&r, c);
     hf_switches(&r, c);
     hf_rope(&r, c);
