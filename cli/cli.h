@@ -33,6 +33,7 @@ typedef enum cli_kind {
     CLI_END,
     CLI_FLAG,   /* bool */
     CLI_UINT,   /* unsigned */
+    CLI_SOME,   /* unsigned, not 0, which says that it was not given */
     CLI_REAL,   /* double, not negative */
     CLI_ABOVE,  /* double, more than 0: there 0 says that it was not given */
     CLI_SHARE,  /* double, more than 0 and less than 1 */

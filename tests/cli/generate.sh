@@ -22,6 +22,8 @@ code $sparsebit generate $llm/tiny.gguf -p "ab" --top-p 2
 code $sparsebit generate $llm/tiny.gguf -p "ab" --top-p 0
 code $sparsebit generate $llm/tiny.gguf -p "ab" --temperature -1
 code $sparsebit generate $llm/tiny.gguf -p "ab" --top-k -1
+code $sparsebit generate $llm/tiny.gguf -p "ab" -n 0
+code $sparsebit train $llm/tiny.gguf --lora q_proj --lora-rank 0 -d data -o out
 code $sparsebit generate $llm/tiny.gguf -p "ab" --tokenizer $llm/tok_llama3.json
 code $sparsebit generate $llm/tiny.gguf -p "ab" --context 1000
 code $sparsebit generate $llm/tiny.gguf -p "ab ab ab ab" --context 2
