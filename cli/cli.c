@@ -235,7 +235,7 @@ static int set_number(const parser *p, const cli_opt *o, void *field,
     char *end;
 
     errno = 0;
-    if (o->kind == CLI_UINT) {
+    if (o->kind == CLI_UINT || o->kind == CLI_SOME) {
         unsigned long n = strtoul(value, &end, 10);
 
         if (*value < '0' || *value > '9' || *end || errno || n > UINT32_MAX)
@@ -243,6 +243,8 @@ static int set_number(const parser *p, const cli_opt *o, void *field,
                 p->cmd,
                 "--%s: found '%s', want a whole number up to 4294967295",
                 o->name, value);
+        if (o->kind == CLI_SOME && n == 0)
+            return cli_usage(p->cmd, "--%s: found 0, want at least 1", o->name);
         *(unsigned *)field = (unsigned)n;
         return CLI_OK;
     }
@@ -303,6 +305,7 @@ static int set_field(parser *p, const cli_opt *o, void *base, const char *value)
         *(bool *)field = true;
         return CLI_OK;
     case CLI_UINT:
+    case CLI_SOME:
     case CLI_REAL:
     case CLI_ABOVE:
     case CLI_SHARE:

@@ -33,6 +33,7 @@ typedef enum cli_kind {
     CLI_END,
     CLI_FLAG,   /* bool */
     CLI_UINT,   /* unsigned */
+    CLI_SOME,   /* unsigned, not 0, which says that it was not given */
     CLI_REAL,   /* double, not negative */
     CLI_ABOVE,  /* double, more than 0: there 0 says that it was not given */
     CLI_SHARE,  /* double, more than 0 and less than 1 */
@@ -199,6 +200,8 @@ void cli_json_end(cli_json *j);
 void cli_json_open(cli_json *j, const char *key, char bracket);
 void cli_json_close(cli_json *j, char bracket);
 void cli_json_str(cli_json *j, const char *key, const char *text);
+/* The same of a text that may have zeros in it. */
+void cli_json_bytes(cli_json *j, const char *key, const char *text, size_t len);
 void cli_json_num(cli_json *j, const char *key, double value);
 void cli_json_int(cli_json *j, const char *key, long long value);
 void cli_json_bool(cli_json *j, const char *key, bool value);

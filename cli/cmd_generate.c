@@ -20,7 +20,7 @@ typedef struct {
 static const cli_opt opts[] = {
     {CLI_FILE,   0,   NULL,          ARG(model),       "MODEL", "language model: a Hugging Face folder, a GGUF file, a llama2.c checkpoint, or an ONNX file made from one", true},
     {CLI_STRING, 'p', "prompt",      ARG(prompt),      "TEXT",  "what the text begins with (default: nothing)", false},
-    {CLI_UINT,   'n', "tokens",      ARG(tokens),      "N",     "most tokens to write (default: 128)", false},
+    {CLI_SOME,   'n', "tokens",      ARG(tokens),      "N",     "most tokens to write (default: 128)", false},
     {CLI_REAL,   0,   "temperature", ARG(temperature), "X",     "0: always the most likely token (default); 1: as likely as the model says; above: wilder", false},
     {CLI_UINT,   0,   "top-k",       ARG(top_k),       "N",     "choose among the N most likely tokens (default: all)", false},
     {CLI_ABOVE,  0,   "top-p",       ARG(top_p),       "X",     "choose among the most likely tokens that make up this share, above 0, at most 1 (default: 1, all)", false},
@@ -75,7 +75,7 @@ static void print_json(const generate_args *args, const sb_generation *g)
 
     cli_json_begin(&j, "generate");
     cli_json_str(&j, "model", args->model);
-    cli_json_str(&j, "text", g->text);
+    cli_json_bytes(&j, "text", g->text, g->len);
     cli_json_str(&j, "end", g->end);
     cli_json_int(&j, "prompt_tokens", (long long)g->prompt_tokens);
     cli_json_int(&j, "tokens", (long long)g->tokens);

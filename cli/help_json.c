@@ -6,6 +6,7 @@ static const char *const kinds[] = {
     [CLI_ABOVE] = "number",  [CLI_SHARE] = "number", [CLI_SIZE] = "size",
     [CLI_STRING] = "string", [CLI_FILE] = "file",    [CLI_OUT] = "file",
     [CLI_TARGET] = "string", [CLI_LIST] = "list",    [CLI_WORDS] = "words",
+    [CLI_SOME] = "integer",
 };
 
 /* Positional arguments, or options. */

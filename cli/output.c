@@ -143,10 +143,8 @@ void cli_table_free(cli_table *t)
 /* ---- JSON --------------------------------------------------------------- */
 
 /* A byte that is no UTF-8 becomes half of a surrogate pair, as in Python. */
-static void json_text(const char *text)
+static void json_bytes(const char *text, size_t size)
 {
-    size_t size = strlen(text);
-
     (void)putchar('"');
     for (size_t i = 0; i < size;) {
         unsigned char c = (unsigned char)text[i];
@@ -163,6 +161,11 @@ static void json_text(const char *text)
         i += n ? n : 1;
     }
     (void)putchar('"');
+}
+
+static void json_text(const char *text)
+{
+    json_bytes(text, strlen(text));
 }
 
 static void json_key(cli_json *j, const char *key)
@@ -235,6 +238,12 @@ void cli_json_str(cli_json *j, const char *key, const char *text)
 {
     json_key(j, key);
     json_text(text);
+}
+
+void cli_json_bytes(cli_json *j, const char *key, const char *text, size_t len)
+{
+    json_key(j, key);
+    json_bytes(text, len);
 }
 
 static void json_number(double value)

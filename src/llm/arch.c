@@ -207,6 +207,11 @@ void sb_arch_logits(sb_arch *a, sb_module head, sb_module embedding,
     }
     if (!own)
         a->prefix = prefix;
+    if (!own && c->untied)
+        (void)sb_arch_fail(a, sb_fail(a->ctx, SB_BAD_DATA,
+                                      "%s: there is no tensor '%s.weight', and "
+                                      "tie_word_embeddings is false",
+                                      a->weights->path, head.name));
     /* An embedding is [out, in] in every file. */
     as_table.transposed = false;
     a->config = &as_table;

@@ -59,31 +59,59 @@ static sb_status rope_constant(sb_arch *a, const char *name, sb_tensor *t,
     return sb_graph_set_constant(a->g, *out, t);
 }
 
+/* What a GGUF file divides frequencies by; *out stays NULL if it has none. */
+static sb_status rope_divisors(const sb_arch *a, float **out)
+{
+    const sb_weight *w = sb_checkpoint_find(a->weights, "rope_freqs.weight");
+    int64_t half = a->config->rope_size / 2;
+
+    if (!w)
+        return SB_OK;
+    if (sb_weight_count(w) != half || w->format->dtype == SB_DTYPE_I32)
+        return sb_fail(a->ctx, SB_BAD_DATA,
+                       "%s: tensor '%s' has %lld elements of %s, want %lld "
+                       "floats",
+                       a->weights->path, w->name, (long long)sb_weight_count(w),
+                       w->format->name, (long long)half);
+    *out = sb_alloc(a->ctx, (size_t)half, sizeof **out);
+    if (!*out)
+        return SB_NO_MEMORY;
+    sb_weight_to_f32(w->format, sb_weight_data(w), *out, (size_t)half);
+    for (int64_t i = 0; i < half; i++)
+        if (!((*out)[i] > 0))
+            return sb_fail(a->ctx, SB_BAD_DATA,
+                           "%s: tensor '%s' has %g at place %lld, want numbers "
+                           "above 0",
+                           a->weights->path, w->name, (double)(*out)[i],
+                           (long long)i);
+    return SB_OK;
+}
+
 static rope_tables llama_rope(sb_arch *a, const sb_rope *r,
                               const char *cos_name, const char *sin_name)
 {
     const sb_llm_config *c = a->config;
-    const sb_weight *w = sb_checkpoint_find(a->weights, "rope_freqs.weight");
     int64_t rows = c->positions;
     sb_tensor cosines =
         sb_tensor_make(SB_DTYPE_F32, 2, (int64_t[]){rows, c->rope_size / 2});
     sb_tensor sines = cosines;
     rope_tables t = {SB_NONE, SB_NONE};
+    float *divisors = NULL;
 
     if (a->status != SB_OK)
         return t;
-    bool fits = w && w->format->dtype == SB_DTYPE_F32 &&
-                sb_weight_count(w) == c->rope_size / 2 && w->at % 4 == 0;
-    sb_status status = sb_tensor_alloc_raw(a->ctx, &cosines);
+    sb_status status = rope_divisors(a, &divisors);
+    if (status == SB_OK)
+        status = sb_tensor_alloc_raw(a->ctx, &cosines);
     if (status == SB_OK)
         status = sb_tensor_alloc_raw(a->ctx, &sines);
     if (status == SB_OK) {
-        fill_tables(c, r, fits ? sb_weight_data(w) : NULL, rows, cosines.data,
-                    sines.data);
+        fill_tables(c, r, divisors, rows, cosines.data, sines.data);
         status = rope_constant(a, cos_name, &cosines, &t.cos);
     }
     if (status == SB_OK)
         status = rope_constant(a, sin_name, &sines, &t.sin);
+    sb_free(a->ctx, divisors);
     sb_tensor_drop(&cosines);
     sb_tensor_drop(&sines);
     a->status = status;

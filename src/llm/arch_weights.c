@@ -39,6 +39,28 @@ bool sb_arch_has(sb_arch *a, sb_module m)
     return sb_arch_find(a, m, "weight") || sb_arch_find(a, m, "qweight");
 }
 
+static void add_dims(sb_str *out, const int64_t *dims, int rank)
+{
+    for (int i = 0; i < rank; i++)
+        sb_str_addf(out, "%s%lld", i ? ", " : "[", (long long)dims[i]);
+    sb_str_add(out, rank ? "]" : "[]");
+}
+
+static sb_status fail_shape(const sb_arch *a, const sb_weight *w, int64_t rows,
+                            int64_t cols)
+{
+    sb_str text;
+
+    sb_str_init(&text, a->ctx);
+    add_dims(&text, w->dims, w->rank);
+    sb_str_add(&text, ", want ");
+    add_dims(&text, (int64_t[]){rows, cols}, cols ? 2 : 1);
+    sb_status status = sb_fail(a->ctx, SB_BAD_DATA, "%s: tensor '%s' is %s",
+                               a->weights->path, w->name, sb_str_text(&text));
+    sb_str_free(&text);
+    return status;
+}
+
 /* The weight, of just these dimensions (cols 0: a vector). */
 static const sb_weight *arch_want(sb_arch *a, sb_module m, const char *ending,
                                   int64_t rows, int64_t cols)
@@ -63,12 +85,7 @@ static const sb_weight *arch_want(sb_arch *a, sb_module m, const char *ending,
     }
     if (fits)
         return w;
-    (void)sb_arch_fail(
-        a, sb_fail(a->ctx, SB_BAD_DATA,
-                   "%s: tensor '%s' is [%lld, %lld], want [%lld, %lld]",
-                   a->weights->path, w->name, (long long)w->dims[0],
-                   w->rank > 1 ? (long long)w->dims[1] : 0LL, (long long)rows,
-                   (long long)cols));
+    (void)sb_arch_fail(a, fail_shape(a, w, rows, cols));
     return NULL;
 }
 

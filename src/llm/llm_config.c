@@ -1,4 +1,4 @@
-/* Numbers of a language model: config.json, or the keys of a GGUF file. */
+/* Numbers of a language model: the architectures, checks, config.json. */
 #include "llm/llm_config.h"
 
 #include <math.h>
@@ -7,18 +7,54 @@
 
 #include "llm/arch.h"
 
+/* What config.json need not say: the classes of transformers have it.  Files
+ * within files (text_config) leave out what is as there, others all but sizes
+ * at times. */
+#define ABSENT(epsilon, most, base)                                      \
+    .norm_epsilon = (epsilon), .positions = (most), .window = 4096,      \
+    .zeros_less_one = true, /* the first version of GPTQ says nothing */ \
+        .rope = {.theta = (base), .factor = 1},                          \
+    .local_rope = {.theta = 10000, .factor = 1}
+
 /* Rows of each architecture; who adds one adds its names of GGUF tensors to
  * gguf_names.c, where they differ. */
 static const sb_llm_arch archs[] = {
-    {"llama", "LlamaForCausalLM", "llama",
-     SB_LLM_GGUF_INTERLEAVED | SB_LLM_NO_WINDOW, sb_arch_llama},
-    {"mistral", "MistralForCausalLM", NULL, 0, sb_arch_llama},
-    {"qwen2", "Qwen2ForCausalLM", "qwen2", SB_LLM_WINDOW_ASKED, sb_arch_llama},
-    {"qwen3", "Qwen3ForCausalLM", "qwen3", SB_LLM_WINDOW_ASKED, sb_arch_llama},
-    {"gemma3_text", "Gemma3ForCausalLM", "gemma3",
-     SB_LLM_SCALED_EMBEDDING | SB_LLM_GEMMA, sb_arch_llama},
-    {"gpt2", "GPT2LMHeadModel", "gpt2",
+    {"llama",
+     "LlamaForCausalLM",
+     "llama",
+     SB_LLM_GGUF_INTERLEAVED | SB_LLM_NO_WINDOW,
+     {ABSENT(1e-6, 2048, 1e4)},
+     sb_arch_llama},
+    {"mistral",
+     "MistralForCausalLM",
+     NULL,
+     0,
+     {ABSENT(1e-6, 131072, 1e4)},
+     sb_arch_llama},
+    {"qwen2",
+     "Qwen2ForCausalLM",
+     "qwen2",
+     SB_LLM_WINDOW_ASKED,
+     {ABSENT(1e-6, 32768, 1e4)},
+     sb_arch_llama},
+    {"qwen3",
+     "Qwen3ForCausalLM",
+     "qwen3",
+     SB_LLM_WINDOW_ASKED,
+     {ABSENT(1e-6, 32768, 1e4), .head_size = 128},
+     sb_arch_llama},
+    {"gemma3_text",
+     "Gemma3ForCausalLM",
+     "gemma3",
+     SB_LLM_SCALED_EMBEDDING | SB_LLM_GEMMA,
+     {ABSENT(1e-6, 131072, 1e6), .heads = 8, .kv_heads = 4, .head_size = 256,
+      .vocabulary = 262208},
+     sb_arch_llama},
+    {"gpt2",
+     "GPT2LMHeadModel",
+     "gpt2",
      SB_LLM_TRANSPOSED | SB_LLM_LEARNED_POSITIONS | SB_LLM_NO_WINDOW,
+     {ABSENT(1e-5, 1024, 1e4)},
      sb_arch_gpt2},
 };
 
@@ -82,6 +118,23 @@ static bool is_positive(double x)
     return isfinite(x) && x > 0;
 }
 
+static sb_status check_rope(sb_ctx *ctx, const char *file, const sb_rope *r)
+{
+    if (!is_positive(r->theta) || !is_positive(r->factor))
+        return sb_fail(ctx, SB_BAD_DATA,
+                       "%s: rope theta %g, factor %g: want numbers above 0",
+                       file, r->theta, r->factor);
+    if (r->scaling == SB_ROPE_LLAMA3 &&
+        (!is_positive(r->low_factor) || !(r->high_factor > r->low_factor) ||
+         !is_positive(r->original_positions)))
+        return sb_fail(ctx, SB_BAD_DATA,
+                       "%s: rope scaling llama3 with frequency factors %g and "
+                       "%g for %g positions",
+                       file, r->low_factor, r->high_factor,
+                       r->original_positions);
+    return SB_OK;
+}
+
 sb_status sb_llm_config_check(sb_ctx *ctx, const char *file, sb_llm_config *c)
 {
     if (c->kv_heads == 0)
@@ -99,36 +152,18 @@ sb_status sb_llm_config_check(sb_ctx *ctx, const char *file, sb_llm_config *c)
                        "%s: %lld rotated elements of a head of %lld, want an "
                        "even number",
                        file, (long long)c->rope_size, (long long)c->head_size);
-    if (!is_positive(c->norm_epsilon) || !is_positive(c->rope.theta) ||
-        !is_positive(c->local_rope.theta) || !is_positive(c->rope.factor))
+    if (!is_positive(c->norm_epsilon))
         return sb_fail(ctx, SB_BAD_DATA,
-                       "%s: norm epsilon %g, rope theta %g and %g, factor %g: "
-                       "want numbers above 0",
-                       file, c->norm_epsilon, c->rope.theta,
-                       c->local_rope.theta, c->rope.factor);
-    if (c->rope.scaling == SB_ROPE_LLAMA3 &&
-        (!is_positive(c->rope.low_factor) ||
-         !(c->rope.high_factor > c->rope.low_factor) ||
-         !is_positive(c->rope.original_positions)))
-        return sb_fail(ctx, SB_BAD_DATA,
-                       "%s: rope scaling llama3 with frequency factors %g and "
-                       "%g for %g positions",
-                       file, c->rope.low_factor, c->rope.high_factor,
-                       c->rope.original_positions);
+                       "%s: norm epsilon %g, want a number above 0", file,
+                       c->norm_epsilon);
+    SB_TRY(check_rope(ctx, file, &c->rope));
+    SB_TRY(check_rope(ctx, file, &c->local_rope));
     if (c->window < 0 || c->window_pattern < 0 || !isfinite(c->attention_scale))
         return sb_fail(ctx, SB_BAD_DATA, "%s: window %lld of pattern %lld",
                        file, (long long)c->window,
                        (long long)c->window_pattern);
     return SB_OK;
 }
-
-static const sb_llm_config defaults = {
-    .norm_epsilon = 1e-5,
-    .positions = 2048,
-    .zeros_less_one = true, /* the first version of GPTQ says nothing */
-    .rope = {.theta = 10000, .factor = 1},
-    .local_rope = {.theta = 10000, .factor = 1},
-};
 
 /* ---- config.json -------------------------------------------------------- */
 
@@ -174,47 +209,59 @@ static int64_t hf_whole(hf_reader *r, const char *key, const char *other,
     return r->status == SB_OK ? (int64_t)x : absent;
 }
 
-/* rope_scaling, or rope_parameters, which newer files have. */
+static bool hf_says(const sb_json *at, const char *key, bool what)
+{
+    const sb_json *v = sb_json_get(at, key);
+
+    return sb_json_is(v, SB_JSON_BOOL) && (v->number > 0) == what;
+}
+
+/* One object of them.  What a kind of scaling cannot do without is 0 if it is
+ * missing, which is refused later. */
+static void hf_rope_of(hf_reader *r, const sb_json *s, sb_rope *rope)
+{
+    const sb_json *outer = r->at, *v;
+
+    r->at = s;
+    v = hf_find(r, "rope_type", "type");
+    const char *type = sb_json_text(v);
+    rope->theta = hf_number(r, "rope_theta", NULL, rope->theta);
+    if (v && !type && v->kind != SB_JSON_NULL && r->status == SB_OK)
+        r->status = sb_json_fail(r->doc, v, "%s is no text", v->key);
+    if (type && strcmp(type, "default") != 0) {
+        rope->factor = hf_number(r, "factor", NULL, 0);
+        rope->low_factor = hf_number(r, "low_freq_factor", NULL, 0);
+        rope->high_factor = hf_number(r, "high_freq_factor", NULL, 0);
+        rope->original_positions =
+            hf_number(r, "original_max_position_embeddings", NULL, 0);
+        if (strcmp(type, "linear") == 0)
+            rope->scaling = SB_ROPE_LINEAR;
+        else if (strcmp(type, "llama3") == 0)
+            rope->scaling = SB_ROPE_LLAMA3;
+        else if (r->status == SB_OK)
+            r->status = sb_fail(r->doc->ctx, SB_UNSUPPORTED,
+                                "%s: rope scaling '%.64s'; known are default, "
+                                "linear, llama3",
+                                r->doc->file, type);
+    }
+    r->at = outer;
+}
+
+/* rope_scaling, or rope_parameters, which newer files have: one object, or one
+ * for each kind of layers. */
 static void hf_rope(hf_reader *r, sb_llm_config *c)
 {
-    const sb_json *outer = r->at, *s = sb_json_get(outer, "rope_parameters");
+    const sb_json *s = sb_json_get(r->at, "rope_parameters");
+    const sb_json *all = sb_json_get(s, "full_attention");
 
     c->rope.theta = hf_number(r, "rope_theta", NULL, c->rope.theta);
     c->local_rope.theta =
         hf_number(r, "rope_local_base_freq", NULL, c->local_rope.theta);
-    const sb_json *all = sb_json_get(s, "full_attention");
-    if (all) {
-        r->at = sb_json_get(s, "sliding_attention");
-        c->local_rope.theta =
-            hf_number(r, "rope_theta", NULL, c->local_rope.theta);
-        s = all;
-    }
-    if (!sb_json_is(s, SB_JSON_OBJECT))
-        s = sb_json_get(outer, "rope_scaling");
-    r->at = outer;
-    if (!sb_json_is(s, SB_JSON_OBJECT))
-        return;
-    const char *type = sb_json_text(sb_json_get(s, "rope_type"));
-    type = type ? type : sb_json_text(sb_json_get(s, "type"));
-    r->at = s;
-    c->rope.theta = hf_number(r, "rope_theta", NULL, c->rope.theta);
-    c->rope.factor = hf_number(r, "factor", NULL, 1);
-    c->rope.low_factor = hf_number(r, "low_freq_factor", NULL, 1);
-    c->rope.high_factor = hf_number(r, "high_freq_factor", NULL, 4);
-    c->rope.original_positions =
-        hf_number(r, "original_max_position_embeddings", NULL, 8192);
-    r->at = outer;
-    if (!type || strcmp(type, "default") == 0)
-        c->rope.factor = 1;
-    else if (strcmp(type, "linear") == 0)
-        c->rope.scaling = SB_ROPE_LINEAR;
-    else if (strcmp(type, "llama3") == 0)
-        c->rope.scaling = SB_ROPE_LLAMA3;
-    else if (r->status == SB_OK)
-        r->status = sb_fail(r->doc->ctx, SB_UNSUPPORTED,
-                            "%s: rope scaling '%.64s'; known are default, "
-                            "linear, llama3",
-                            r->doc->file, type);
+    if (all)
+        hf_rope_of(r, sb_json_get(s, "sliding_attention"), &c->local_rope);
+    else if (!sb_json_is(s, SB_JSON_OBJECT))
+        s = sb_json_get(r->at, "rope_scaling");
+    hf_rope_of(r, all ? all : s, &c->rope);
 }
 
 /* Each architecture has one activation; all names of it are the same
@@ -262,11 +309,9 @@ static void hf_switches(hf_reader *r, const sb_llm_config *c)
                                        "final_logit_softcapping"};
 
     for (size_t i = 0; i < SB_COUNT(switches); i++) {
-        const sb_json *v = sb_json_get(r->at, switches[i].key);
-
         if ((c->arch->flags & switches[i].flag) &&
-            sb_json_is(v, SB_JSON_BOOL) &&
-            (v->number > 0) != switches[i].known && r->status == SB_OK)
+            hf_says(r->at, switches[i].key, !switches[i].known) &&
+            r->status == SB_OK)
             r->status =
                 sb_fail(r->doc->ctx, SB_UNSUPPORTED, "%s: %s is %s, want %s",
                         r->doc->file, switches[i].key,
@@ -320,10 +365,9 @@ static void hf_layer_types(hf_reader *r, sb_llm_config *c)
 /* Of an architecture that must be asked for windows, without layer_types. */
 static void hf_asked_window(hf_reader *r, sb_llm_config *c)
 {
-    const sb_json *use = sb_json_get(r->at, "use_sliding_window");
     int64_t from = hf_whole(r, "max_window_layers", NULL, 28);
 
-    if (!sb_json_is(use, SB_JSON_BOOL) || !(use->number > 0))
+    if (!hf_says(r->at, "use_sliding_window", true))
         c->window = 0;
     if (c->window == 0 || sb_json_get(r->at, "layer_types"))
         return;
@@ -340,7 +384,11 @@ static void hf_asked_window(hf_reader *r, sb_llm_config *c)
 static void hf_window(hf_reader *r, sb_llm_config *c)
 {
     if (!(c->arch->flags & SB_LLM_NO_WINDOW))
-        c->window = hf_whole(r, "sliding_window", NULL, 0);
+        c->window = sb_json_get(r->at, "sliding_window")
+                        ? hf_whole(r, "sliding_window", NULL, 0)
+                        : c->window;
+    else
+        c->window = 0;
     if (c->arch->flags & SB_LLM_WINDOW_ASKED)
         hf_asked_window(r, c);
     if (c->arch->flags & SB_LLM_GEMMA) {
@@ -412,32 +460,40 @@ sb_status sb_llm_config_read_packing(sb_llm_config *c, const sb_json_doc *doc,
     return SB_OK;
 }
 
+const sb_json *sb_llm_config_object(const sb_json *root)
+{
+    const sb_json *inner = sb_json_get(root, "text_config");
+
+    return sb_json_text(sb_json_get(inner, "model_type")) ? inner : root;
+}
+
 sb_status sb_llm_config_read_hf(sb_llm_config *c, const sb_json_doc *doc)
 {
-    const sb_json *root = doc->root, *inner = sb_json_get(root, "text_config");
-    const char *type = sb_json_text(sb_json_get(root, "model_type"));
-    hf_reader r = {doc, root, SB_OK};
+    const sb_json *root = doc->root;
+    hf_reader r = {doc, sb_llm_config_object(root), SB_OK};
+    const char *type = sb_json_text(sb_json_get(r.at, "model_type"));
+    const sb_llm_arch *arch;
 
-    *c = defaults;
-    if (inner && sb_json_text(sb_json_get(inner, "model_type"))) {
-        r.at = inner;
-        type = sb_json_text(sb_json_get(inner, "model_type"));
-    }
     if (!type)
         return sb_json_fail(doc, NULL, "there is no model_type");
-    SB_TRY(sb_llm_arch_find(doc->ctx, doc->file, type, false, &c->arch));
+    SB_TRY(sb_llm_arch_find(doc->ctx, doc->file, type, false, &arch));
+    *c = arch->absent;
+    c->arch = arch;
     c->layers = hf_whole(&r, "num_hidden_layers", "n_layer", 0);
     c->hidden = hf_whole(&r, "hidden_size", "n_embd", 0);
     c->feed_forward =
         hf_whole(&r, "intermediate_size", "n_inner", 4 * c->hidden);
-    c->heads = hf_whole(&r, "num_attention_heads", "n_head", 0);
-    c->kv_heads = hf_whole(&r, "num_key_value_heads", NULL, c->heads);
-    c->head_size = hf_whole(&r, "head_dim", NULL, 0);
-    c->vocabulary = hf_whole(&r, "vocab_size", NULL, 0);
-    c->positions = hf_whole(&r, "max_position_embeddings", "n_positions", 2048);
+    c->heads = hf_whole(&r, "num_attention_heads", "n_head", c->heads);
+    c->kv_heads = hf_whole(&r, "num_key_value_heads", NULL, c->kv_heads);
+    c->head_size = hf_whole(&r, "head_dim", NULL, c->head_size);
+    c->vocabulary = hf_whole(&r, "vocab_size", NULL, c->vocabulary);
+    c->positions =
+        hf_whole(&r, "max_position_embeddings", "n_positions", c->positions);
     c->norm_epsilon =
         hf_number(&r, "rms_norm_eps", "layer_norm_epsilon", c->norm_epsilon);
     c->transposed = (c->arch->flags & SB_LLM_TRANSPOSED) != 0;
+    c->untied = hf_says(r.at, "tie_word_embeddings", false) &&
+                !hf_says(root, "tie_word_embeddings", true);
     hf_activation(&r, c);
     hf_switches(&r, c);
     hf_rope(&r, c);
@@ -447,92 +503,4 @@ sb_status sb_llm_config_read_hf(sb_llm_config *c, const sb_json_doc *doc)
     SB_TRY(sb_llm_config_read_packing(
         c, doc, sb_json_get(root, "quantization_config")));
     return sb_llm_config_check(doc->ctx, doc->file, c);
-}
-
-/* ---- GGUF --------------------------------------------------------------- */
-
-/* The number under `arch.name`; of a list, its first. */
-static double gguf_key(const sb_gguf *g, const char *arch, const char *name,
-                       double absent)
-{
-    char key[256];
-
-    (void)snprintf(key, sizeof key, "%s.%s", arch, name);
-    const sb_gguf_value *v = sb_gguf_find(g, key);
-    return sb_gguf_is_numeric(v) && v->n > 0 ? sb_gguf_number_at(v, 0) : absent;
-}
-
-static int64_t gguf_whole(const sb_gguf *g, const char *arch, const char *name,
-                          int64_t absent)
-{
-    double x = gguf_key(g, arch, name, (double)absent);
-
-    return x >= -1e15 && x <= 1e15 ? (int64_t)x : 0;
-}
-
-static sb_status gguf_rope(const sb_gguf *g, const char *arch, sb_llm_config *c)
-{
-    sb_gguf_text type = {"none", 4};
-    char key[256];
-
-    c->rope.theta = gguf_key(g, arch, "rope.freq_base", c->rope.theta);
-    c->local_rope.theta =
-        gguf_key(g, arch, "rope.freq_base_swa", c->local_rope.theta);
-    c->rope_size = gguf_whole(g, arch, "rope.dimension_count", 0);
-    c->rope.factor = gguf_key(g, arch, "rope.scaling.factor", 1);
-    (void)snprintf(key, sizeof key, "%s.rope.scaling.type", arch);
-    (void)sb_gguf_string(g, key, &type);
-    if (type.len == 4 && memcmp(type.data, "none", 4) == 0) {
-        c->rope.factor = 1;
-        return SB_OK;
-    }
-    if (type.len != 6 || memcmp(type.data, "linear", 6) != 0)
-        return sb_fail(g->ctx, SB_UNSUPPORTED,
-                       "%s: rope scaling '%.*s'; known are none, linear",
-                       g->path, (int)(type.len < 64 ? type.len : 64),
-                       type.data);
-    c->rope.scaling = SB_ROPE_LINEAR;
-    return SB_OK;
-}
-
-int64_t sb_llm_gguf_pattern(const sb_llm_config *c)
-{
-    return c->arch->flags & SB_LLM_GEMMA ? 6 : 0;
-}
-
-sb_status sb_llm_config_read_gguf(sb_llm_config *c, const sb_gguf *g)
-{
-    sb_gguf_text text = {"", 0};
-    char arch[64];
-
-    *c = defaults;
-    if (!sb_gguf_string(g, "general.architecture", &text) ||
-        text.len >= sizeof arch)
-        return sb_fail(g->ctx, SB_BAD_DATA,
-                       "%s: there is no general.architecture", g->path);
-    memcpy(arch, text.data, text.len);
-    arch[text.len] = '\0';
-    SB_TRY(sb_llm_arch_find(g->ctx, g->path, arch, true, &c->arch));
-    const sb_gguf_value *tokens = sb_gguf_find(g, "tokenizer.ggml.tokens");
-    c->layers = gguf_whole(g, arch, "block_count", 0);
-    c->hidden = gguf_whole(g, arch, "embedding_length", 0);
-    c->feed_forward = gguf_whole(g, arch, "feed_forward_length", 0);
-    c->heads = gguf_whole(g, arch, "attention.head_count", 0);
-    c->kv_heads = gguf_whole(g, arch, "attention.head_count_kv", c->heads);
-    c->head_size = gguf_whole(g, arch, "attention.key_length", 0);
-    c->positions = gguf_whole(g, arch, "context_length", 2048);
-    c->vocabulary = gguf_whole(g, arch, "vocab_size",
-                               tokens ? (int64_t)(tokens->n % (1 << 28)) : 0);
-    c->norm_epsilon =
-        gguf_key(g, arch, "attention.layer_norm_rms_epsilon",
-                 gguf_key(g, arch, "attention.layer_norm_epsilon", 1e-5));
-    c->interleaved = (c->arch->flags & SB_LLM_GGUF_INTERLEAVED) != 0;
-    if (!(c->arch->flags & SB_LLM_NO_WINDOW))
-        c->window = gguf_whole(g, arch, "attention.sliding_window", 0);
-    c->window_pattern = gguf_whole(g, arch, "attention.sliding_window_pattern",
-                                   sb_llm_gguf_pattern(c));
-    SB_TRY(gguf_rope(g, arch, c));
-    if (!(c->arch->flags & SB_LLM_GEMMA))
-        c->local_rope = c->rope;
-    return sb_llm_config_check(g->ctx, g->path, c);
 }

@@ -39,6 +39,7 @@ typedef struct sb_llm_config {
     double attention_scale;   /* 0: 1 / sqrt(head_size) */
     bool norm_plus_one;       /* norms multiply by 1 + weight */
     bool transposed;          /* linear weights are [in, out] */
+    bool untied;              /* the last layer is no embedding */
     const char *text;         /* config.json; NULL: the file has none */
     /* Packed weights: those of AWQ, else of GPTQ; zero points are stored less
      * one. */
@@ -77,9 +78,13 @@ typedef struct sb_llm_arch {
     const char *hf_class; /* its class in the transformers library */
     const char *gguf;     /* general.architecture; NULL: none */
     unsigned flags;
+    sb_llm_config absent; /* what config.json need not say */
     sb_status (*build)(sb_arch *a);
 } sb_llm_arch;
 
+/* Where config.json speaks of the language model: in text_config, if it is a
+ * part of a network that sees as well. */
+const sb_json *sb_llm_config_object(const sb_json *root);
 /* Reads config.json of a Hugging Face folder. */
 SB_MUST_USE sb_status sb_llm_config_read_hf(sb_llm_config *c,
                                             const sb_json_doc *doc);

@@ -4,6 +4,7 @@
  * Expected values and the small random models come from
  * tests/fixtures/llm/make. */
 #define _POSIX_C_SOURCE 200809L
+#include "ggufbytes.h"
 #include "sbtest.h"
 
 #include <math.h>
@@ -152,21 +153,6 @@ static void test_blocks_without_scale_keep_their_offset(void **state)
 
 /* ---- headers that lie --------------------------------------------------- */
 
-static char tmp_path[512];
-
-static const char *write_file(const void *data, size_t size)
-{
-    const char *folder = getenv("TMPDIR");
-
-    (void)snprintf(tmp_path, sizeof tmp_path, "%s/sb-llm-%ld",
-                   folder ? folder : "/tmp", (long)getpid());
-    FILE *f = fopen(tmp_path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, size, f), size);
-    assert_int_equal(fclose(f), 0);
-    return tmp_path;
-}
-
 static sb_status load_safetensors(const char *header, size_t data)
 {
     char bytes[1024] = {0};
@@ -231,37 +217,7 @@ static void test_safetensors_headers_that_lie_are_refused(void **state)
     (void)remove(tmp_path);
 }
 
-/* A GGUF file is built from pieces. */
-typedef struct {
-    uint8_t data[512];
-    size_t n;
-} bytes;
-
-static void put(bytes *b, uint64_t x, int size)
-{
-    for (int i = 0; i < size; i++, x >>= 8)
-        b->data[b->n++] = (uint8_t)x;
-}
-
-static void put_text(bytes *b, const char *text)
-{
-    put(b, strlen(text), 8);
-    memcpy(b->data + b->n, text, strlen(text));
-    b->n += strlen(text);
-}
-
-static bytes gguf_start(uint64_t tensors, uint64_t values)
-{
-    bytes b = {.n = 0};
-
-    put(&b, 0x46554747, 4);
-    put(&b, 3, 4);
-    put(&b, tensors, 8);
-    put(&b, values, 8);
-    return b;
-}
-
-static sb_status load_gguf(const bytes *b)
+static sb_status load_gguf(const gguf_bytes *b)
 {
     sb_gguf g = {0};
     sb_checkpoint c;
@@ -276,9 +232,9 @@ static sb_status load_gguf(const bytes *b)
     return status;
 }
 
-static bytes gguf_tensor(uint64_t dim, uint32_t type, uint64_t at)
+static gguf_bytes gguf_tensor(uint64_t dim, uint32_t type, uint64_t at)
 {
-    bytes b = gguf_start(1, 0);
+    gguf_bytes b = gguf_start(1, 0);
 
     put_text(&b, "w");
     put(&b, 1, 4);
@@ -291,7 +247,7 @@ static bytes gguf_tensor(uint64_t dim, uint32_t type, uint64_t at)
 
 static void test_gguf_headers_that_lie_are_refused(void **state)
 {
-    bytes b = gguf_tensor(8, 0, 0);
+    gguf_bytes b = gguf_tensor(8, 0, 0);
 
     (void)state;
     b.n = 64 + 32;
@@ -337,15 +293,18 @@ static void test_gguf_headers_that_lie_are_refused(void **state)
 /* ---- weights ------------------------------------------------------------- */
 
 /* A network of hidden size 256 with these weights. */
-static sb_status build_llama(const sb_checkpoint *c, sb_graph **g)
+static sb_status build_llama(const sb_checkpoint *c, const char *member,
+                             sb_graph **g)
 {
-    static const char json[] =
-        "{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
-        "\"hidden_size\":256,\"intermediate_size\":256,\"vocab_size\":256,"
-        "\"num_attention_heads\":4}";
     sb_json_doc *doc = NULL;
     sb_llm_config config;
+    char json[256];
 
+    (void)snprintf(json, sizeof json,
+                   "{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
+                   "\"hidden_size\":256,\"intermediate_size\":256,"
+                   "\"vocab_size\":256,\"num_attention_heads\":4%s}",
+                   member);
     assert_ok(
         sb_json_read(test_ctx(), "config.json", json, strlen(json), &doc));
     assert_ok(sb_llm_config_read_hf(&config, doc));
@@ -381,7 +340,7 @@ static void test_weights_of_unknown_types_are_named(void **state)
         file[0] = (char)n;
         sb_checkpoint_init(&c, test_ctx(), "x");
         assert_ok(sb_safetensors_load(&c, write_file(file, (size_t)n + 10)));
-        assert_status(build_llama(&c, &g), SB_BAD_DATA);
+        assert_status(build_llama(&c, "", &g), SB_BAD_DATA);
         assert_error_has(cases[i].want);
         if (strstr(cases[i].name, "other"))
             assert_null(strstr(sb_ctx_error(test_ctx()), "F8"));
@@ -390,9 +349,11 @@ static void test_weights_of_unknown_types_are_named(void **state)
     }
 }
 
-/* Eight weights of 64 KiB, each with scales of 8 KiB; norms and angles are half
- * a megabyte. */
-static void test_packed_weights_take_little_more_than_their_size(void **state)
+enum { SIDE = 256, MATRICES = 8, PACKED = SIDE * SIDE / 32 * 34 };
+
+/* All that the network has, zeros in blocks; its last layer is the embedding.
+ */
+static void add_zeros(sb_checkpoint *c)
 {
     static const char *const names[] = {
         "embed_tokens",
@@ -407,17 +368,11 @@ static void test_packed_weights_take_little_more_than_their_size(void **state)
         "layers.0.post_attention_layernorm",
         "norm",
     };
-    enum { SIDE = 256, MATRICES = 8 };
     const sb_weight_format *q8 = sb_weight_format_find("Q8_0");
-    sb_checkpoint c;
     sb_buf *file = NULL;
-    sb_graph *g = NULL;
-    size_t packed = SIDE * SIDE / 32 * 34;
 
-    (void)state;
-    sb_checkpoint_init(&c, test_ctx(), "x");
-    assert_ok(sb_buf_create(test_ctx(), packed, &file));
-    assert_ok(sb_checkpoint_keep(&c, file));
+    assert_ok(sb_buf_create(test_ctx(), PACKED, &file));
+    assert_ok(sb_checkpoint_keep(c, file));
     for (size_t i = 0; i < SB_COUNT(names); i++) {
         bool matrix = i < MATRICES;
         char name[64];
@@ -425,19 +380,75 @@ static void test_packed_weights_take_little_more_than_their_size(void **state)
                            matrix ? q8 : sb_weight_format_plain(SB_DTYPE_F32),
                        .rank = matrix ? 2 : 1,
                        .dims = {SIDE, matrix ? SIDE : 0},
-                       .bytes = matrix ? packed : SIDE * sizeof(float),
+                       .bytes = matrix ? PACKED : SIDE * sizeof(float),
                        .buf = file};
 
         (void)snprintf(name, sizeof name, "model.%s.weight", names[i]);
-        assert_ok(sb_checkpoint_add(&c, "x", name, &w));
+        assert_ok(sb_checkpoint_add(c, "x", name, &w));
     }
+}
+
+/* Eight weights of 64 KiB, each with scales of 8 KiB; norms and angles are half
+ * a megabyte. */
+static void test_packed_weights_take_little_more_than_their_size(void **state)
+{
+    sb_checkpoint c;
+    sb_graph *g = NULL;
+
+    (void)state;
+    sb_checkpoint_init(&c, test_ctx(), "x");
+    add_zeros(&c);
     size_t before = atomic_load(&test_ctx()->budget->used);
-    assert_ok(build_llama(&c, &g));
+    assert_ok(build_llama(&c, "", &g));
     size_t used = atomic_load(&test_ctx()->budget->used) - before;
     assert_true(used >= MATRICES * (SIDE * SIDE + SIDE * 8 * sizeof(float)));
     assert_true(used < 2 << 20);
     sb_graph_free(g);
     sb_checkpoint_free(&c);
+}
+
+/* transformers would make up a last layer of random numbers. */
+static void test_a_last_layer_that_is_said_to_be_there(void **state)
+{
+    sb_checkpoint c;
+    sb_graph *g = NULL;
+
+    (void)state;
+    sb_checkpoint_init(&c, test_ctx(), "x");
+    add_zeros(&c);
+    assert_status(build_llama(&c, ",\"tie_word_embeddings\":false", &g),
+                  SB_BAD_DATA);
+    assert_error_has("there is no tensor 'lm_head.weight', and "
+                     "tie_word_embeddings is false");
+    sb_checkpoint_free(&c);
+}
+
+/* Heads of 64 have 32 frequencies. */
+static void test_divisors_of_frequencies_are_checked(void **state)
+{
+    static const struct {
+        int64_t n;
+        const char *want;
+    } cases[] = {{16, "'rope_freqs.weight' has 16 elements of F32, want 32"},
+                 {32, "'rope_freqs.weight' has 0 at place 0, want numbers "}};
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_checkpoint c;
+        sb_graph *g = NULL;
+        sb_weight w = {.format = sb_weight_format_plain(SB_DTYPE_F32),
+                       .rank = 1,
+                       .dims = {cases[i].n},
+                       .bytes = (size_t)cases[i].n * sizeof(float)};
+
+        sb_checkpoint_init(&c, test_ctx(), "x");
+        add_zeros(&c);
+        w.buf = c.files[0];
+        assert_ok(sb_checkpoint_add(&c, "x", "rope_freqs.weight", &w));
+        assert_status(build_llama(&c, "", &g), SB_BAD_DATA);
+        assert_error_has(cases[i].want);
+        sb_checkpoint_free(&c);
+    }
 }
 
 static void test_missing_and_odd_weights_are_named(void **state)
@@ -462,6 +473,8 @@ int main(void)
         cmocka_unit_test(test_gguf_headers_that_lie_are_refused),
         cmocka_unit_test(test_weights_of_unknown_types_are_named),
         cmocka_unit_test(test_packed_weights_take_little_more_than_their_size),
+        cmocka_unit_test(test_a_last_layer_that_is_said_to_be_there),
+        cmocka_unit_test(test_divisors_of_frequencies_are_checked),
         cmocka_unit_test(test_missing_and_odd_weights_are_named),
     };
 

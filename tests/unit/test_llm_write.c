@@ -34,6 +34,17 @@ static const char *in_folder(const char *name)
     return path;
 }
 
+/* Bytes of a file in the folder; it must be there. */
+static char *read_text(const char *name, char *text, size_t size)
+{
+    FILE *f = fopen(in_folder(name), "r");
+
+    assert_non_null(f);
+    text[fread(text, 1, size - 1, f)] = '\0';
+    assert_int_equal(fclose(f), 0);
+    return text;
+}
+
 static double distance(const char *model_path, const char *fixture)
 {
     sb_tensor *ids = NULL, *want = NULL;
@@ -224,6 +235,32 @@ static void test_windows_of_some_layers(void **state)
     assert_windows(back);
 }
 
+/* Its language model is the whole of what is written: transformers 5.23 would
+ * not find the weights of a Gemma3ForConditionalGeneration in it. */
+static void test_part_of_a_network_that_sees(void **state)
+{
+    char text[8192], whole[8400], from[300];
+
+    (void)state;
+    strcpy(from, in_folder("sees"));
+    assert_ok(convert(FIXTURES "gemma3", from, SB_LANGUAGE_FLOAT, NULL));
+    (void)snprintf(whole, sizeof whole,
+                   "{\"model_type\":\"gemma3\",\"architectures\":["
+                   "\"Gemma3ForConditionalGeneration\"],\"text_config\":%s,"
+                   "\"vision_config\":{}}",
+                   read_text("sees/config.json", text, sizeof text));
+    FILE *f = fopen(in_folder("sees/config.json"), "w");
+    assert_non_null(f);
+    assert_true(fputs(whole, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+    assert_ok(convert(from, in_folder("alone"), SB_LANGUAGE_FLOAT, NULL));
+    assert_same(path, "gemma3");
+    (void)read_text("alone/config.json", text, sizeof text);
+    assert_non_null(strstr(text, "[\"Gemma3ForCausalLM\"]"));
+    assert_non_null(strstr(text, "\"model_type\": \"gemma3_text\""));
+    assert_null(strstr(text, "_config"));
+}
+
 static void test_blocks_keep_their_values(void **state)
 {
     (void)state;
@@ -299,17 +336,6 @@ static void test_blocks_are_those_of_gguf_py(void **state)
     }
     sb_gguf_free(&g);
     sb_checkpoint_free(&c);
-}
-
-/* Bytes of a file in the folder; it must be there. */
-static char *read_text(const char *name, char *text, size_t size)
-{
-    FILE *f = fopen(in_folder(name), "r");
-
-    assert_non_null(f);
-    text[fread(text, 1, size - 1, f)] = '\0';
-    assert_int_equal(fclose(f), 0);
-    return text;
 }
 
 static void cut_packing(const char *name)
@@ -414,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_order_of_columns),
         cmocka_unit_test(test_floats_there_and_back),
         cmocka_unit_test(test_windows_of_some_layers),
+        cmocka_unit_test(test_part_of_a_network_that_sees),
         cmocka_unit_test(test_blocks_keep_their_values),
         cmocka_unit_test(test_what_is_not_held_is_refused),
         cmocka_unit_test(test_blocks_are_those_of_gguf_py),

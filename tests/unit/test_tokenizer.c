@@ -82,6 +82,8 @@ static const char *const files[][2] = {
     {FIXTURES "tok_llama.json", FIXTURES "tok_llama.vectors.json"},
     {FIXTURES "tok_unigram.json", FIXTURES "tok_unigram.vectors.json"},
     {FIXTURES "tok_metaspace.json", FIXTURES "tok_metaspace.vectors.json"},
+    {FIXTURES "tok_words.json", FIXTURES "tok_words.vectors.json"},
+    {FIXTURES "tok_runs.json", FIXTURES "tok_runs.vectors.json"},
     {FIXTURES "tok_bert.json", FIXTURES "tok_bert.vectors.json"},
     {FIXTURES "tok_bert.gguf", FIXTURES "tok_bert.vectors.json"},
     {FIXTURES "tok_bert_cased.json", FIXTURES "tok_bert_cased.vectors.json"},
@@ -100,27 +102,70 @@ static void test_tokens_are_those_of_the_libraries(void **state)
 
 /* ---- files that are wrong ----------------------------------------------- */
 
-static void assert_json(const char *vocab, const char *merges, const char *want)
+static sb_status open_text(const char *text, sb_tokenizer **out)
 {
     char folder[] = "/tmp/tokenizer_test_XXXXXX", path[64];
-    sb_tokenizer *t = NULL;
 
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof path, "%s/tokenizer.json", folder);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
-    assert_true(fprintf(f,
-                        "{\"model\":{\"type\":\"BPE\",\"vocab\":%s,"
-                        "\"merges\":%s}}",
-                        vocab, merges) > 0);
+    assert_true(fputs(text, f) >= 0);
     assert_int_equal(fclose(f), 0);
-    sb_status status = sb_tokenizer_open(test_ctx(), path, &t);
+    sb_status status = sb_tokenizer_open(test_ctx(), path, out);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(folder), 0);
-    assert_int_equal(status, want ? SB_BAD_DATA : SB_OK);
+    return status;
+}
+
+static void assert_json(const char *vocab, const char *merges, const char *want)
+{
+    sb_tokenizer *t = NULL;
+    char text[1024];
+
+    (void)snprintf(text, sizeof text,
+                   "{\"model\":{\"type\":\"BPE\",\"vocab\":%s,"
+                   "\"merges\":%s}}",
+                   vocab, merges);
+    assert_int_equal(open_text(text, &t), want ? SB_BAD_DATA : SB_OK);
     if (want && !strstr(sb_ctx_error(test_ctx()), want))
         fail_msg("'%s' is not in '%s'", want, sb_ctx_error(test_ctx()));
     sb_tokenizer_free(t);
+}
+
+/* Files that `tokenizers` reads, and that we would read wrongly. */
+static void test_what_is_not_known_is_refused(void **state)
+{
+    static const struct {
+        const char *part, *want;
+    } cases[] = {
+        {"\"added_tokens\":[{\"id\":1,\"content\":\"b\",\"single_word\":true}]",
+         "added token 'b' is a single_word"},
+        {"\"pre_tokenizer\":{\"type\":\"Punctuation\",\"behavior\":"
+         "\"Removed\"}",
+         "Punctuation with behavior 'Removed'"},
+        {"\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":["
+         "{\"type\":\"WhitespaceSplit\"},"
+         "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}]}",
+         "pre-tokenizer 'ByteLevel' changes spaces behind another one"},
+        {"\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":["
+         "{\"type\":\"WhitespaceSplit\"},{\"type\":\"Metaspace\","
+         "\"replacement\":\"_\",\"prepend_scheme\":\"never\"}]}",
+         "pre-tokenizer 'Metaspace' changes spaces behind another one"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        sb_tokenizer *t = NULL;
+        char text[1024];
+
+        (void)snprintf(text, sizeof text,
+                       "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,"
+                       "\"b\":1},\"merges\":[]},%s}",
+                       cases[i].part);
+        assert_status(open_text(text, &t), SB_UNSUPPORTED);
+        assert_error_has(cases[i].want);
+    }
 }
 
 /* `tokenizers` 0.23 refuses these, too. */
@@ -142,6 +187,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tokens_are_those_of_the_libraries),
         cmocka_unit_test(test_wrong_files_are_refused),
+        cmocka_unit_test(test_what_is_not_known_is_refused),
     };
 
     if (argc == 3)

@@ -110,29 +110,43 @@ const char *sb_gguf_cut_name(const sb_tokenizer *t)
     return NULL;
 }
 
+/* One for each token, if it is there. */
+static sb_status find_numbers(const sb_tokenizer *t, const sb_gguf *g,
+                              const char *key, uint64_t n,
+                              const sb_gguf_value **out)
+{
+    *out = sb_gguf_find(g, key);
+    if (*out && (!sb_gguf_is_numeric(*out) || (*out)->n != n))
+        return sb_fail(t->ctx, SB_BAD_DATA,
+                       "%s: key '%s' has %llu values, want a number for each "
+                       "of %llu tokens",
+                       g->path, key, (unsigned long long)(*out)->n,
+                       (unsigned long long)n);
+    return SB_OK;
+}
+
 static sb_status add_tokens(sb_tokenizer *t, sb_gguf *g)
 {
     static const sb_token_kind kinds[] = {
         SB_TOKEN_NORMAL, SB_TOKEN_NORMAL, SB_TOKEN_UNKNOWN, SB_TOKEN_CONTROL,
         SB_TOKEN_USER,   SB_TOKEN_UNUSED, SB_TOKEN_BYTE};
     const sb_gguf_value *tokens = sb_gguf_find(g, "tokenizer.ggml.tokens");
-    const sb_gguf_value *scores = sb_gguf_find(g, "tokenizer.ggml.scores");
-    const sb_gguf_value *types = sb_gguf_find(g, "tokenizer.ggml.token_type");
+    const sb_gguf_value *scores, *types;
     sb_gguf_text *texts = NULL;
 
     if (!tokens)
         return sb_fail(t->ctx, SB_BAD_DATA, "%s: there are no tokens", g->path);
     SB_TRY(sb_gguf_strings(g, tokens, &texts));
-    bool scored = sb_gguf_is_numeric(scores) && scores->n == tokens->n;
-    bool typed = sb_gguf_is_numeric(types) && types->n == tokens->n;
+    SB_TRY(find_numbers(t, g, "tokenizer.ggml.scores", tokens->n, &scores));
+    SB_TRY(find_numbers(t, g, "tokenizer.ggml.token_type", tokens->n, &types));
     for (uint64_t i = 0; i < tokens->n; i++) {
-        double kind = typed ? sb_gguf_number_at(types, i) : 1;
+        double kind = types ? sb_gguf_number_at(types, i) : 1;
 
         SB_TRY(sb_tokenizer_add(t, texts[i].data, texts[i].len,
                                 kind >= 0 && kind < SB_COUNT(kinds)
                                     ? kinds[(int)kind]
                                     : SB_TOKEN_NORMAL,
-                                scored ? sb_gguf_number_at(scores, i) : 0));
+                                scores ? sb_gguf_number_at(scores, i) : 0));
     }
     return sb_tokenizer_index(t);
 }

@@ -114,8 +114,8 @@ static bool is_byte_token(const char *text)
     return strlen(text) == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>';
 }
 
-static sb_status add_ids(sb_tokenizer *t, const sb_json *model,
-                         const id_list *ids)
+static sb_status add_ids(sb_tokenizer *t, const sb_json_doc *doc,
+                         const sb_json *model, const id_list *ids)
 {
     bool bytes = sb_json_flag(model, "byte_fallback", false);
 
@@ -135,6 +135,11 @@ static sb_status add_ids(sb_tokenizer *t, const sb_json *model,
         const sb_json *a = ids->added[i];
         const sb_added_token add = {i, sb_json_flag(a, "lstrip", false),
                                     sb_json_flag(a, "rstrip", false)};
+        if (sb_json_flag(a, "single_word", false))
+            return sb_fail(t->ctx, SB_UNSUPPORTED,
+                           "%s: added token '%.64s' is a single_word; known "
+                           "are tokens that words may hold as well",
+                           doc->file, ids->text[i]);
         if (a)
             SB_TRY(sb_tokenizer_add_literal(t, &add));
     }
@@ -159,7 +164,7 @@ static sb_status read_tokens(sb_tokenizer *t, const sb_json_doc *doc,
     if (status == SB_OK)
         status = fill_ids(doc, vocab, added, &ids);
     if (status == SB_OK)
-        status = add_ids(t, model, &ids);
+        status = add_ids(t, doc, model, &ids);
     sb_free(t->ctx, ids.text);
     sb_free(t->ctx, ids.added);
     sb_free(t->ctx, ids.score);

@@ -193,19 +193,45 @@ static sb_status read_split(sb_tokenizer *t, const sb_json_doc *doc,
                    doc->file, way ? way : "", invert ? ", inverted" : "");
 }
 
+/* What changes spaces does so before all cuts for us, not behind those that
+ * came first. */
+static sb_status check_first(sb_tokenizer *t, const sb_json_doc *doc,
+                             const sb_json *p)
+{
+    if (t->n_cuts == 0)
+        return SB_OK;
+    return sb_fail(t->ctx, SB_UNSUPPORTED,
+                   "%s: pre-tokenizer '%s' changes spaces behind another one; "
+                   "known is only WhitespaceSplit with Metaspace (always)",
+                   doc->file, sb_json_text(sb_json_get(p, "type")));
+}
+
 static sb_status read_byte_level(sb_tokenizer *t, const sb_json_doc *doc,
                                  const sb_json *p)
 {
     t->byte_level = true;
-    if (sb_json_flag(p, "add_prefix_space", true))
+    if (sb_json_flag(p, "add_prefix_space", true)) {
+        SB_TRY(check_first(t, doc, p));
         SB_TRY(sb_tokenizer_add_norm(t, &(sb_norm_step){.kind = SB_NORM_PREPEND,
                                                         .text = " ",
                                                         .text_len = 1,
                                                         .unless_there = true}));
+    }
     return sb_json_flag(p, "use_regex", true)
                ? sb_tokenizer_add_cut(t, doc->file, sb_gpt2_pattern,
                                       SB_CUT_ISOLATED, false)
                : SB_OK;
+}
+
+static sb_status add_space_cut(sb_tokenizer *t, const sb_json_doc *doc,
+                               const sb_json *p, const char *space)
+{
+    if (!sb_json_flag(p, "split", true))
+        return SB_OK;
+    const char *regex = sb_arena_printf(&t->arena, "\\Q%s\\E", space);
+    return regex ? sb_tokenizer_add_cut(t, doc->file, regex, SB_CUT_WITH_NEXT,
+                                        false)
+                 : SB_NO_MEMORY;
 }
 
 static sb_status read_metaspace(sb_tokenizer *t, const sb_json_doc *doc,
@@ -214,6 +240,7 @@ static sb_status read_metaspace(sb_tokenizer *t, const sb_json_doc *doc,
     const char *scheme = sb_json_text(sb_json_get(p, "prepend_scheme"));
     sb_norm_step space = {.kind = SB_NORM_REPLACE, .find = " ", .find_len = 1};
 
+    SB_TRY(check_first(t, doc, p));
     SB_TRY(step_text(t, doc, p, "replacement", &space.text));
     space.text_len = strlen(space.text);
     SB_TRY(sb_tokenizer_add_norm(t, &space));
@@ -226,12 +253,7 @@ static sb_status read_metaspace(sb_tokenizer *t, const sb_json_doc *doc,
         first.first_only = scheme && strcmp(scheme, "first") == 0;
         SB_TRY(sb_tokenizer_add_norm(t, &first));
     }
-    if (!sb_json_flag(p, "split", true))
-        return SB_OK;
-    const char *regex = sb_arena_printf(&t->arena, "\\Q%s\\E", space.text);
-    return regex ? sb_tokenizer_add_cut(t, doc->file, regex, SB_CUT_WITH_NEXT,
-                                        false)
-                 : SB_NO_MEMORY;
+    return add_space_cut(t, doc, p, space.text);
 }
 
 /* Types that are a pattern. */
@@ -242,20 +264,70 @@ static const struct {
 } patterns[] = {
     {"WhitespaceSplit", "\\s+", SB_CUT_REMOVED, false},
     {"Whitespace", "\\w+|[^\\w\\s]+", SB_CUT_REMOVED, true},
-    {"Punctuation", sb_punctuation_pattern, SB_CUT_ISOLATED, false},
 };
+
+static sb_status read_punctuation(sb_tokenizer *t, const sb_json_doc *doc,
+                                  const sb_json *p)
+{
+    const char *way = sb_json_text(sb_json_get(p, "behavior"));
+    bool runs = way && strcmp(way, "Contiguous") == 0;
+
+    if (way && !runs && strcmp(way, "Isolated") != 0)
+        return sb_fail(t->ctx, SB_UNSUPPORTED,
+                       "%s: Punctuation with behavior '%.64s'; known are "
+                       "Isolated, Contiguous",
+                       doc->file, way);
+    const char *regex = sb_arena_printf(&t->arena, runs ? "(?:%s)+" : "%s",
+                                        sb_punctuation_pattern);
+    return regex ? sb_tokenizer_add_cut(t, doc->file, regex, SB_CUT_ISOLATED,
+                                        false)
+                 : SB_NO_MEMORY;
+}
+
+/* Each word gets the mark of a space, and no space is left to become one. */
+static bool are_marked_words(const sb_tokenizer *t, const sb_json *p)
+{
+    const char *scheme = sb_json_text(sb_json_get(p->next, "prepend_scheme"));
+
+    return t->n_cuts == 0 && sb_json_type_is(p, "WhitespaceSplit") && p->next &&
+           sb_json_type_is(p->next, "Metaspace") &&
+           (scheme ? strcmp(scheme, "always") == 0
+                   : sb_json_flag(p->next, "add_prefix_space", true));
+}
+
+static sb_status read_marked_words(sb_tokenizer *t, const sb_json_doc *doc,
+                                   const sb_json *metaspace)
+{
+    const char *mark = NULL;
+
+    SB_TRY(step_text(t, doc, metaspace, "replacement", &mark));
+    t->word_mark = mark;
+    SB_TRY(sb_tokenizer_add_cut(t, doc->file, "\\s+", SB_CUT_REMOVED, false));
+    return add_space_cut(t, doc, metaspace, mark);
+}
+
+static sb_status read_sequence(sb_tokenizer *t, const sb_json_doc *doc,
+                               const sb_json *p, int depth)
+{
+    const sb_json *list = sb_json_get(p, "pretokenizers");
+
+    for (const sb_json *i = list ? list->child : NULL; i; i = i->next) {
+        bool marked = are_marked_words(t, i);
+
+        SB_TRY(marked ? read_marked_words(t, doc, i->next)
+                      : sb_json_pre_tokenizer(t, doc, i, depth));
+        i = marked ? i->next : i;
+    }
+    return SB_OK;
+}
 
 sb_status sb_json_pre_tokenizer(sb_tokenizer *t, const sb_json_doc *doc,
                                 const sb_json *p, int depth)
 {
     if (!sb_json_is(p, SB_JSON_OBJECT))
         return SB_OK;
-    if (sb_json_type_is(p, "Sequence") && depth < DEPTH_MOST) {
-        const sb_json *list = sb_json_get(p, "pretokenizers");
-        for (const sb_json *i = list ? list->child : NULL; i; i = i->next)
-            SB_TRY(sb_json_pre_tokenizer(t, doc, i, depth + 1));
-        return SB_OK;
-    }
+    if (sb_json_type_is(p, "Sequence") && depth < DEPTH_MOST)
+        return read_sequence(t, doc, p, depth + 1);
     if (sb_json_type_is(p, "ByteLevel"))
         return read_byte_level(t, doc, p);
     if (sb_json_type_is(p, "Split"))
@@ -267,6 +339,8 @@ sb_status sb_json_pre_tokenizer(sb_tokenizer *t, const sb_json_doc *doc,
             t, doc->file,
             sb_json_flag(p, "individual_digits", false) ? "\\p{N}" : "\\p{N}+",
             SB_CUT_ISOLATED, false);
+    if (sb_json_type_is(p, "Punctuation"))
+        return read_punctuation(t, doc, p);
     if (sb_json_type_is(p, "BertPreTokenizer"))
         return sb_tokenizer_bert_cuts(t, doc->file);
     for (size_t i = 0; i < SB_COUNT(patterns); i++)

@@ -205,7 +205,7 @@ static const sb_added_token *literal_at(const sb_tokenizer *t, const char *text,
 typedef struct encoder {
     const sb_tokenizer *t;
     sb_ids *out;
-    sb_str text, spare;
+    sb_str text, spare, marked;
     sb_words words;
 } encoder;
 
@@ -234,6 +234,21 @@ static sb_status encode_word(const sb_tokenizer *t, const char *word,
     }
 }
 
+/* With the mark in front that words begin with, unless it is there. */
+static sb_status encode_marked(encoder *e, const char *word, size_t len)
+{
+    const char *mark = e->t->word_mark;
+    size_t n = mark ? strlen(mark) : 0;
+
+    if (n == 0 || (len >= n && memcmp(word, mark, n) == 0))
+        return encode_word(e->t, word, len, e->out);
+    sb_str_clear(&e->marked);
+    sb_str_add(&e->marked, mark);
+    sb_str_addn(&e->marked, word, len);
+    SB_TRY(sb_str_status(&e->marked));
+    return encode_word(e->t, sb_str_text(&e->marked), e->marked.len, e->out);
+}
+
 /* A normalized piece of the text. */
 static sb_status encode_words(encoder *e, const char *text, size_t len)
 {
@@ -242,8 +257,8 @@ static sb_status encode_words(encoder *e, const char *text, size_t len)
     for (size_t i = 0; i < e->words.n; i++) {
         if (i % 4096 == 0)
             SB_TRY(sb_ctx_poll(e->t->ctx));
-        SB_TRY(encode_word(e->t, text + e->words.begin[i],
-                           e->words.end[i] - e->words.begin[i], e->out));
+        SB_TRY(encode_marked(e, text + e->words.begin[i],
+                             e->words.end[i] - e->words.begin[i]));
     }
     return SB_OK;
 }
@@ -297,6 +312,7 @@ sb_status sb_tokenize(const sb_tokenizer *t, const char *text, size_t len,
         SB_TRY(sb_ids_add(t->ctx, out, t->before[i]));
     sb_str_init(&e.text, t->ctx);
     sb_str_init(&e.spare, t->ctx);
+    sb_str_init(&e.marked, t->ctx);
     sb_status status = SB_OK;
     if (t->literals_inside) {
         status = sb_normalize(t, text, len, true, &e.text, &e.spare);
@@ -307,6 +323,7 @@ sb_status sb_tokenize(const sb_tokenizer *t, const char *text, size_t len,
     }
     sb_str_free(&e.text);
     sb_str_free(&e.spare);
+    sb_str_free(&e.marked);
     sb_words_free(t->ctx, &e.words);
     SB_TRY(status);
     for (size_t i = 0; special && i < t->n_after; i++)

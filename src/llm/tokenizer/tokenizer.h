@@ -105,7 +105,8 @@ struct sb_tokenizer {
     size_t n_norms;
     sb_cut_step cuts[SB_STEPS_MOST];
     size_t n_cuts;
-    bool byte_level; /* texts of tokens are bytes written as characters */
+    const char *word_mark; /* begins each word; NULL: none */
+    bool byte_level;       /* texts of tokens are bytes written as characters */
     sb_word_model model;
     bool whole_words;  /* a word that is a token is not cut (ignore_merges) */
     bool fuse_unknown; /* neighbors become one unknown token */

@@ -112,6 +112,11 @@ static sb_status check_config(const sb_parts *p)
                        "attention is scaled by %g, and GGUF has no key for "
                        "another than 1 / sqrt(%lld)",
                        c->attention_scale, (long long)c->head_size);
+    if ((c->arch->flags & SB_LLM_GEMMA) && c->window_pattern > 0 &&
+        c->local_rope.scaling != SB_ROPE_PLAIN)
+        return sb_fail(p->ctx, SB_UNSUPPORTED,
+                       "layers with a window have a rope scaling of their own, "
+                       "and GGUF has no key for it");
     /* It reads the key of a window for Gemma, of these architectures. */
     if (c->window > 0 && !(c->arch->flags & SB_LLM_GEMMA) && !p->early)
         sb_warn(p->ctx,

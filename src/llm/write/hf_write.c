@@ -432,8 +432,16 @@ static void put_quantization(const folder *f, sb_str *out)
 }
 
 /* Members of config.json that are said anew. */
-static const char *const replaced[] = {"quantization_config",
+static const char *const replaced[] = {"architectures", "quantization_config",
                                        "tie_word_embeddings"};
+
+static bool is_replaced(const char *key)
+{
+    for (size_t i = 0; i < SB_COUNT(replaced); i++)
+        if (strcmp(key, replaced[i]) == 0)
+            return true;
+    return false;
+}
 
 /* A JSON value as text again. */
 static void put_json(const sb_json *v, sb_str *out)
@@ -469,6 +477,7 @@ static void put_json(const sb_json *v, sb_str *out)
     sb_str_add(out, v->kind == SB_JSON_LIST ? "]" : "}");
 }
 
+/* Of the language model alone, as its weights are all that is written. */
 static sb_status put_config(folder *f, const char *quantization)
 {
     const char *text = f->p->config_text;
@@ -477,11 +486,13 @@ static sb_status put_config(folder *f, const char *quantization)
 
     SB_TRY(sb_json_read(f->p->ctx, "config.json", text, strlen(text), &doc));
     sb_str_init(&out, f->p->ctx);
-    sb_str_addf(&out, "{\n  \"tie_word_embeddings\": %s",
-                f->tied ? "true" : "false");
-    for (const sb_json *i = doc->root->child; i; i = i->next) {
-        if (strcmp(i->key, replaced[0]) == 0 ||
-            strcmp(i->key, replaced[1]) == 0)
+    sb_str_addf(&out,
+                "{\n  \"architectures\": [\"%s\"],\n"
+                "  \"tie_word_embeddings\": %s",
+                f->p->config.arch->hf_class, f->tied ? "true" : "false");
+    const sb_json *own = sb_llm_config_object(doc->root);
+    for (const sb_json *i = own->child; i; i = i->next) {
+        if (is_replaced(i->key))
             continue;
         sb_str_add(&out, ",\n  ");
         sb_str_add_json(&out, i->key);
