@@ -70,6 +70,9 @@ static float gemm_dot(const float *a, int64_t a_step, const float *b,
     float part[8] = {0};
     int64_t i = 0;
 
+    for (; a_step == 1 && b_step == 1 && i + 8 <= k; i += 8)
+        for (int64_t j = 0; j < 8; j++)
+            part[j] += a[i + j] * b[i + j];
     for (; i + 8 <= k; i += 8)
         for (int64_t j = 0; j < 8; j++)
             part[j] += a[(i + j) * a_step] * b[(i + j) * b_step];
@@ -77,6 +80,12 @@ static float gemm_dot(const float *a, int64_t a_step, const float *b,
         part[0] += a[i * a_step] * b[i * b_step];
     return ((part[0] + part[4]) + (part[1] + part[5])) +
            ((part[2] + part[6]) + (part[3] + part[7]));
+}
+
+/* A row by a column each: oneDNN has reference code for it. */
+static bool gemm_is_dots(const sb_dnn_gemm_desc *d)
+{
+    return d->n == 1 && d->a_col == 1;
 }
 
 static bool gemm_accumulates(const sb_dnn_gemm_desc *d)
@@ -93,7 +102,7 @@ SB_HOT static void loop_row(const sb_dnn_gemm_desc *d, const float *a,
     else if (bias)
         for (int64_t j = 0; j < d->n; j++)
             c[j] += bias[j];
-    if (d->b_col != 1) {
+    if (d->b_col != 1 || d->n == 1) {
         for (int64_t j = 0; j < d->n; j++)
             c[j] += gemm_dot(a, d->a_col, b + j * d->b_col, d->b_row, d->k);
     } else {
@@ -422,7 +431,7 @@ sb_status sb_dnn_gemm_create(sb_ctx *ctx, const sb_dnn_gemm_desc *desc,
     g->desc.what = g->what;
     choose_tiles(g);
     g->brief = brief_set(g);
-    if (!g->brief && desc->m && desc->n && desc->k &&
+    if (!g->brief && desc->m && desc->n && desc->k && !gemm_is_dots(desc) &&
         (double)desc->m * (double)desc->n * (double)desc->k > LOOPS_MOST) {
         g->rows = (desc->m + g->tile_m - 1) / g->tile_m;
         g->cols = (desc->n + g->tile_n - 1) / g->tile_n;

@@ -89,8 +89,11 @@ static sb_status learn_find_output(learn_build *b)
         return sb_fail(g->ctx, SB_BAD_ARG, "the model has no output '%s'",
                        name);
     return sb_fail(g->ctx, SB_BAD_ARG,
-                   "the model has %zu outputs: say which one the loss is of",
-                   b->n_outputs);
+                   "the model has %zu outputs, '%s' and others: say which one "
+                   "the loss is of (OUTPUT of training, --loss-output of run, "
+                   "loss_output of a learner)",
+                   b->n_outputs,
+                   b->n_outputs ? sb_graph_value(g, g->outputs[0])->name : "");
 }
 
 /* Losses are of float32: what a Cast at the end makes smaller (a network with

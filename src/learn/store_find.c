@@ -14,15 +14,17 @@
 
 enum { FIND_DEPTH = 8 }; /* nodes that hand a constant on, one behind another */
 
-/* Of the last part of a name, in lower case. */
+/* Of the last part of a name, in lower case; with a dot of the whole name:
+ * these are words that others use for constants, too, but not in modules. */
 static const char *const learned_names[] = {
-    "weight",       "bias",         "gamma",     "beta",
-    "*_token",      "*_tokens",     "*pos_emb*", "*embedding*",
-    "*_bias_table", "layer_scale*", "lambda*",   "*.scale",
+    "weight",   "bias",        "gamma*",       "beta",         "*_token*",
+    "*_biases", "*pos_emb*",   "*embedding*",  "*_bias_table", "layer_scale*",
+    "lambda*",  "*.scale",     "*gain",        "rel_pos_*",    "*_rel",
+    "*_pos",    "logit_scale", "gating_param", "temperature",  "*.alpha",
 };
 static const char *const fixed_names[] = {
     "*cos*",    "*sin*",  "*inv_freq*", "*mask*", "*anchor*", "*grid*",
-    "*stride*", "*_mean", "*_std",      "mean",   "std",
+    "*stride*", "*_mean", "*_std",      "mean",   "std",      "filt",
 };
 
 typedef struct find_walk {
@@ -46,7 +48,7 @@ static bool find_name_in(const char *const *patterns, size_t n,
     }
     last[k] = '\0';
     for (size_t i = 0; i < n; i++)
-        if (sb_glob_match(patterns[i], last))
+        if (sb_glob_match(patterns[i], strchr(patterns[i], '.') ? name : last))
             return true;
     return false;
 }
@@ -70,6 +72,20 @@ static bool find_hands_on(const sb_op_def *op, uint32_t i)
                       op->scales);
 }
 
+/* Does a row say that input `i` is learned?  Not where the statistics of a
+ * normalization are computed: a weight is normalized so, with a constant bias.
+ */
+static bool find_by_row(const sb_graph *g, const sb_node *node, uint32_t i)
+{
+    const sb_op_def *op = sb_op_of(node);
+
+    for (uint32_t k = 0; k < node->n_in && k < 32; k++)
+        if ((op->statistics >> k & 1) && node->inputs[k] != SB_NONE &&
+            sb_graph_producer(g, node->inputs[k]))
+            return false;
+    return op->parameters >> i & 1;
+}
+
 static void find_readers(find_walk *w, sb_value_id v, int depth)
 {
     const sb_value *value = sb_graph_value(w->g, v);
@@ -83,7 +99,7 @@ static void find_readers(find_walk *w, sb_value_id v, int depth)
             continue;
         w->statistic = w->statistic || (op->statistics >> i & 1);
         w->scale = w->scale || (op->scales >> i & 1);
-        w->weight = w->weight || (op->parameters >> i & 1) ||
+        w->weight = w->weight || find_by_row(w->g, node, i) ||
                     find_is_bias(w->g, node, i);
         w->other = true;
         if (depth > 0 && find_hands_on(op, i) && node->outputs[0] != SB_NONE)
@@ -127,6 +143,16 @@ static bool find_matches(const char *const *patterns, size_t n,
     return false;
 }
 
+/* At most one dimension is more than 1: gains are [C,1,1,1] as well. */
+static bool find_is_vector(const sb_tensor *t)
+{
+    int n = 0;
+
+    for (int d = 0; d < t->rank; d++)
+        n += t->dims[d] > 1;
+    return n <= 1;
+}
+
 sb_status sb_store_untie(sb_graph *g)
 {
     for (sb_node_id id = 0; id < g->n_nodes; id++) {
@@ -135,7 +161,7 @@ sb_status sb_store_untie(sb_graph *g)
             continue;
         sb_value_id out = node->outputs[0];
         const sb_value *from = sb_graph_value(g, node->inputs[0]);
-        if (!find_is_float_constant(from) || from->constant.rank > 1 ||
+        if (!find_is_float_constant(from) || !find_is_vector(&from->constant) ||
             sb_graph_value(g, out)->is_output)
             continue;
         const sb_tensor t = from->constant;

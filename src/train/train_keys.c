@@ -53,6 +53,8 @@ const sb_param_def sb_train_table[] = {
      .help = "with a teacher: results in between that shall be like the teacher's; NAME, or NAME=ITS_NAME"},
     {.name = "FEATURE_WEIGHT", .type = SB_PARAM_FLOAT, .offset = KEY(feature_weight), .preset = "1",
      .min = 0, .max = 1e9, .help = "of the mean of their mean squared differences"},
+    {.name = "OUTPUT", .type = SB_PARAM_STRING, .offset = KEY(output),
+     .help = "the output that is learned, of a network with several"},
     {.name = "CLIP_NORM", .type = SB_PARAM_FLOAT, .offset = KEY(clip), .preset = "0",
      .min = 0, .max = 1e9, .help = "most that the norm of all gradients may be; 0: any"},
     {.name = "EMA", .type = SB_PARAM_FLOAT, .offset = KEY(average), .preset = "0",
@@ -136,6 +138,7 @@ void sb_train_keys_learner(const sb_train_keys *keys, sb_learn_options *out)
     out->weight_decay = keys->decay;
     out->label_smoothing = keys->smoothing;
     out->temperature = keys->temperature;
+    out->loss_output = keys->output;
     out->scale_rate = keys->scale_rate;
     out->clip_norm = keys->clip;
     out->ema_decay = keys->average;

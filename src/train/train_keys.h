@@ -19,6 +19,7 @@ typedef struct sb_train_keys {
     sb_param_floats milestones;
     sb_param_strings train, freeze, features;
     double feature_weight;
+    const char *output; /* that the loss is of; NULL: the only one */
 } sb_train_keys;
 
 extern const sb_param_def sb_train_table[];

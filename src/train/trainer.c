@@ -72,21 +72,35 @@ static sb_status sum_counts(const sb_trainer *t, size_t *right, size_t *seen)
     return SB_OK;
 }
 
+/* Of the output that is learned; that there is one, the learner has checked. */
+static size_t output_index(const sb_trainer *t)
+{
+    size_t i = 0, n = sb_model_output_count(t->model);
+
+    while (t->keys.output && i + 1 < n &&
+           strcmp(sb_model_output(t->model, i)->name, t->keys.output) != 0)
+        i++;
+    return i;
+}
+
 /* Top-1 on the validation samples; NaN if they have no classes. */
 static sb_status validate_epoch(sb_trainer *t, double *out)
 {
     size_t right = 0, seen = 0, cap = 0;
     const sb_batch *batch = NULL;
+    const sb_tensor **outputs = NULL;
     int64_t *classes = NULL;
+    size_t n = output_index(t) + 1;
     sb_status status;
 
     *out = (double)NAN;
+    outputs = sb_alloc(t->ctx, n, sizeof *outputs);
+    if (!outputs)
+        return SB_NO_MEMORY;
     sb_data_rewind(t->valid);
     while ((status = sb_data_next(t->valid, &batch)) == SB_OK && batch->count) {
-        const sb_tensor *scores = NULL;
-
         status = sb_learner_eval_batch(t->learner, sb_trainer_values(t), batch,
-                                       &scores, 1);
+                                       outputs, n);
         if (status == SB_OK)
             status =
                 sb_grow(t->ctx, &classes, &cap, batch->count, sizeof *classes);
@@ -94,9 +108,10 @@ static sb_status validate_epoch(sb_trainer *t, double *out)
             status = batch_classes(t, batch, classes);
         if (status != SB_OK)
             break;
-        right += count_right(scores, classes, batch->count, &seen);
+        right += count_right(outputs[n - 1], classes, batch->count, &seen);
     }
     sb_free(t->ctx, classes);
+    sb_free(t->ctx, outputs);
     SB_TRY(status);
     SB_TRY(sum_counts(t, &right, &seen));
     if (seen > 0)

@@ -291,6 +291,33 @@ static void test_global_pools_by_hand(void **state)
     assert_tensor("sum of |x|", y, test_f32("1x2x1x1", 10, 12), 1e-6);
 }
 
+/* An input below the window has one with ceil_mode, if a step reaches as far;
+ * values as ONNX Runtime's. */
+static void test_short_inputs(void **state)
+{
+    (void)state;
+    sb_tensor *y = NULL;
+    test_node node = {.op = "MaxPool",
+                      .attrs = "kernel_shape=[3], strides=[2], ceil_mode=1",
+                      .in = {test_f32("1x2x2", 3, 1, -4, -2)},
+                      .n_in = 1,
+                      .n_out = 1};
+
+    test_node_run(&node, &y);
+    assert_tensor("max", y, test_f32("1x2x1", 3, -2), 0);
+    node.op = "AveragePool";
+    test_node_run(&node, &y);
+    assert_tensor("mean", y, test_f32("1x2x1", 2, -3), 1e-6);
+    node.op = "LpPool";
+    node.attrs = "kernel_shape=[3], strides=[2], ceil_mode=1, p=1";
+    test_node_run(&node, &y);
+    assert_tensor("sum of |x|", y, test_f32("1x2x1", 4, 6), 1e-6);
+    node.attrs = "kernel_shape=[4], strides=[2], ceil_mode=1";
+    assert_status(test_node_try(&node, &y), SB_BAD_MODEL);
+    node.attrs = "kernel_shape=[3], strides=[2]";
+    assert_status(test_node_try(&node, &y), SB_BAD_MODEL);
+}
+
 static void test_bad_models(void **state)
 {
     (void)state;
@@ -320,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_max_bytes),
         cmocka_unit_test(test_max_bytes_behind_conv),
         cmocka_unit_test(test_global_pools_by_hand),
+        cmocka_unit_test(test_short_inputs),
         cmocka_unit_test(test_bad_models),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);

@@ -19,6 +19,17 @@ static const pass_case train_cases[] = {
                    "epsilon=0.5}\n"),
      BN "y = BatchNormalization(x, g, h, m, v) {epsilon=0.5, momentum=0.9}\n",
      true},
+    {"statistics that the network computes",
+     TEST_GRAPH(X, Y,
+                "g: f32[2] = [1, -2]\nh: f32[2] = [0.25, 0]\n"
+                "a: i64[2] = [0, 2]\nm = ReduceMean(x, a) {keepdims=0}\n"
+                "y = BatchNormalization(x, g, h, m, m) {training_mode=1, "
+                "epsilon=0.5}\n"),
+     "g: f32[2] = [1, -2]\nh: f32[2] = [0.25, 0]\na: i64[2] = [0, 2]\n"
+     "m = ReduceMean(x, a) {keepdims=0}\n"
+     "y, y_0, y_1, y_2, y_3 = sparsebit::BatchNormTrain(x, g, h, m, m) "
+     "{epsilon=0.5, momentum=0.9}\n",
+     true},
     {"dropout follows a counter",
      TEST_GRAPH(X, Y, "r: f32[] = 0.25\nd = Dropout(x, r)\ny = Neg(d)\n"),
      "d = sparsebit::DropoutTrain(x, sparsebit.counter) {ratio=0.25, "

@@ -283,6 +283,70 @@ static void test_parameters_are_found(void **state)
     sb_model_free(model);
 }
 
+/* As PyTorch's exporters name what modules of timm learn, and what they keep.
+ */
+static void test_parameters_by_name(void **state)
+{
+    (void)state;
+    sb_model *model = test_learn_parse(
+        test_ctx(),
+        "graph g(x: f32[N,2,2]) -> (y) {\n"
+        "block.act.scale: f32[1] = [2]\nscale: f32[1] = [2]\n"
+        "xca.temperature: f32[2,1] = [1, 2]\nconv.gain: f32[2,1] = [1, 2]\n"
+        "patch_pos: f32[2,2] = random(1)\nrel_pos_h: f32[2,2] = random(2)\n"
+        "blur.filt: f32[2,2] = random(3)\n"
+        "a = Mul(x, block.act.scale)\nb = Mul(a, scale)\n"
+        "c = Mul(b, xca.temperature)\nd = Mul(c, conv.gain)\n"
+        "e = Add(d, patch_pos)\nf = Add(e, rel_pos_h)\n"
+        "y = MatMul(f, blur.filt)\n}\n");
+    sb_learner *l = test_learn_make(model, NULL);
+    static const char *const want[] = {"block.act.scale", "xca.temperature",
+                                       "conv.gain", "patch_pos", "rel_pos_h"};
+
+    assert_int_equal(sb_learner_parameter_count(l), SB_COUNT(want));
+    for (size_t i = 0; i < SB_COUNT(want); i++)
+        assert_string_equal(sb_learner_parameter(l, i)->name, want[i]);
+    sb_learner_free(l);
+    sb_model_free(model);
+}
+
+/* Standardized weights, as PyTorch writes them: a batch norm of the weight,
+ * whose statistics are computed, and whose bias is no parameter.  It goes by
+ * the weight whatever norms of the network do.  The weight's channels are (1,
+ * 3) and (0, 4), so without epsilon they become -1 and 1 times the gain. */
+static void test_weights_are_normalized(void **state)
+{
+    (void)state;
+    sb_model *model = test_learn_parse(
+        test_ctx(), "graph g(x: f32[1,2]) -> (y) {\n"
+                    "fc.weight: f32[1,2,2] = [1, 3, 0, 4]\n"
+                    "fc.gain: f32[2,1,1] = [1, 2]\nz: f32[2] = [0, 0]\n"
+                    "fc2.gain = Identity(fc.gain)\na: i64[2] = [0, 2]\n"
+                    "m = ReduceMean(fc.weight, a) {keepdims=0}\n"
+                    "q = Mul(fc.weight, fc.weight)\n"
+                    "v = ReduceMean(q, a) {keepdims=0}\n"
+                    "s: i64[1] = [2]\nt: i64[2] = [2, 2]\n"
+                    "g = Reshape(fc.gain, s)\ng2 = Reshape(fc2.gain, s)\n"
+                    "n, nm, nv = BatchNormalization(fc.weight, g, z, m, v) "
+                    "{training_mode=1, epsilon=1e-9}\n"
+                    "w = Reshape(n, t)\no = MatMul(x, w)\n"
+                    "y = Mul(o, g2)\n}\n");
+    const sb_tensor *in = test_f32("1x2", 1, 0), *to = test_f32("1x2", 0, 0);
+    sb_learn_options o = options();
+    double loss = 0;
+
+    o.loss = SB_LEARN_LOSS_MSE;
+    sb_learner *l = test_learn_make(model, &o);
+    assert_int_equal(sb_learner_parameter_count(l), 3);
+    assert_non_null(sb_learner_find_parameter(l, "fc2.gain"));
+    assert_null(sb_learner_find_parameter(l, "z"));
+    assert_ok(sb_learner_gradient(l, &in, 1, to, &loss));
+    /* w is (-1, 1; -2, 2), y = (-1, 1 * 2), so the loss (1 + 4) / 2. */
+    assert_close("loss", loss, 2.5, 1e-5);
+    sb_learner_free(l);
+    sb_model_free(model);
+}
+
 /* PyTorch writes one of two vectors that are equal at the start. */
 static void test_equal_vectors_are_two_parameters(void **state)
 {
@@ -442,6 +506,8 @@ int main(void)
         cmocka_unit_test(test_trained_model_runs_as_the_learner),
         cmocka_unit_test(test_gradient_changes_nothing),
         cmocka_unit_test(test_parameters_are_found),
+        cmocka_unit_test(test_parameters_by_name),
+        cmocka_unit_test(test_weights_are_normalized),
         cmocka_unit_test(test_equal_vectors_are_two_parameters),
         cmocka_unit_test(test_memory_of_frozen_and_recomputed),
         cmocka_unit_test(test_threads_and_resuming_change_no_bit),

@@ -140,6 +140,52 @@ static void test_mixed_samples_resume_to_the_last_bit(void **state)
     test_train_settings = test_train_standard;
 }
 
+static int keep_best(void *user, const sb_train_state *p)
+{
+    *(double *)user = p->best;
+    return 0;
+}
+
+/* The best validation of a short run on the network, learning `output`. */
+static double best_of(const char *text, const char *settings)
+{
+    sb_data *train = test_train_samples(8, 0),
+            *valid = test_train_samples(8, 32);
+    sb_train_options opt = SB_TRAIN_OPTIONS_INIT;
+    sb_model *model = NULL, *out = NULL;
+    double best = -1;
+
+    assert_ok(sb_model_parse(test_ctx(), text, &model));
+    opt.options_text = settings;
+    opt.watch = keep_best;
+    opt.watch_user = &best;
+    assert_ok(sb_train(model, train, valid, &opt, &out));
+    sb_model_free(out);
+    sb_data_free(valid);
+    sb_data_free(train);
+    sb_model_free(model);
+    return best;
+}
+
+/* Of two outputs the second is learned and validated: as if it were alone. */
+static void test_one_of_several_outputs(void **state)
+{
+#define LINEAR                               \
+    "    fc.weight: f32[4,16] = random(8)\n" \
+    "    f = Flatten(x)\n"                   \
+    "    y = Gemm(f, fc.weight) {transB=1}\n}\n"
+    (void)state;
+    double alone = best_of("graph net(x: f32[N,1,4,4]) -> (y) {\n" LINEAR,
+                           "EPOCHS: 3\nLR: 0.05\n");
+    assert_true(alone > 0.3);
+    assert_close("the same",
+                 best_of("graph net(x: f32[N,1,4,4]) -> (f, y) {\n" LINEAR,
+                         "EPOCHS: 3\nLR: 0.05\nOUTPUT: y\n"),
+                 alone, 0);
+    test_train_refused("OUTPUT: z", NULL, 0, 8, 0, SB_BAD_ARG, "no output 'z'");
+#undef LINEAR
+}
+
 /* A network that starts as its teacher, and learns labels beside. */
 static void test_features_of_a_teacher(void **state)
 {
@@ -182,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_pruning_while_training_resumes_to_the_last_bit),
         cmocka_unit_test(test_it_learns_and_resumes_to_the_last_bit),
         cmocka_unit_test(test_mixed_samples_resume_to_the_last_bit),
+        cmocka_unit_test(test_one_of_several_outputs),
         cmocka_unit_test(test_features_of_a_teacher),
         cmocka_unit_test(test_quantizers_learn_and_resume_to_the_last_bit),
     };

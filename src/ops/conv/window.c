@@ -167,6 +167,11 @@ static sb_status set_out(const sb_window_who *who, sb_auto_pad mode,
             w->out[i] = 0;
             return SB_OK;
         }
+        /* With ceil_mode a pool has one window that begins inside. */
+        if (ceil_mode && room > -s && in + w->pad_lo[i] > 0) {
+            w->out[i] = 1;
+            return SB_OK;
+        }
         return who_fail(who,
                         "a window of %lld does not fit into %lld with "
                         "pads %lld and %lld",

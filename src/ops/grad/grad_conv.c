@@ -172,8 +172,6 @@ sb_status sb_grad_batch_norm(sb_grad *g)
     SB_TRY(grad_rank(g, x, &rank));
     if (sb_node_int(g->node, "training_mode", 0) != 0)
         return sb_grad_refuse(g, "with training_mode; BatchNormTrain can");
-    if (sb_grad_wants(g, 3) || sb_grad_wants(g, 4))
-        return sb_grad_refuse(g, "its statistics are not learned");
     sb_value_id inv = sb_emit1(
         g, "Reciprocal",
         sb_emit1(g, "Sqrt",
@@ -182,15 +180,24 @@ sb_status sb_grad_batch_norm(sb_grad *g)
         g->dx[0] = sb_emit2(
             g, "Mul", dy,
             sb_grad_channel_column(g, sb_emit2(g, "Mul", scale, inv), rank));
-    if (g->wanted[1]) {
+    if (g->wanted[1] || sb_grad_wants(g, 4)) {
         sb_value_id d =
             sb_emit2(g, "Sub", x, sb_grad_channel_column(g, mean, rank));
         g->dx[1] = sb_emit2(
             g, "Mul", sb_grad_channel_sum(g, sb_emit2(g, "Mul", dy, d), rank),
             inv);
     }
-    if (g->wanted[2])
+    if (g->wanted[2] || sb_grad_wants(g, 3))
         g->dx[2] = sb_grad_channel_sum(g, dy, rank);
+    /* Networks that normalize their weights compute statistics of them. */
+    if (sb_grad_wants(g, 3))
+        g->dx[3] = sb_emit1(
+            g, "Neg",
+            sb_emit2(g, "Mul", g->dx[2], sb_emit2(g, "Mul", scale, inv)));
+    if (sb_grad_wants(g, 4))
+        g->dx[4] = sb_emit2(g, "Mul", sb_emit2(g, "Mul", g->dx[1], scale),
+                            sb_emit2(g, "Mul", sb_emit2(g, "Mul", inv, inv),
+                                     sb_grad_scalar(g, var, -0.5)));
     return SB_OK;
 }
 

@@ -69,14 +69,22 @@ static sb_status emit_types(sb_graph *graph, sb_node_id id,
     return status;
 }
 
+/* What new nodes are called after.  The first result need not be there: of a
+ * recurrent layer only the last state may be read. */
+static const char *emit_about(const sb_grad *g)
+{
+    for (uint32_t i = 0; g->node && i < g->node->n_out; i++)
+        if (g->node->outputs[i] != SB_NONE)
+            return sb_graph_value(g->graph, g->node->outputs[i])->name;
+    return "loss";
+}
+
 static sb_status emit_node(sb_grad *g, const sb_emit_spec *spec,
                            sb_value_id *out)
 {
     sb_graph *graph = g->graph;
     const sb_value_id *in = spec->more_in ? spec->more_in : spec->in;
-    const char *about =
-        g->node ? sb_graph_value(graph, g->node->outputs[0])->name : "loss";
-    const char *name = sb_arena_printf(graph->arena, "back.%s", about);
+    const char *name = sb_arena_printf(graph->arena, "back.%s", emit_about(g));
     size_t n_out = spec->n_out ? spec->n_out : 1;
     sb_attr *attrs = NULL;
     sb_node_id id;

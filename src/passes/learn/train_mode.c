@@ -35,6 +35,15 @@ static bool mode_others_read(const sb_graph *g, const sb_node *node)
 
 /* ---- batch normalization ------------------------------------------------ */
 
+/* Always by the batch: a network that normalizes its weights so computes what
+ * stands in for running statistics. */
+static bool mode_bn_stays(const sb_graph *g, const sb_node *node)
+{
+    return sb_node_int(node, "training_mode", 0) != 0 && node->n_in >= 5 &&
+           sb_graph_producer(g, node->inputs[3]) &&
+           sb_graph_producer(g, node->inputs[4]);
+}
+
 /* The inference form; statistics that the file hands out are left out. */
 static sb_status mode_bn_eval(sb_graph *g, sb_node_id id, size_t *changes)
 {
@@ -43,7 +52,8 @@ static sb_status mode_bn_eval(sb_graph *g, sb_node_id id, size_t *changes)
     float momentum = sb_node_float(node, "momentum", 0.9f);
     sb_node_id fresh = SB_NONE;
 
-    if (sb_node_int(node, "training_mode", 0) == 0 || mode_others_read(g, node))
+    if (sb_node_int(node, "training_mode", 0) == 0 || mode_bn_stays(g, node) ||
+        mode_others_read(g, node))
         return SB_OK;
     SB_TRY(
         sb_rewrite_node(g, id, "BatchNormalization", node->inputs, 5, &fresh));
@@ -66,8 +76,9 @@ static sb_status mode_bn_train(sb_graph *g, sb_node_id id, size_t *changes)
          .f = sb_node_float(&old, "momentum", 0.9f)},
     };
 
-    if (old.n_in < 5 || !mode_is_parameter(g, old.inputs[3]) ||
-        !mode_is_parameter(g, old.inputs[4]) || mode_others_read(g, &old))
+    if (old.n_in < 5 || mode_others_read(g, &old) ||
+        !(mode_bn_stays(g, &old) || (mode_is_parameter(g, old.inputs[3]) &&
+                                     mode_is_parameter(g, old.inputs[4]))))
         return mode_bn_eval(g, id, changes);
     out[0] = old.outputs[0];
     for (uint32_t i = 1; i < SB_COUNT(out); i++)
