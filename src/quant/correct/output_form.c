@@ -57,21 +57,24 @@ static bool output_is_probability(const sb_tensor *t, float *room)
     return n > 0;
 }
 
-static double output_log(float p)
+/* Smaller probabilities are taken for this one: of two in float16 that are so
+ * small the digits do not tell by what factor they differ. */
+static double output_least(sb_dtype dtype)
 {
-    return log(fmax((double)p, 1e-10));
+    return dtype == SB_DTYPE_F16 ? 0x1p-14 : 1e-10;
 }
 
 /* The variance of logarithms over the classes, and that of how wrong they are.
  * What they have in common changes no probability. */
 static void output_add_chances(const float *want, const float *got, int64_t n,
-                               double *signal, double *noise)
+                               double least, double *signal, double *noise)
 {
     double all = 0, mean = 0, square = 0, off = 0, error = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        double weight = cbrt((double)want[i]), x = output_log(want[i]);
-        double d = output_log(got[i]) - x;
+        double weight = cbrt((double)want[i]);
+        double x = log(fmax((double)want[i], least));
+        double d = log(fmax((double)got[i], least)) - x;
 
         all += weight;
         mean += weight * x;
@@ -114,7 +117,8 @@ static void output_add(const sb_output_form *f, const sb_tensor *shape,
     if (!f->probability)
         output_add_numbers(f, shape, want, got, n, signal, noise);
     for (int64_t i = 0; i < n && f->probability; i += row)
-        output_add_chances(want + i, got + i, row, signal, noise);
+        output_add_chances(want + i, got + i, row, output_least(shape->dtype),
+                           signal, noise);
 }
 
 /* Rank 2 has none: few samples tell little of one number of an output. */
