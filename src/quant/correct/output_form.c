@@ -2,11 +2,14 @@
  *
  * It is compared part by part, so that large numbers (corners of boxes) do not
  * hide small ones (scores): noise / signal of each index along the axis of its
- * channels.  In their mean a part weighs by its magnitude: classes of which no
- * sample shows anything are all noise.  Of probabilities it is the noise of
- * their logarithms, weighted by their cube roots: all classes that may come
- * first count, of which several tell more than one.  Divergences of single
- * samples differ by magnitudes, and say less.
+ * channels.  In the mean of parts each weighs by its magnitude: parts that are
+ * nearly zero in all samples, as classes that none of them shows, would be
+ * nothing but noise.
+ *
+ * Probabilities are compared by their logarithms, weighted by cube roots, so
+ * that all classes that may come first count, not the first alone.  (The
+ * Kullback-Leibler divergence differs by orders of magnitude from sample to
+ * sample, so that a few samples would decide.)
  *
  * Numbers of float16, bfloat16 and double are made float32 sample by sample, in
  * room that is there once all batches have been seen. */
