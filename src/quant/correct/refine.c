@@ -360,14 +360,14 @@ static sb_status refine_list(refiner *r, const refine_method *list, size_t n)
 
 /* Outputs that are far off say that layers read what has little to do with what
  * the float network has there.  Rounding takes that as it is; only weights that
- * are fitted to the float network make up for it.  Where the configuration has
- * them fitted anyway, rounding does it. */
-static bool refine_fits(const refiner *r)
+ * are fitted to the float network make up for it; `always`: the preset has them
+ * fitted anyway.  A configuration of the user has rounding do it. */
+static bool refine_fits(const refiner *r, bool always)
 {
     const double far = 0.05;
 
     return !r->qm->asked && r->measures && fitting.wanted(r->qm) &&
-           !sb_quant_config_schedule(r->qm->config).layerwise && r->error > far;
+           (always || r->error > far);
 }
 
 /* Do the layers that are fitted so far clearly help already?  Where
@@ -388,20 +388,24 @@ static sb_status refine_goes_on(void *user, bool *out)
 static sb_status refine_weights(refiner *r)
 {
     sb_quant_config *config = r->qm->config;
+    const bool always = sb_quant_config_schedule(config).layerwise;
     const sb_round_watch watch = {.goes_on = refine_goes_on, .user = r};
+    refine_method fit = fitting;
     bool kept = false;
     sb_status status = SB_OK;
 
-    if (refine_fits(r)) {
+    fit.sure = always ? 0 : fitting.sure;
+    if (refine_fits(r, always)) {
         sb_quant_config_set_layerwise(config, true);
-        r->qm->state.watch = &watch;
-        status = refine_run(r, &fitting, &kept);
+        r->qm->state.watch = always ? NULL : &watch;
+        status = refine_run(r, &fit, &kept);
         r->qm->state.watch = NULL;
         r->given_up = 0;
         sb_quant_config_set_layerwise(config, false);
     }
     if (!kept && status == SB_OK)
         status = refine_list(r, weight_methods, SB_COUNT(weight_methods));
+    sb_quant_config_set_layerwise(config, always);
     return status;
 }
 
