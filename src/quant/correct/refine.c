@@ -398,7 +398,8 @@ static sb_status refine_weights(refiner *r)
     fit.sure = always ? 0 : fitting.sure;
     if (refine_fits(r, always)) {
         sb_quant_config_set_layerwise(config, true);
-        r->qm->state.watch = always ? NULL : &watch;
+        if (!always)
+            r->qm->state.watch = &watch;
         status = refine_run(r, &fit, &kept);
         r->qm->state.watch = NULL;
         r->given_up = 0;
