@@ -140,10 +140,10 @@ typedef struct sb_quant_step {
     const char *name; /**< "bias correction" */
     size_t layers;    /**< how many it changed */
     /** Error of the network's outputs on some of the calibration samples,
-     *  before and after it: noise / signal, where outputs are probabilities of
-     *  the logarithms of by how much the largest leads; the mean over
-     *  outputs.  NAN if it was not measured: the whole of a large language
-     *  model would have had to be in memory. */
+     *  before and after it: noise / signal, the mean over outputs; that of
+     *  their logarithms where outputs are probabilities.  NAN if it was not
+     *  measured: the whole of a large language model would have had to be in
+     *  memory. */
     double before, after;
     int kept; /**< 0: it did not help and was taken back */
 } sb_quant_step;

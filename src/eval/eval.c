@@ -299,7 +299,7 @@ static double eval_share(size_t part, size_t all)
 
 static double eval_decibel(const sb_distance *d)
 {
-    return 10.0 * log10(d->signal / d->noise);
+    return d->n > 0 ? sb_eval_decibel(d->signal, d->noise) : (double)NAN;
 }
 
 static double mean_cosine(const sb_distance *d)

@@ -3,6 +3,8 @@
 #ifndef SB_EVAL_EVAL_H
 #define SB_EVAL_EVAL_H
 
+#include <math.h>
+
 #include <sparsebit/run.h>
 
 #include "base/arena.h"
@@ -110,6 +112,12 @@ static inline double sb_eval_sum_slack(const sb_tensor *t)
 static inline bool sb_eval_larger(double a, double b)
 {
     return a > b || (a == a && b != b);
+}
+
+/* Signal to noise; infinite without noise, even if there is no signal. */
+static inline double sb_eval_decibel(double signal, double noise)
+{
+    return noise == 0 ? (double)INFINITY : 10 * log10(signal / noise);
 }
 
 /* Which of `n` elements, `step` apart, is the largest; the first of equals. */

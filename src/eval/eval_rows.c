@@ -150,7 +150,7 @@ static sb_status make_part(sb_eval *e, size_t output, const bool *small,
             out->largest = rows->v[r].largest;
     }
     out->cosine = sb_eval_cosine(&p);
-    out->sqnr_db = 10.0 * log10(p.bb / p.noise);
+    out->sqnr_db = sb_eval_decibel(p.bb, p.noise);
     return name_rows(e, rows, small, want, &out->rows);
 }
 

@@ -6,10 +6,22 @@
 #ifndef SB_TENSOR_MAPPED_H
 #define SB_TENSOR_MAPPED_H
 
+#include <string.h>
+
 #include "tensor/tensor.h"
 
 /* May the elements be read through a pointer of their own type? */
 bool sb_tensor_is_aligned(const sb_tensor *t);
+
+/* Element `i` of float32, wherever it lies. */
+static inline float sb_tensor_float(const sb_tensor *t, int64_t i)
+{
+    float v;
+
+    memcpy(&v, (const char *)t->data + (size_t)i * sizeof v, sizeof v);
+    return v;
+}
+
 /* Gives the pages of a mapped tensor back to the system after its elements
  * were copied or packed; they are read from the file again if need be.  Does
  * nothing to tensors in other memory. */

@@ -208,6 +208,64 @@ static void test_near_is_rounded(void **state)
     sb_quant_model_free(qm);
 }
 
+static void check_step(const sb_quant_model *qm, size_t i, const char *name,
+                       size_t layers, int kept)
+{
+    const sb_quant_step *step = sb_quant_model_step(qm, i);
+
+    assert_non_null(step);
+    assert_string_equal(step->name, name);
+    assert_int_equal(step->layers, layers);
+    assert_int_equal(step->kept, kept);
+}
+
+/* A transposed convolution cannot be fitted: its bias is corrected, and no
+ * other. */
+static void test_beside_fitted_layers(void **state)
+{
+    const sb_tensor *data[SAMPLES + 1];
+    sb_quant_model *qm =
+        test_quant("graph main(x: f32[N,6,2,2]) -> (y) {\n"
+                   "w: f32[8,6,1,1] = random(1)\nb: f32[8] = random(2)\n"
+                   "v: f32[8,2,2,2] = random(3)\nd: f32[2] = random(4)\n"
+                   "c = Conv(x, w, b)\nr = Relu(c)\n"
+                   "y = ConvTranspose(r, v, d)\n}",
+                   CHOICE("2"), NULL);
+
+    (void)state;
+    random_samples(data);
+    test_calibrate(qm, NULL, data);
+    check_step(qm, 0, "weights fitted layer by layer", 1, 1);
+    const sb_quant_step *step = sb_quant_model_step(qm, 1);
+    assert_non_null(step);
+    assert_string_equal(step->name, "bias correction");
+    assert_int_equal(step->layers, 1);
+    assert_null(sb_quant_model_step(qm, 2));
+    sb_quant_model_free(qm);
+}
+
+/* Of zeros nothing can be learned.  A preset that fits in any case then rounds
+ * and corrects, as the others do. */
+static void test_rounded_if_not_fitted(void **state)
+{
+    const double zeros[24] = {0};
+    const sb_tensor *x = test_tensor(SB_DTYPE_F32, "1x6x2x2", zeros);
+    const sb_tensor *data[] = {x, x, x, x, NULL};
+    sb_quant_model *qm = test_quant(
+        wide,
+        "SCHEDULE: {BIAS_CORRECTION: true, LAYERWISE: true}\n"
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8, TYPE: "
+        "gptq}}\n" TEST_A8,
+        NULL);
+
+    (void)state;
+    test_calibrate(qm, NULL, data);
+    check_step(qm, 0, "weights fitted layer by layer", 2, 0);
+    check_step(qm, 1, "rounding of weights", 2, 0);
+    check_step(qm, 2, "bias correction", 2, 0);
+    sb_quant_model_free(qm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +274,8 @@ int main(void)
         cmocka_unit_test(test_export),
         cmocka_unit_test(test_far_off_is_fitted),
         cmocka_unit_test(test_near_is_rounded),
+        cmocka_unit_test(test_beside_fitted_layers),
+        cmocka_unit_test(test_rounded_if_not_fitted),
     };
 
     return cmocka_run_group_tests_name("bias_correction", tests, NULL, NULL);

@@ -158,6 +158,28 @@ static void test_outputs_without_samples_are_compared_whole(void **state)
     sb_eval_free(e);
 }
 
+/* Nothing is lost where there was nothing; all is noise where there is none in
+ * the reference; and nothing is known before a comparison. */
+static void test_outputs_of_zeros(void **state)
+{
+    const sb_batch b = batch_of(1);
+    const sb_tensor *zero[] = {test_f32("1x2", 0., 0.)};
+    const sb_tensor *one[] = {test_f32("1x2", 0., 1.)};
+    double cosine, sqnr;
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        sb_eval *e = new_eval(1, NULL);
+
+        (void)sb_eval_output(e, 0, &cosine, &sqnr);
+        assert_true(isnan(sqnr));
+        assert_ok(sb_eval_compare(e, &b, k ? one : zero, zero));
+        assert_true(sb_eval_output(e, 0, &cosine, &sqnr));
+        assert_true(isinf(sqnr) && (sqnr > 0) == (k == 0));
+        sb_eval_free(e);
+    }
+}
+
 static void test_wrong_tasks_are_refused(void **state)
 {
     static const char *const layouts[] = {
@@ -187,6 +209,7 @@ int main(void)
         cmocka_unit_test(test_texts_collapse),
         cmocka_unit_test(test_texts_of_single_samples),
         cmocka_unit_test(test_outputs_without_samples_are_compared_whole),
+        cmocka_unit_test(test_outputs_of_zeros),
         cmocka_unit_test(test_wrong_tasks_are_refused),
     };
 

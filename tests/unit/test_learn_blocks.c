@@ -544,6 +544,24 @@ static void test_interrupted(void **state)
     sb_quant_model_free(qm);
 }
 
+/* Weights may lie anywhere in a mapped file (the sanitizers tell). */
+static void test_weights_anywhere(void **state)
+{
+    static char room[12 * 10 * sizeof(float) + 1];
+    const sb_tensor *data[] = {samples(), NULL};
+    sb_quant_model *qm = test_quant(NET, LEARN("", A4), NULL);
+    sb_tensor *w =
+        &sb_graph_value(qm->graph, sb_graph_find_value(qm->graph, "w"))
+             ->constant;
+
+    (void)state;
+    memcpy(room + 1, w->data, sizeof room - 1);
+    w->data = room + 1;
+    test_calibrate(qm, NULL, data);
+    assert_non_null(find_step(qm, "learning of blocks"));
+    sb_quant_model_free(qm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -559,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_batch_beyond_the_memory),
         cmocka_unit_test(test_who_is_judged),
         cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_weights_anywhere),
     };
     return cmocka_run_group_tests_name("learn_blocks", tests, NULL, NULL);
 }

@@ -146,6 +146,22 @@ static void test_half_probabilities(void **state)
     }
 }
 
+/* The least numbers of float16 have no digits: one that became zero is no
+ * error, as it is in float32. */
+static void test_least_probability(void **state)
+{
+    const double want[] = {0.5, 0.5, 0x1p-24}, got[] = {0.5, 0.5, 0};
+    sb_output_form f = {0}, again = {0};
+
+    (void)state;
+    assert_true(error_of(test_tensor(SB_DTYPE_F32, "1x3", want),
+                         test_tensor(SB_DTYPE_F32, "1x3", got), &f) > 0.01);
+    assert_close("float16",
+                 error_of(test_tensor(SB_DTYPE_F16, "1x3", want),
+                          test_tensor(SB_DTYPE_F16, "1x3", got), &again),
+                 0, 1e-12);
+}
+
 /* A tenth of the median; of the mean where most have none. */
 static void test_least_signal(void **state)
 {
@@ -442,6 +458,35 @@ static void test_own_signal(void **state)
     sb_quant_model_free(qm);
 }
 
+/* The same weight loses 0.4, which is no longer among what is above 0.25. */
+static void test_another_shape(void **state)
+{
+    const sb_tensor *x = test_f32("2x2", -128, 0, 127, 0.4);
+    double errors[2];
+    sb_quant_model *qm = NULL;
+    sb_reference r = {0};
+    size_t seen = 0;
+
+    (void)state;
+    assert_ok(test_quant_try_train(test_ctx(),
+                                   "graph main(x: f32[N,2]) -> (z) {\n"
+                                   "w: f32[2,2] = [1, 0, 0, 1]\n"
+                                   "least: f32[] = 0.25\nall: i64[1] = [-1]\n"
+                                   "y = MatMul(x, w) \"m\"\n"
+                                   "g = Greater(y, least)\n"
+                                   "c = Reshape(g, all)\n"
+                                   "z = Compress(y, c)\n}",
+                                   TEST_W8 TEST_A8, NULL, &qm));
+    test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
+    assert_ok(sb_reference_open(qm, &r));
+    assert_ok(sb_reference_errors(&r, NULL, 1, errors, &seen));
+    assert_int_equal(seen, 2);
+    assert_close("all noise", errors[0], 1, 0);
+    assert_close("all noise", errors[1], 1, 0);
+    sb_reference_close(&r);
+    sb_quant_model_free(qm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,8 +497,10 @@ int main(void)
         cmocka_unit_test(test_other_floats),
         cmocka_unit_test(test_half_samples),
         cmocka_unit_test(test_half_probabilities),
+        cmocka_unit_test(test_least_probability),
         cmocka_unit_test(test_least_signal),
         cmocka_unit_test(test_own_signal),
+        cmocka_unit_test(test_another_shape),
         cmocka_unit_test(test_fell),
         cmocka_unit_test(test_rose),
         cmocka_unit_test(test_not_finite),

@@ -133,8 +133,8 @@ static const char net[] =
     "k: f32 = [0.001]\nt = Mul(l, k)\nn = Add(m, t)\n"
     "w: f32[4,4] = random(2)\ny = MatMul(n, w) \"c\" @ c\n}";
 
-static sb_search *search_net(const sb_model *model, double limit,
-                             sb_search_budget budget)
+static sb_search *search_with(const sb_model *model, const char *config,
+                              double limit, sb_search_budget budget)
 {
     sb_search_options opt = SB_SEARCH_OPTIONS_INIT;
     const int64_t dims[] = {16, 4};
@@ -142,7 +142,7 @@ static sb_search *search_net(const sb_model *model, double limit,
     sb_search *s = NULL;
     sb_tensor *x = NULL;
 
-    opt.config_text = TEST_W8 "A: none\n";
+    opt.config_text = config;
     opt.budget = budget;
     opt.limit = limit;
     opt.bits = widths;
@@ -153,6 +153,12 @@ static sb_search *search_net(const sb_model *model, double limit,
     assert_ok(sb_search_add(s, (const sb_tensor *[]){x}, 1, NULL, 0));
     sb_tensor_free(x);
     return s;
+}
+
+static sb_search *search_net(const sb_model *model, double limit,
+                             sb_search_budget budget)
+{
+    return search_with(model, TEST_W8 "A: none\n", limit, budget);
 }
 
 static void test_layers_in_float_are_added(void **state)
@@ -212,6 +218,57 @@ static void test_the_layer_that_matters_least_is_small(void **state)
     assert_non_null(strstr(yaml, "\"b\": [QUANTIZER.BIT, 4]"));
     assert_null(strstr(yaml, "\"a\""));
     sb_memory_free(yaml);
+    sb_search_free(s);
+    sb_model_free(model);
+}
+
+/* Channels that one scale serves are equalized: constants in front of `a`, and
+ * a product in front of `b`.  That changes the weights of all widths. */
+static void test_equalized_weights(void **state)
+{
+    (void)state;
+    static const char uneven[] =
+        "graph net(x: f32[N,4]) -> (y) {\n"
+        "g: f32[4] = [50, 1, 0.5, 2]\nb: f32[4] = [1, 0, -1, 0]\n"
+        "n = LayerNormalization(x, g, b)\n"
+        "u: f32[4,4] = random(1)\nm = MatMul(n, u) \"a\" @ a\n"
+        "o = LayerNormalization(m, g, b)\ne = Gelu(o)\n"
+        "w: f32[4,4] = random(2)\ny = MatMul(e, w) \"b\" @ b\n}";
+    sb_model *model = NULL;
+    const sb_search_result *r = NULL;
+
+    assert_ok(sb_model_parse(test_ctx(), uneven, &model));
+    sb_search *s =
+        search_with(model, "SCHEDULE: {EQUALIZATION: true}\n" TEST_W8 TEST_A8,
+                    4, SB_SEARCH_BUDGET_BITS);
+    assert_ok(sb_search_run(s, &r));
+    /* Not far from what quantizing gives, whose factors are chosen for this
+     * width. */
+    assert_true(r->found->error < 4 * r->error);
+    sb_search_free(s);
+    sb_model_free(model);
+}
+
+/* What is not less than x: all of it in float, half of it with weights that
+ * are rounded to less than 1.  Outputs of which others are left are all noise.
+ */
+static void test_another_shape(void **state)
+{
+    (void)state;
+    static const char kept[] =
+        "graph net(x: f32[N,4]) -> (z) {\n"
+        "w: f32[4,4] = [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]\n"
+        "y = MatMul(x, w) \"a\" @ a\ng = GreaterOrEqual(y, x)\n"
+        "all: i64[1] = [-1]\nc = Reshape(g, all)\nz = Compress(y, c)\n}";
+    sb_model *model = NULL;
+    const sb_search_result *r = NULL;
+
+    assert_ok(sb_model_parse(test_ctx(), kept, &model));
+    sb_search *s = search_net(model, 8, SB_SEARCH_BUDGET_BITS);
+    assert_ok(sb_search_run(s, &r));
+    assert_close("8 bit", r->uniform[0]->error, 1, 0);
+    assert_close("4 bit", r->uniform[1]->error, 1, 0);
+    assert_close("quantized", r->error, 1, 0);
     sb_search_free(s);
     sb_model_free(model);
 }
@@ -279,6 +336,8 @@ int main(void)
         cmocka_unit_test(test_configurations_keep_everything_else),
         cmocka_unit_test(test_layers_in_float_are_added),
         cmocka_unit_test(test_the_layer_that_matters_least_is_small),
+        cmocka_unit_test(test_equalized_weights),
+        cmocka_unit_test(test_another_shape),
         cmocka_unit_test(test_budgets_are_met_or_refused),
     };
     return cmocka_run_group_tests_name("search", tests, NULL, NULL);

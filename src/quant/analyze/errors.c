@@ -368,7 +368,7 @@ static sb_difference errors_difference(const double s[SB_COMPARE_SUMS])
 
     return (sb_difference){
         .mse = d / n,
-        .sqnr_db = d == 0 ? (double)INFINITY : 10 * log10(s[SB_COMPARE_AA] / d),
+        .sqnr_db = sb_eval_decibel(s[SB_COMPARE_AA], d),
         .cosine = d == 0      ? 1
                   : norms > 0 ? s[SB_COMPARE_AB] / norms
                               : 0,

@@ -25,6 +25,13 @@ typedef struct corrector {
     sb_replay plain, quantized;
 } corrector;
 
+/* Was the bias fitted with its layer? */
+static bool correct_is_fitted(const sb_quant_model *qm, sb_value_id bias)
+{
+    return sb_overlay_constant(qm, bias) !=
+           &sb_graph_value(qm->graph, bias)->constant;
+}
+
 static sb_status correct_find(corrector *c)
 {
     const sb_graph *g = c->qm->graph;
@@ -34,6 +41,7 @@ static sb_status correct_find(corrector *c)
         return SB_NO_MEMORY;
     for (sb_node_id id = 0; id < g->n_nodes; id++)
         if (sb_bias_layer_find(g, id, &c->layers[c->n]) &&
+            !correct_is_fitted(c->qm, c->layers[c->n].bias) &&
             (sb_quantizer_on(c->qm, id, 0) || sb_quantizer_on(c->qm, id, 1)))
             c->n++;
     return SB_OK;

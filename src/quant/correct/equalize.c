@@ -18,10 +18,12 @@
 #include "quant/model/instrument.h"
 #include "quant/place/place.h"
 
-/* Factors that leave more than this share of a value's noise are not worth it;
- * if the network gets one more product for them, half of it.  Nor, to be tried,
- * are those of all values together if they take less than that share of the
- * noise of all, and half of none. */
+/* The factors of a value are applied if they are expected to leave less than
+ * EQUALIZE_WORTH of its noise; less than EQUALIZE_MUCH if the network gets a
+ * product for them.  What was applied is then observed and judged, which takes
+ * runs: only if one value is left with less than EQUALIZE_MUCH of its noise, or
+ * the shares taken from all values are more than EQUALIZE_ALL_WORTH for each
+ * layer. */
 static const double EQUALIZE_WORTH = 0.9, EQUALIZE_MUCH = 0.5,
                     EQUALIZE_ALL_WORTH = 0.02;
 
@@ -189,7 +191,8 @@ static bool equalize_needs(const sb_graph *g, const sb_node *node,
     return found;
 }
 
-/* (An observer has one result; others may lack the first.) */
+/* Does any node read a result of it?  Of those that are needed only observers,
+ * which have one result, may have no reader. */
 static bool equalize_is_read(const sb_graph *g, const sb_node *node)
 {
     bool found = false;

@@ -16,12 +16,12 @@
  * noise counts as well, and its rows may take the place of x: for a = 1/2 that
  * is cross-layer equalization (M. Nagel et al., arXiv 1906.04721). */
 #include <math.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/simd.h"
 #include "quant/correct/equalize.h"
 #include "quant/place/place.h"
+#include "tensor/mapped.h"
 
 typedef struct reader_sums {
     float *peak; /* [rows, channels of a group]: largest of its taps */
@@ -51,15 +51,6 @@ static const float SCALE_MOST = 16;
 
 /* ---- what is known of the weights --------------------------------------- */
 
-/* Element e of a constant, which may lie anywhere in a mapped file. */
-static float scale_element(const sb_tensor *t, int64_t e)
-{
-    float v;
-
-    memcpy(&v, (const char *)t->data + (size_t)e * sizeof v, sizeof v);
-    return v;
-}
-
 static double scale_steps(const sb_quantizer *q)
 {
     return ldexp(1, q->spec.bits) - 1;
@@ -77,7 +68,7 @@ static void scale_add_taps(const scale_search *s, const sb_link_reader *r,
     float most = 0;
 
     for (int64_t tap = 0; tap < r->taps; tap++) {
-        float w = scale_element(t, first + tap), size = fabsf(w);
+        float w = sb_tensor_float(t, first + tap), size = fabsf(w);
 
         most = size > most ? size : most;
         s->squares[c] += (double)w * (double)w;
@@ -124,7 +115,7 @@ static void scale_set_maker(const sb_quant_model *qm, scale_search *s)
     int64_t inner = sb_dims_product(t->dims, l->weight_axis + 1, t->rank);
     for (int64_t e = 0; e < sb_tensor_count(t); e++) {
         float *row = &s->row[e / inner % l->channels];
-        float w = scale_element(t, e);
+        float w = sb_tensor_float(t, e);
 
         *row = fmaxf(*row, fabsf(w));
         squares += (double)w * (double)w;

@@ -101,7 +101,8 @@ static double reference_counts(const sb_reference *r)
 /* ---- one sample --------------------------------------------------------- */
 
 /* Adds what one output of a batch says to the errors of its samples; an output
- * that does not count samples says the same of all.  `levels`: signals of the
+ * that does not count samples says the same of all.  One of another shape, as
+ * boxes have of which others were kept, is all noise.  `levels`: signals of the
  * samples instead. */
 static void reference_add(const sb_reference *r, const sb_output_form *f,
                           const sb_tensor *want, const sb_tensor *got,
@@ -110,11 +111,14 @@ static void reference_add(const sb_reference *r, const sb_output_form *f,
     int64_t n = sb_tensor_count(want);
     bool apart = want->rank > 1 && want->dims[0] == samples;
     double share = (apart ? 1 : (double)samples) / (double)r->n_samples;
+    bool same = got->dtype == want->dtype && sb_tensor_count(got) == n;
     double error = 0, level = 0;
 
-    if (!f->counts || got->dtype != want->dtype || sb_tensor_count(got) != n)
+    if (!f->counts)
         return;
-    for (int64_t s = 0; s < samples; s++) {
+    for (int64_t s = 0; s < samples && !same; s++)
+        errors[s] += 1;
+    for (int64_t s = 0; s < samples && same; s++) {
         if (apart)
             error = sb_output_form_error(f, want, got, s * (n / samples),
                                          n / samples, share, &level);

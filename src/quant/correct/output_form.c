@@ -2,11 +2,14 @@
  *
  * It is compared part by part, so that large numbers (corners of boxes) do not
  * hide small ones (scores): noise / signal of each index along the axis of its
- * channels.  In their mean a part weighs by its magnitude: classes of which no
- * sample shows anything are all noise.  Of probabilities it is the noise of
- * their logarithms, weighted by their cube roots: all classes that may come
- * first count, of which several tell more than one.  Divergences of single
- * samples differ by magnitudes, and say less.
+ * channels.  In the mean of parts each weighs by its magnitude: parts that are
+ * nearly zero in all samples, as classes that none of them shows, would be
+ * nothing but noise.
+ *
+ * Probabilities are compared by their logarithms, weighted by cube roots, so
+ * that all classes that may come first count, not the first alone.  (The
+ * Kullback-Leibler divergence differs by orders of magnitude from sample to
+ * sample, so that a few samples would decide.)
  *
  * Numbers of float16, bfloat16 and double are made float32 sample by sample, in
  * room that is there once all batches have been seen. */
@@ -57,21 +60,24 @@ static bool output_is_probability(const sb_tensor *t, float *room)
     return n > 0;
 }
 
-static double output_log(float p)
+/* Smaller probabilities are taken for this one: of two in float16 that are so
+ * small the digits do not tell by what factor they differ. */
+static double output_least(sb_dtype dtype)
 {
-    return log(fmax((double)p, 1e-10));
+    return dtype == SB_DTYPE_F16 ? 0x1p-14 : 1e-10;
 }
 
 /* The variance of logarithms over the classes, and that of how wrong they are.
  * What they have in common changes no probability. */
 static void output_add_chances(const float *want, const float *got, int64_t n,
-                               double *signal, double *noise)
+                               double least, double *signal, double *noise)
 {
     double all = 0, mean = 0, square = 0, off = 0, error = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        double weight = cbrt((double)want[i]), x = output_log(want[i]);
-        double d = output_log(got[i]) - x;
+        double weight = cbrt((double)want[i]);
+        double x = log(fmax((double)want[i], least));
+        double d = log(fmax((double)got[i], least)) - x;
 
         all += weight;
         mean += weight * x;
@@ -114,7 +120,8 @@ static void output_add(const sb_output_form *f, const sb_tensor *shape,
     if (!f->probability)
         output_add_numbers(f, shape, want, got, n, signal, noise);
     for (int64_t i = 0; i < n && f->probability; i += row)
-        output_add_chances(want + i, got + i, row, signal, noise);
+        output_add_chances(want + i, got + i, row, output_least(shape->dtype),
+                           signal, noise);
 }
 
 /* Rank 2 has none: few samples tell little of one number of an output. */

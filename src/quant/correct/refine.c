@@ -42,8 +42,8 @@ static bool refine_wants_biases(const sb_quant_model *qm)
 {
     const sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
 
-    /* Biases of a quantized file are its own; layers that are fitted or learned
-     * have theirs from that. */
+    /* Biases of a quantized file are its own; layers that a configuration has
+     * fitted or learned have theirs from that. */
     return schedule.bias_correction && qm->known.n == 0 &&
            !(schedule.blockwise.scale_rate > 0 && sb_learns_blocks(qm)) &&
            !(schedule.layerwise && sb_rounds_weights(qm));
@@ -101,13 +101,14 @@ static const refine_method weight_methods[] = {
     {.name = "learning of blocks",
      .wanted = sb_learns_blocks,
      .run = sb_learn_blocks},
-    {.name = "bias correction",
-     .wanted = refine_wants_biases,
-     .run = sb_correct_biases},
 };
 
-/* In place of these two.  It has more to choose from the samples than they
- * have, and may choose what suits no others. */
+static const refine_method correction = {.name = "bias correction",
+                                         .wanted = refine_wants_biases,
+                                         .run = sb_correct_biases};
+
+/* In place of rounding.  It has more to choose from the samples, and may choose
+ * what suits no others. */
 static const refine_method fitting = {.name = "weights fitted layer by layer",
                                       .wanted = sb_rounds_weights,
                                       .run = sb_round_weights,
@@ -126,7 +127,7 @@ bool sb_refine_wanted(const sb_quant_model *qm)
     for (size_t i = 0; i < SB_COUNT(weight_methods); i++)
         if (weight_methods[i].wanted(qm))
             return true;
-    return clipping.wanted(qm);
+    return correction.wanted(qm) || clipping.wanted(qm);
 }
 
 /* Can the outputs be compared? */
@@ -360,14 +361,14 @@ static sb_status refine_list(refiner *r, const refine_method *list, size_t n)
 
 /* Outputs that are far off say that layers read what has little to do with what
  * the float network has there.  Rounding takes that as it is; only weights that
- * are fitted to the float network make up for it.  Where the configuration has
- * them fitted anyway, rounding does it. */
-static bool refine_fits(const refiner *r)
+ * are fitted to the float network make up for it; `always`: the preset has them
+ * fitted anyway.  A configuration of the user has rounding do it. */
+static bool refine_fits(const refiner *r, bool always)
 {
     const double far = 0.05;
 
     return !r->qm->asked && r->measures && fitting.wanted(r->qm) &&
-           !sb_quant_config_schedule(r->qm->config).layerwise && r->error > far;
+           (always || r->error > far);
 }
 
 /* Do the layers that are fitted so far clearly help already?  Where
@@ -384,24 +385,31 @@ static sb_status refine_goes_on(void *user, bool *out)
     return SB_OK;
 }
 
-/* Fitted, or else rounded and corrected. */
+/* Fitted, or else rounded; then biases corrected. */
 static sb_status refine_weights(refiner *r)
 {
     sb_quant_config *config = r->qm->config;
+    const bool always = sb_quant_config_schedule(config).layerwise;
     const sb_round_watch watch = {.goes_on = refine_goes_on, .user = r};
+    refine_method fit = fitting;
     bool kept = false;
     sb_status status = SB_OK;
 
-    if (refine_fits(r)) {
+    fit.sure = always ? 0 : fitting.sure;
+    if (refine_fits(r, always)) {
         sb_quant_config_set_layerwise(config, true);
-        r->qm->state.watch = &watch;
-        status = refine_run(r, &fitting, &kept);
+        if (!always)
+            r->qm->state.watch = &watch;
+        status = refine_run(r, &fit, &kept);
         r->qm->state.watch = NULL;
         r->given_up = 0;
         sb_quant_config_set_layerwise(config, false);
     }
     if (!kept && status == SB_OK)
         status = refine_list(r, weight_methods, SB_COUNT(weight_methods));
+    if (status == SB_OK) /* of layers that were not fitted */
+        status = refine_list(r, &correction, 1);
+    sb_quant_config_set_layerwise(config, always);
     return status;
 }
 

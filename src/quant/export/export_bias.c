@@ -6,6 +6,7 @@
 #include "quant/calibrate/calibrate.h"
 #include "quant/export/export.h"
 #include "quant/model/overlay.h"
+#include "tensor/mapped.h"
 
 /* What is read back is a float again; large integers are those of that float,
  * so that they come out the same the next time. */
@@ -96,7 +97,7 @@ static bool bias_is_zero(const sb_graph *g, sb_value_id v)
     bool zero = t && t->dtype == SB_DTYPE_F32;
 
     for (int64_t i = 0; zero && i < sb_tensor_count(t); i++)
-        zero = ((const float *)t->data)[i] == 0;
+        zero = sb_tensor_float(t, i) == 0;
     return zero;
 }
 

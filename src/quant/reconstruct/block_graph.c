@@ -17,6 +17,7 @@
 #include "quant/model/simulate.h"
 #include "quant/reconstruct/blocks.h"
 #include "quant/train/qat.h"
+#include "tensor/mapped.h"
 
 /* ---- what is learned ---------------------------------------------------- */
 
@@ -85,8 +86,7 @@ static sb_status block_add_weight(sb_layer_block *b, const sb_quantizer *q)
         !sb_bias_layer_find(qm->graph, q->uses[0].node, &layer))
         return SB_OK;
     for (int64_t i = 0; i < sb_tensor_count(t); i++)
-        sum += (double)((const float *)t->data)[i] *
-               (double)((const float *)t->data)[i];
+        sum += pow((double)sb_tensor_float(t, i), 2);
     w->unit = sqrt(sum / (double)layer.channels);
     w->bias = layer.bias;
     return block_moments(qm->ctx, layer.channels, &w->moments);

@@ -13,6 +13,7 @@
 #include "quant/model/overlay.h"
 #include "quant/model/weight.h"
 #include "quant/reconstruct/blocks.h"
+#include "tensor/mapped.h"
 
 enum { LEARN_MEASURED = 8, LEARN_POLL = 8 };
 
@@ -243,8 +244,8 @@ static sb_status weight_start(const sb_layer_block *b, sb_block_weight *w)
     for (int64_t i = 0; i < n; i++) {
         int64_t at = sb_quantizer_scale_at(w->q, t, i);
         float begin =
-            weight_begin(((const float *)t->data)[i],
-                         ((const float *)now->data)[i], now != t, p->scale[at]);
+            weight_begin(sb_tensor_float(t, i), sb_tensor_float(now, i),
+                         now != t, p->scale[at]);
 
         sb_soft_set(&w->soft, (size_t)i, begin, p->scale[at], p->zero_point[at],
                     p->qmin, p->qmax);

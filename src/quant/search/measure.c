@@ -6,6 +6,7 @@
 
 #include "eval/eval.h"
 #include "passes/pass.h"
+#include "quant/calibrate/calibrate.h"
 #include "quant/model/simulate.h"
 #include "quant/model/weight.h"
 
@@ -96,18 +97,37 @@ static sb_status rounded_weight(sb_ctx *ctx, const sb_graph *g, sb_value_id v,
     return sb_exec_eval(ctx, g, node, in, out);
 }
 
+/* Equalization has changed weights of the first model, which has seen samples:
+ * those of another width go together with them only if they are the same in
+ * float. */
+static sb_status equalize_weights(const sb_measure *m, sb_quant_model *qm)
+{
+    for (size_t i = 0; m->models[0]->equalized && i < m->n_layers; i++) {
+        const sb_quantizer *q =
+            sb_point_quantizer(&qm->place, m->layers[i].point);
+        const sb_tensor *w =
+            &sb_graph_value(measure_graph(m), q->value)->constant;
+
+        SB_TRY(sb_graph_set_constant(qm->graph, q->value, w));
+        SB_TRY(sb_calibrate_weight(qm, q, w));
+    }
+    return SB_OK;
+}
+
 static sb_status take_weights(sb_measure *m, size_t model)
 {
-    const sb_quant_model *qm = m->models[model];
-    sb_quant_model view = *qm; /* borrows all but the two flags */
+    sb_quant_model *qm = m->models[model];
     sb_graph *g = NULL;
     sb_status status = SB_OK;
 
-    view.run.weights_on = true;
-    view.run.activations_on = false;
     if (qm->place.n_points != m->models[0]->place.n_points)
         return sb_fail(m->ctx, SB_UNSUPPORTED,
                        "other values are quantized with another bit width");
+    if (model > 0)
+        SB_TRY(equalize_weights(m, qm));
+    sb_quant_model view = *qm; /* borrows all but the two flags */
+    view.run.weights_on = true;
+    view.run.activations_on = false;
     SB_TRY(sb_quant_simulated(&view, &g));
     for (size_t i = 0; i < m->n_layers && status == SB_OK; i++) {
         sb_mixed_layer *l = &m->layers[i];
@@ -225,13 +245,15 @@ void sb_measure_add(const sb_measure *m, size_t batch,
 
     for (size_t k = 0; k < measure_graph(m)->n_outputs; k++) {
         int64_t n = want[k].data ? sb_tensor_count(&want[k]) : 0;
-        if (n != sb_tensor_count(outputs[k]) ||
-            !sb_dtype_is_float(want[k].dtype) ||
+        /* Of boxes, others may be kept: all of them are noise then. */
+        bool same = n == sb_tensor_count(outputs[k]);
+
+        if (!sb_dtype_is_float(want[k].dtype) ||
             outputs[k]->dtype != want[k].dtype)
-            continue; /* boxes that were kept, say */
+            continue;
         for (int64_t i = 0; i < n; i++) {
             double a = sb_eval_element(&want[k], i);
-            double d = a - sb_eval_element(outputs[k], i);
+            double d = same ? a - sb_eval_element(outputs[k], i) : a;
 
             sums[2 * k] += d * d;
             sums[2 * k + 1] += a * a;
