@@ -80,6 +80,7 @@ typedef struct cli_env {
     cli_progress *progress; /* being shown, or NULL */
     sb_comm comm;           /* other processes that take part in the work */
     const char *assumed;    /* the data that was last said to have no file */
+    char warned[256]; /* the last warning: quantizing anew says it again */
 } cli_env;
 
 typedef struct cli_example {

@@ -309,9 +309,10 @@ void quantize_free(quantize_job *j)
     sb_data_free(j->data);
     sb_quant_model_free(j->qm);
     sb_model_free(j->model);
-    for (size_t i = 0; i < j->drop.n_layers; i++)
-        free(j->drop.layers[i]);
-    free(j->drop.layers);
+    for (size_t i = 0; j->drop.names && j->drop.names[i]; i++)
+        free(j->drop.names[i]);
+    free(j->drop.names);
+    free(j->drop.ends);
     free(j->journal);
 }
 

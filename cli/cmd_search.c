@@ -313,13 +313,13 @@ static int floats_write(cli_env *env, const search_args *a,
                         const quantize_drop *d)
 {
     const sb_search_options opt = floats_options(a);
-    size_t n = a->exclude.n + d->n;
+    size_t n = a->exclude.n + (d->n ? d->ends[d->n] : 0);
     const char **all = cli_alloc(n + 1, sizeof *all);
     char *yaml = NULL;
 
     for (size_t i = 0; i < n; i++)
         all[i] =
-            i < a->exclude.n ? a->exclude.v[i] : d->layers[i - a->exclude.n];
+            i < a->exclude.n ? a->exclude.v[i] : d->names[i - a->exclude.n];
     sb_status status = sb_search_float_config(env->ctx, &opt, all, n, &yaml);
     if (status == SB_OK)
         status = sb_text_save(env->ctx, a->output, yaml);

@@ -50,8 +50,13 @@ static int unknown_command(const char *word)
 
 static void on_log(void *user, sb_log_level level, const char *line)
 {
-    const cli_env *env = user;
+    cli_env *env = user;
 
+    if (level == SB_LOG_LEVEL_WARNING) {
+        if (strncmp(env->warned, line, sizeof env->warned - 1) == 0)
+            return;
+        (void)snprintf(env->warned, sizeof env->warned, "%s", line);
+    }
     cli_progress_clear(env->progress);
     (void)fflush(stdout);
     if (env->comm.rank == 0 &&

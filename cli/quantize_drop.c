@@ -18,8 +18,9 @@ typedef struct {
     sb_session *session;
     const sb_tensor **outputs, **reference, **inputs;
     size_t n_out;
-    char **names; /* of layers as patterns, the worst first */
-    size_t n;
+    char **names; /* as quantize_drop's */
+    size_t *ends;
+    size_t n; /* layers */
 } dropper;
 
 /* ---- how good it is ------------------------------------------------------ */
@@ -155,9 +156,31 @@ static char *drop_pattern(const char *name)
     return out;
 }
 
+/* The activation that finishes a layer: quantized by itself, before it runs,
+ * once the layer is in float, which costs more than the layer did.  Its name
+ * is that of its quantizer. */
+static void drop_follower(dropper *d, const sb_layer_error *layer,
+                          size_t *n_names)
+{
+    static const char suffix[] = ".input_quantizer";
+
+    for (size_t i = 0; i < sb_quant_model_quantizer_count(d->j->qm); i++) {
+        const sb_quantizer_info *q = sb_quant_model_quantizer(d->j->qm, i);
+        size_t n = strlen(q->name), end = sizeof suffix - 1;
+
+        if (!q->fused || strcmp(q->value, layer->output) != 0 || n <= end ||
+            strcmp(q->name + n - end, suffix) != 0)
+            continue;
+        char *name = cli_alloc(n - end + 1, 1);
+        memcpy(name, q->name, n - end);
+        d->names[(*n_names)++] = drop_pattern(name);
+        free(name);
+    }
+}
+
 static void drop_sort(dropper *d, const sb_quant_errors *errors)
 {
-    size_t n = sb_quant_errors_count(errors), kept = 0;
+    size_t n = sb_quant_errors_count(errors), kept = 0, n_names = 0;
     drop_row *rows = cli_alloc(n + 1, sizeof *rows);
 
     for (size_t i = 0; i < n; i++) {
@@ -167,9 +190,14 @@ static void drop_sort(dropper *d, const sb_quant_errors *errors)
             rows[kept++] = (drop_row){l, i};
     }
     qsort(rows, kept, sizeof *rows, drop_compare);
-    d->names = cli_alloc(kept + 1, sizeof *d->names);
-    for (size_t i = 0; i < kept; i++)
-        d->names[d->n++] = drop_pattern(rows[i].layer->name);
+    d->names = cli_alloc(kept + sb_quant_model_quantizer_count(d->j->qm) + 1,
+                         sizeof *d->names);
+    d->ends = cli_alloc(kept + 1, sizeof *d->ends);
+    for (size_t i = 0; i < kept; i++) {
+        d->names[n_names++] = drop_pattern(rows[i].layer->name);
+        drop_follower(d, rows[i].layer, &n_names);
+        d->ends[++d->n] = n_names;
+    }
     free(rows);
 }
 
@@ -204,7 +232,7 @@ typedef enum { DROP_TOO_FEW, DROP_ENOUGH, DROP_NONE_LEFT } drop_outcome;
 static int drop_try(dropper *d, size_t n, drop_outcome *out)
 {
     quantize_job *j = d->j;
-    int rc = d->redo(j, (const char *const *)d->names, n);
+    int rc = d->redo(j, (const char *const *)d->names, d->ends[n]);
 
     if (rc == CLI_OK && j->qm)
         rc = drop_measure(d);
@@ -284,7 +312,8 @@ int quantize_limit_drop(quantize_job *j, quantize_redo_fn redo)
         rc = drop_rank(&d);
     if (missed && rc == CLI_OK)
         rc = drop_search(&d);
-    j->drop.layers = d.names; /* of the job from now on */
+    j->drop.names = d.names; /* of the job from now on */
+    j->drop.ends = d.ends;
     j->drop.n_layers = d.n;
     free(d.outputs);
     free(d.reference);

@@ -23,9 +23,9 @@ typedef struct quantize_drop {
     double most;
     double before, lost; /* with all layers quantized, and in the end */
     const char *what;    /* of what; NULL: not asked for */
-    char **layers;       /* patterns, the worst layer first */
-    size_t n_layers;
-    size_t n; /* of them in float */
+    size_t n_layers, n;  /* layers; how many of them stay in float */
+    char **names;        /* patterns, the worst layer first */
+    size_t *ends;        /* [n_layers + 1]: names of the first layers */
 } quantize_drop;
 
 typedef struct quantize_job {

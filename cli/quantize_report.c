@@ -140,8 +140,8 @@ void quantize_json_drop(cli_json *out, const quantize_drop *d)
     cli_json_num(out, "all_quantized", d->before);
     cli_json_num(out, "reached", d->lost);
     cli_json_open(out, "float_layers", '[');
-    for (size_t i = 0; i < d->n; i++)
-        cli_json_str(out, NULL, d->layers[i]);
+    for (size_t i = 0; d->n && i < d->ends[d->n]; i++)
+        cli_json_str(out, NULL, d->names[i]);
     cli_json_close(out, ']');
     cli_json_close(out, '}');
 }
@@ -220,8 +220,12 @@ void quantize_print_drop(const quantize_drop *d)
         cli_put("%s drops by %.4g with all layers quantized, by %.4g with %zu "
                 "of %zu in float:\n",
                 d->what, d->before, d->lost, d->n, d->n_layers);
-    for (size_t i = 0; i < d->n; i++)
-        cli_put("  %s\n", d->layers[i]);
+    for (size_t i = 0; i < d->n; i++) {
+        cli_put("  %s", d->names[d->ends[i]]);
+        for (size_t k = d->ends[i] + 1; k < d->ends[i + 1]; k++)
+            cli_put(", %s", d->names[k]);
+        cli_put("\n");
+    }
 }
 
 /* Of a float model with weights of some size, whose file should be smaller: if

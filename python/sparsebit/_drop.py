@@ -47,6 +47,14 @@ def pattern(name: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)
 
 
+def followers(model: QuantizedModel, output: str) -> list[str]:
+    """Patterns of the activation that finishes a layer: quantized by itself,
+    before it runs, once the layer is in float."""
+    end = ".input_quantizer"
+    return [pattern(q.name[:-len(end)]) for q in model.quantizers
+            if q.fused and q.value == output and q.name.endswith(end)]
+
+
 def limit(first: QuantizedModel, data: DataSource, most: float,
           again: Callable[[list[str]], QuantizedModel], *, samples: int,
           batch: int, progress: Progress) -> QuantizedModel:
@@ -64,12 +72,12 @@ def limit(first: QuantizedModel, data: DataSource, most: float,
     layers = [e for e in found.layers if e.op != "Output"]
     layers.sort(key=lambda e: -math.inf if math.isnan(e.alone.sqnr_db)
                 else e.alone.sqnr_db)
-    names = [pattern(e.name) for e in layers]
+    names = [[pattern(e.name), *followers(first, e.output)] for e in layers]
     tried: dict[int, tuple[QuantizedModel, float]] = {}
 
     def enough(n: int) -> bool:
         if n not in tried:
-            model = again(names[:n])
+            model = again(sum(names[:n], []))
             tried.clear()  # one model at a time
             tried[n] = (model, measure(model)[1])
         return tried[n][1] <= most
@@ -89,5 +97,5 @@ def limit(first: QuantizedModel, data: DataSource, most: float,
         few, many = (few, middle) if enough(middle) else (middle, many)
     enough(many)
     model, left = tried[many]
-    model.drop = Drop(what, before, left, names[:many])
+    model.drop = Drop(what, before, left, sum(names[:many], []))
     return model

@@ -5,11 +5,11 @@
 
 Of three matrix products one has a large weight that hides the others under one
 scale: all of them become zero, and with them the differences of the classes.
-It alone must stay in float; the file is run by ONNX Runtime, and its answers
-are those of NumPy in float.  A convolution that stays in float between integer
-ones, also next to operators that only move elements, does so in ONNX Runtime,
-too, which is told by its own results without optimization; so it does once the
-file was simplified or quantized again.
+It alone must stay in float, with the Relu that finishes it; the file is run by
+ONNX Runtime, and its answers are those of NumPy in float.  A convolution that
+stays in float between integer ones, also next to operators that only move
+elements, does so in ONNX Runtime, too, which is told by its own results without
+optimization; so it does once the file was simplified or quantized again.
 """
 import json
 import os
@@ -54,14 +54,21 @@ def weights(broken):
     return out
 
 
-def network(path, mats, named):
+def network(path, mats, named, relu):
     init = [numpy_helper.from_array(m, f"w{i}") for i, m in enumerate(mats)]
     # What a broken layer adds to all but the first is taken away again.
     init += [numpy_helper.from_array(-m[0] + np.eye(7, dtype=np.float32)[0],
                                      f"b{i}") for i, m in enumerate(mats)]
+    if relu:  # before it runs, the last result hides all others
+        init[len(mats) + 1].CopyFrom(numpy_helper.from_array(
+            numpy_helper.to_array(init[len(mats) + 1]) -
+            np.float32(1000) * np.eye(7, dtype=np.float32)[6], "b1"))
     nodes = [helper.make_node(
         "Gemm", ["x" if i == 0 else f"y{i - 1}", f"w{i}", f"b{i}"],
         [f"y{i}"], name=f"layer[{i}]*" if named else "") for i in range(3)]
+    if relu:
+        nodes[2].input[0] = "z1"
+        nodes.insert(2, helper.make_node("Relu", ["y1"], ["z1"], name="act"))
     f32 = TensorProto.FLOAT
     graph = helper.make_graph(
         nodes, "net", [helper.make_tensor_value_info("x", f32, ["N", 7])],
@@ -86,7 +93,7 @@ def searched(at, *options):
         return "" if one.read() == two.read() else "another file"
 
 
-def run(broken, *options, named=True):
+def run(broken, *options, named=True, relu=False):
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
         rng = np.random.default_rng(3)
@@ -101,7 +108,7 @@ def run(broken, *options, named=True):
         with open(at("q.yaml"), "w") as f:
             f.write(CONFIG)
         mats = weights(broken)
-        network(at("net.onnx"), mats, named)
+        network(at("net.onnx"), mats, named, relu)
         done = subprocess.run(
             [command, "quantize", at("net.onnx"), "-c", at("q.yaml"), "-d",
              at("x.yaml"), "-o", at("out.onnx"), "--json", "-q", *options],
@@ -143,6 +150,11 @@ if code == 0:
 code, found, agree = run({1}, "--accuracy-drop", "1", named=False)
 check(f"nodes without names: {found}", code == 0 and agree >= 99 and
       found["accuracy_drop"]["float_layers"] == ["y1"])
+
+code, found, agree = run({1}, "--accuracy-drop", "1", relu=True)
+check(f"an activation stays with its layer: {found}", code == 0 and
+      agree >= 99 and
+      found["accuracy_drop"]["float_layers"] == ["layer[[]1][*]", "act"])
 
 code, found, agree = run(set(), "--accuracy-drop", "1")
 check("nothing to keep", code == 0 and

@@ -119,6 +119,32 @@ static void test_same_in_float_better_quantized(void **state)
     }
 }
 
+#define EVEN(first, second)                                          \
+    "graph main(x: f32[N,2,4,4]) -> (y) {\n"                         \
+    "w: f32[5,2,1,1] = [" first ", 1, -1, -1, 1, 0.5, 1, -1, 0.5]\n" \
+    "v: f32[1,5,1,1] = [" second ", 1, -1, 0.7, 0.8]\n"              \
+    "c = Conv(x, w) \"first\"\nr = Relu(c)\ny = Conv(r, v) \"second\"\n}"
+
+/* One channel a thousand times as large as all others, which is the same
+ * network: as little is lost. */
+static void test_one_channel_far_too_large(void **state)
+{
+    static const char *const graphs[] = {EVEN("0.8, 1", "0.6"),
+                                         EVEN("800, 1000", "0.0006")};
+    const sb_tensor *x = test_random(SB_DTYPE_F32, "8x2x4x4", 5);
+    double plain[128], got[128], noise[2] = {0};
+    int layers = 0;
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        outputs(graphs[k], ON, x, plain, got, 128, &layers);
+        for (int i = 0; i < 128; i++)
+            noise[k] += (got[i] - plain[i]) * (got[i] - plain[i]);
+    }
+    if (!(noise[1] < 2 * noise[0]))
+        fail_msg("noise %g, with even channels %g", noise[1], noise[0]);
+}
+
 #define NORM(bias)                                                        \
     "graph main(x: f32[N,5,4]) -> (y) {\n"                                \
     "g: f32[4] = [50, 1, 0.5, 2]\nb: " bias "\nv: f32[4,3] = random(3)\n" \
@@ -487,6 +513,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_in_float_better_quantized),
+        cmocka_unit_test(test_one_channel_far_too_large),
         cmocka_unit_test(test_behind_a_node_without_its_first_result),
         cmocka_unit_test(test_what_cannot_be_scaled),
         cmocka_unit_test(test_domains_stay),

@@ -348,7 +348,9 @@ static void keep_line(void *user, sb_log_level level, const char *line)
     char *lines = user;
 
     (void)level;
-    (void)snprintf(lines + strlen(lines), 1000 - strlen(lines), "%s\n", line);
+    if (strncmp(line, "gptq:", 5) == 0)
+        (void)snprintf(lines + strlen(lines), 1000 - strlen(lines), "%s\n",
+                       line);
 }
 
 /* Weights that cannot be rounded by their inputs: one line for each reason. */

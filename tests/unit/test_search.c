@@ -328,6 +328,31 @@ static void test_budgets_are_met_or_refused(void **state)
     sb_model_free(model);
 }
 
+/* The smallest file is the one that has the smallest width throughout. */
+static void test_the_smallest_file_can_be_had(void **state)
+{
+    (void)state;
+    const sb_search_result *r = NULL;
+    sb_model *model = NULL;
+    char want[64];
+
+    assert_ok(sb_model_parse(test_ctx(), net, &model));
+    sb_search *s = search_net(model, 4, SB_SEARCH_BUDGET_BITS);
+    assert_ok(sb_search_run(s, &r));
+    double smallest = r->file_bytes;
+    sb_search_free(s);
+    s = search_net(model, smallest - 1, SB_SEARCH_BUDGET_SIZE);
+    assert_int_equal(sb_search_run(s, &r), SB_BAD_ARG);
+    (void)snprintf(want, sizeof want, "the smallest has %.0f", smallest);
+    assert_non_null(strstr(sb_ctx_error(test_ctx()), want));
+    sb_search_free(s);
+    s = search_net(model, smallest, SB_SEARCH_BUDGET_SIZE);
+    assert_ok(sb_search_run(s, &r));
+    assert_true(r->file_bytes == smallest);
+    sb_search_free(s);
+    sb_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_equalized_weights),
         cmocka_unit_test(test_another_shape),
         cmocka_unit_test(test_budgets_are_met_or_refused),
+        cmocka_unit_test(test_the_smallest_file_can_be_had),
     };
     return cmocka_run_group_tests_name("search", tests, NULL, NULL);
 }

@@ -347,10 +347,26 @@ sb_status sb_search_config(const sb_search *s, char **out)
 
 /* ---- running ------------------------------------------------------------- */
 
+/* What is in the file beside weights grows with their widths, too (zero
+ * points): it is known with the smallest and with the largest. */
+static sb_status search_weigh_file(sb_search *s)
+{
+    double error, most, weights = 0;
+
+    for (size_t i = 0; i < s->m.n_layers; i++)
+        weights += s->m.layers[i].elements * s->m.layers[i].bits[0] / 8;
+    SB_TRY(search_realize(s, &error, &most));
+    s->least_weights = sb_search_least(s, s->choices) / 8;
+    SB_TRY(search_realize(s, &error, &s->least_bytes));
+    memset(s->choices, 0, s->m.n_layers * sizeof *s->choices);
+    s->per_byte = weights > s->least_weights && most > s->least_bytes
+                      ? (most - s->least_bytes) / (weights - s->least_weights)
+                      : 1;
+    return SB_OK;
+}
+
 static sb_status search_prepare(sb_search *s)
 {
-    double weights = 0, error, bytes;
-
     SB_TRY(sb_quant_model_calc_qparams(s->models[0]));
     SB_TRY(sb_measure_make(&s->m));
     size_t n = s->m.n_layers;
@@ -360,18 +376,23 @@ static sb_status search_prepare(sb_search *s)
     s->trial = sb_alloc(s->ctx, n + 1, sizeof *s->trial);
     if (!s->errors || !s->sizes || !s->choices || !s->trial)
         return SB_NO_MEMORY;
-    if (s->opt.budget != SB_SEARCH_BUDGET_SIZE)
-        return SB_OK;
-    /* What is in the file beside weights: all of it with the largest width. */
-    for (size_t i = 0; i < n; i++)
-        weights += s->m.layers[i].elements * s->m.layers[i].bits[0] / 8;
-    SB_TRY(search_realize(s, &error, &bytes));
-    s->overhead = bytes - weights;
-    return SB_OK;
+    return s->opt.budget == SB_SEARCH_BUDGET_SIZE ? search_weigh_file(s)
+                                                  : SB_OK;
+}
+
+/* Names and scales of the mixture differ from those of one width for all.  The
+ * last time only the smallest file is left, which fits. */
+static void search_tighten(sb_search *s, double bytes, bool last)
+{
+    double most = floor(s->opt.limit) - s->least_bytes;
+    double more = s->excess + ceil(bytes - s->opt.limit);
+
+    s->excess = last || more > most ? most : more;
 }
 
 sb_status sb_search_run(sb_search *s, const sb_search_result **out)
 {
+    enum { TIMES = 4 };
     double error = 0, bytes = 0;
 
     if (s->m.n_batches == 0)
@@ -383,12 +404,12 @@ sb_status sb_search_run(sb_search *s, const sb_search_result **out)
     SB_TRY(sb_search_measure(s));
     SB_TRY(sb_search_choose(s));
     SB_TRY(sb_search_curve(s));
-    for (int again = 0; again < 4; again++) {
+    for (int again = 1; again <= TIMES; again++) {
         SB_TRY(sb_search_refine(s));
         SB_TRY(search_realize(s, &error, &bytes));
         if (s->opt.budget != SB_SEARCH_BUDGET_SIZE || bytes <= s->opt.limit)
             break;
-        s->overhead += bytes - s->opt.limit; /* names and scales differ */
+        search_tighten(s, bytes, again == TIMES - 1);
     }
     SB_TRY(sb_search_report(s, error, bytes));
     *out = &s->result;

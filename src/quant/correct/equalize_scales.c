@@ -16,6 +16,8 @@
  * noise counts as well, and its rows may take the place of x: for a = 1/2 that
  * is cross-layer equalization (M. Nagel et al., arXiv 1906.04721). */
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/simd.h"
@@ -39,6 +41,7 @@ typedef struct scale_search {
     float *row;           /* [channels] largest of the maker's weight */
     double row_steps;     /* of its integers, if it has one scale; else 0 */
     double row_terms, row_energy; /* elements of a row, E of what it reads */
+    float *sorted;                /* [channels] */
     double x_steps;
     bool symmetric;
 } scale_search;
@@ -46,7 +49,9 @@ typedef struct scale_search {
 enum { SCALE_ROWS = 16 };
 
 /* What samples do not show may still come: no channel grows to more than so
- * many times what it was, beside the others. */
+ * many times what it was, beside the largest.  Where half of them are farther
+ * below it than that, a few channels are too large rather than all others too
+ * small: they may shrink to where the median one is, which does not grow. */
 static const float SCALE_MOST = 16;
 
 /* ---- what is known of the weights --------------------------------------- */
@@ -212,17 +217,27 @@ static float scale_floor(const float *v, int64_t n)
     return most > 0 ? most * 1e-3F : 1;
 }
 
+static int scale_compare(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+
+    return (x > y) - (x < y);
+}
+
 /* Where a Clip cuts off, scales are at most 1, and what is twice as large as
  * all that was seen still passes as before; what was never seen may be as large
  * as the bound. */
 static void scale_limit(const scale_search *s, float *scales)
 {
-    float most = 0, bound = (float)s->l->bound;
+    size_t n = (size_t)s->l->channels;
+    float bound = (float)s->l->bound;
 
-    for (int64_t c = 0; c < s->l->channels; c++)
-        most = fmaxf(most, scales[c]);
-    for (int64_t c = 0; c < s->l->channels; c++) {
-        scales[c] = fmaxf(scales[c], most / SCALE_MOST);
+    memcpy(s->sorted, scales, n * sizeof *scales);
+    qsort(s->sorted, n, sizeof *scales, scale_compare);
+    float most = s->sorted[n - 1];
+    float least = fminf(most / SCALE_MOST, s->sorted[n / 2]);
+    for (size_t c = 0; c < n; c++) {
+        scales[c] = fmaxf(scales[c], least);
         if (!isfinite(bound))
             continue;
         float hi = s->seen->hi[c] > 0 ? 2 * s->seen->hi[c] / bound : 1;
@@ -286,7 +301,7 @@ sb_status sb_link_scales(const sb_quant_model *qm, const sb_link *l,
 {
     const sb_quantizer *x = sb_quantizer_on(qm, l->readers[0].node, 0);
     size_t n = (size_t)l->channels;
-    float *room = sb_alloc(qm->ctx, 4 * n, sizeof *room);
+    float *room = sb_alloc(qm->ctx, 5 * n, sizeof *room);
     scale_search s = {.l = l,
                       .seen = seen,
                       .squares = sb_alloc(qm->ctx, n, sizeof *s.squares),
@@ -299,6 +314,7 @@ sb_status sb_link_scales(const sb_quant_model *qm, const sb_link *l,
         s.size = room;
         s.weight = room + n;
         s.row = room + 2 * n;
+        s.sorted = room + 4 * n;
         status = scale_add_reader(qm, &s, &l->readers[i], &s.readers[i]);
     }
     if (status == SB_OK) {

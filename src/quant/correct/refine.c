@@ -413,6 +413,24 @@ static sb_status refine_weights(refiner *r)
     return status;
 }
 
+/* Where steps are taken back, by whom is that decided? */
+static void refine_tell_few(const refiner *r)
+{
+    const sb_quant_model *qm = r->qm;
+
+    if (qm->asked || !r->measures)
+        return;
+    if (sb_batch_store_count(qm->state.batches) == 1)
+        sb_warn(qm->ctx, "there is one batch of samples: what each step gains "
+                         "is judged by those that it ran over; give more "
+                         "samples, or smaller batches");
+    else if (r->reference.n_samples < 3)
+        sb_warn(qm->ctx,
+                "what each step gains is judged by %zu sample%s, "
+                "which tells little: give 32 samples or more",
+                r->reference.n_samples, r->reference.n_samples == 1 ? "" : "s");
+}
+
 static sb_status refine_all(refiner *r)
 {
     sb_quant_model *qm = r->qm;
@@ -422,6 +440,7 @@ static sb_status refine_all(refiner *r)
     refine_set_apart(qm, r->measures);
     if (r->measures)
         SB_TRY(sb_reference_open(qm, &r->reference));
+    refine_tell_few(r);
     r->now = sb_alloc(qm->ctx, r->reference.n_samples + 1, sizeof *r->now);
     r->tried = sb_alloc(qm->ctx, r->reference.n_samples + 1, sizeof *r->tried);
     if (!r->now || !r->tried)

@@ -21,16 +21,22 @@ struct sb_search {
     sb_measure m;
     double floor;           /* error with the largest widths */
     double *errors, *sizes; /* [layers, widths] */
-    double overhead;        /* bytes of the file beside weights */
-    uint32_t *choices;      /* [layers] that were found */
-    uint32_t *trial;        /* [layers] */
-    double error;           /* of `choices`, measured */
+    /* For a budget of bytes: what the smallest widths make of the weights, and
+     * of the file; how many bytes of a file one of weights stands for, zero
+     * points included; by how much a file was larger than that said. */
+    double least_weights, least_bytes, per_byte, excess;
+    uint32_t *choices; /* [layers] that were found */
+    uint32_t *trial;   /* [layers] */
+    double error;      /* of `choices`, measured */
     sb_search_result result;
 };
 
 /* search_choose.c: refuses, before anything is measured, a
  * budget that the smallest widths exceed. */
 SB_MUST_USE sb_status sb_search_check(const sb_search *s);
+/* Sets `choices` to the smallest widths; returns what they take of the
+ * budget. */
+double sb_search_least(const sb_search *s, uint32_t *choices);
 /* Sets `trial` to the best mixture within the budget by what
  * is known of layers. */
 SB_MUST_USE sb_status sb_search_choose(sb_search *s);

@@ -50,7 +50,9 @@ static double search_limit(const sb_search *s)
     case SB_SEARCH_BUDGET_BITS: /* a hair, for sums that are not whole */
         return s->opt.limit * all_elements(s) * (1 + 1e-12);
     case SB_SEARCH_BUDGET_SIZE:
-        return 8 * (s->opt.limit - s->overhead);
+        return 8 * (s->least_weights +
+                    (floor(s->opt.limit) - s->excess - s->least_bytes) /
+                        s->per_byte);
     case SB_SEARCH_BUDGET_MAC_BITS:
         return s->opt.limit * (1 + 1e-12);
     case SB_SEARCH_BUDGET_ERROR:
@@ -73,7 +75,7 @@ static sb_status search_refuse(const sb_search *s, double least)
         return sb_fail(s->ctx, SB_BAD_ARG,
                        "no mixture makes a file of %.0f bytes: the smallest "
                        "has %.0f",
-                       s->opt.limit, ceil(least / 8 + s->overhead));
+                       s->opt.limit, s->least_bytes);
     case SB_SEARCH_BUDGET_MAC_BITS:
         return sb_fail(s->ctx, SB_BAD_ARG,
                        "no mixture has %g MAC-bits: the smallest has %g",
@@ -86,17 +88,23 @@ static sb_status search_refuse(const sb_search *s, double least)
                    s->opt.limit, s->floor);
 }
 
+double sb_search_least(const sb_search *s, uint32_t *choices)
+{
+    for (size_t i = 0; i < s->m.n_layers; i++) {
+        const sb_mixed_layer *l = &s->m.layers[i];
+
+        choices[i] = 0;
+        for (size_t c = 1; c < s->n_widths; c++)
+            if (l->bits[c] < l->bits[choices[i]])
+                choices[i] = (uint32_t)c;
+    }
+    return search_size(s, choices);
+}
+
 sb_status sb_search_check(const sb_search *s)
 {
-    double least = 0;
+    double least = sb_search_least(s, s->trial);
 
-    for (size_t i = 0; i < s->m.n_layers; i++) {
-        double one = layer_size(s, &s->m.layers[i], 0);
-
-        for (size_t c = 1; c < s->n_widths; c++)
-            one = fmin(one, layer_size(s, &s->m.layers[i], c));
-        least += one;
-    }
     return least > search_limit(s) ? search_refuse(s, least) : SB_OK;
 }
 
