@@ -418,7 +418,8 @@ static int search_run(cli_env *env, const void *parsed)
     if (rc == CLI_OK && j.args->output)
         rc = search_write(&j);
     if (rc == CLI_OK && j.args->report)
-        rc = cli_report_search(env, j.args->report, j.args->model, j.result);
+        rc = cli_report_search(env, j.args->report, j.args->model, j.search,
+                               j.result);
     if (rc == CLI_OK && env->common.json)
         print_json(&j);
     else if (rc == CLI_OK)

@@ -23,7 +23,7 @@ typedef struct cli_quant_page {
 int cli_report_quantization(cli_env *env, const cli_quant_page *page);
 /* The curve of a search, and its layers. */
 int cli_report_search(cli_env *env, const char *path, const char *model,
-                      const sb_search_result *result);
+                      const sb_search *search, const sb_search_result *result);
 /* What a page about training is made from. */
 typedef struct cli_train_page {
     const char *path;

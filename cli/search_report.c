@@ -4,8 +4,6 @@
 
 #include "report_page.h"
 
-enum { COLUMNS = 6 };
-
 /* Points of a curve. */
 typedef struct {
     double *x, *y;
@@ -76,38 +74,8 @@ static sb_status add_curves(sb_report *r, const sb_search_result *result)
     return status;
 }
 
-static void add_layers(sb_report *r, const sb_search_result *result)
-{
-    static const char *const heads[COLUMNS] = {"layer", "operator", "bits",
-                                               "costs", "weights",  "MACs"};
-    size_t n = result->n_layers;
-    char **cells = cli_alloc(COLUMNS * n + 1, sizeof *cells);
-
-    for (size_t i = 0; i < n; i++) {
-        const sb_search_layer *l = result->layers[i];
-        char **cell = cells + COLUMNS * i;
-        size_t c = 0;
-
-        while (c + 1 < result->n_widths && result->widths[c] != l->bits)
-            c++;
-        cell[0] = cli_printf("%s", l->name);
-        cell[1] = cli_printf("%s", l->op);
-        cell[2] = cli_printf("%d", l->bits);
-        cell[3] = cli_printf("%.3g", l->errors[c]);
-        cell[4] = cli_printf("%.0f", l->elements);
-        cell[5] = cli_printf("%.0f", l->macs);
-    }
-    sb_report_section(r, "Layers",
-                      "What was chosen, and how much the error of "
-                      "the outputs grows by it.");
-    sb_report_table(r, "lnrrrr", heads, (const char *const *)cells, n);
-    for (size_t i = 0; i < COLUMNS * n; i++)
-        free(cells[i]);
-    free(cells);
-}
-
 int cli_report_search(cli_env *env, const char *path, const char *model,
-                      const sb_search_result *result)
+                      const sb_search *search, const sb_search_result *result)
 {
     char *title = cli_printf("%s, mixed widths", cli_base_name(model));
     char *below = cli_printf("sparsebit %s search", sb_version());
@@ -124,10 +92,10 @@ int cli_report_search(cli_env *env, const char *path, const char *model,
         cli_report_fact(r, "runs of all samples", "%zu", result->runs);
         status = add_curves(r, result);
     }
-    if (status == SB_OK) {
-        add_layers(r, result);
+    if (status == SB_OK)
+        status = sb_report_search(r, search);
+    if (status == SB_OK)
         status = sb_report_save(r, path);
-    }
     sb_report_free(r);
     free(title);
     free(below);

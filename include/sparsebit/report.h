@@ -10,6 +10,7 @@
 #define SPARSEBIT_REPORT_H
 
 #include <sparsebit/analyze.h>
+#include <sparsebit/search.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -67,6 +68,10 @@ SB_API SB_MUST_USE sb_status sb_report_graph(sb_report *report,
  *  leave out what they do not know. */
 SB_API SB_MUST_USE sb_status
 sb_report_quantization(sb_report *report, const sb_quant_errors *errors);
+/** What a search chose: the graph with each layer colored by what its width
+ *  costs, and all layers as a table.  sb_search_run() comes first. */
+SB_API SB_MUST_USE sb_status sb_report_search(sb_report *report,
+                                              const sb_search *search);
 /** What a runtime makes of the quantized model. */
 SB_API void sb_report_lint(sb_report *report, const sb_lint *lint);
 /** Writes the page, whole or not at all. */

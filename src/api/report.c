@@ -110,6 +110,13 @@ sb_status sb_report_quantization(sb_report *r, const sb_quant_errors *errors)
     return sb_page_tensors(errors, page);
 }
 
+sb_status sb_report_search(sb_report *r, const sb_search *search)
+{
+    if (!search->result.found)
+        return sb_fail(r->ctx, SB_BAD_ARG, "sb_search_run() comes first");
+    return sb_page_search(search, report_part(r));
+}
+
 void sb_report_lint(sb_report *r, const sb_lint *lint)
 {
     sb_page_lint(lint, report_part(r));

@@ -181,11 +181,13 @@ if (svg) {
   button(bar, 'whole graph', () => view.fit(true));
   if (svg.dataset.worst) button(bar, 'worst layer', () => select(svg.dataset.worst, true));
   if (svg.dataset.by) {
-    const modes = ['async', 'sync'].map(by => button(bar, by, b => {
+    const known = ['async', 'sync'].filter(by =>
+      [1, 2, 3, 4, 5].some(k => svg.querySelector('.' + by[0] + k)));
+    const modes = (known.length > 1 ? known : []).map(by => button(bar, by, b => {
       svg.dataset.by = by;
       modes.forEach(m => m.classList.toggle('on', m === b));
     }));
-    modes[0].classList.add('on');
+    modes[0]?.classList.add('on');
   }
   const hint = bar.appendChild(document.createElement('span'));
   hint.textContent = 'drag to move, Ctrl and wheel (or two fingers) to zoom, click a node';

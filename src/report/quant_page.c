@@ -20,17 +20,20 @@ static const struct {
     {-(double)INFINITY, "below 10 dB: broken"},
 };
 
-static uint8_t grade_of(const sb_difference *d)
+uint8_t sb_page_grade(double sqnr_db)
 {
     uint8_t i = 0;
 
-    if (!d)
-        return 0;
-    if (isnan(d->sqnr_db))
+    if (isnan(sqnr_db))
         return SB_COUNT(grades);
-    while (i + 1U < SB_COUNT(grades) && d->sqnr_db < grades[i].above)
+    while (i + 1U < SB_COUNT(grades) && sqnr_db < grades[i].above)
         i++;
     return i + 1;
+}
+
+static uint8_t grade_of(const sb_difference *d)
+{
+    return d ? sb_page_grade(d->sqnr_db) : 0;
 }
 
 static bool errors_seen(const sb_quant_errors *e)
@@ -43,7 +46,7 @@ static bool errors_seen(const sb_quant_errors *e)
 
 /* ---- the graph ----------------------------------------------------------- */
 
-static void add_grades(sb_str *out)
+void sb_page_grades(sb_str *out)
 {
     sb_str_add(out, "<div class=\"key\">");
     for (size_t i = 0; i < SB_COUNT(grades); i++) {
@@ -195,7 +198,7 @@ sb_status sb_page_layers(const sb_quant_errors *e, sb_str *out)
                            "network is (sync)."
                          : "Errors were not measured: no samples were given.");
     if (seen)
-        add_grades(out);
+        sb_page_grades(out);
     SB_TRY(add_graph(e, out));
     if (!seen)
         return SB_OK;

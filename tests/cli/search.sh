@@ -14,6 +14,7 @@ grep -o '<th[^>]*>[a-zA-Z]*' r.html | sed 's/.*>//' | tr '\n' ' '
 grep -o '[^>]*</b><span>size of the file' r.html | sed 's/^[0-9.]* /N /'
 cat mixed.yaml
 grep -c '<h2>' r.html
+grep -o '<g class="n a[1-5]' r.html | wc -l # nodes with a color: of layers
 $sparsebit quantize $models/tiny.onnx -c mixed.yaml -o m.onnx -q && $sparsebit info m.onnx --json | grep -c int4
 search $models/tiny.onnx -c q.yaml -d x.yaml --budget error:0.5 -q --json | grep '"bits"\|"runs"'
 echo --- layers without a name
