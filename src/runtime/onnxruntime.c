@@ -101,8 +101,8 @@ static const sb_target_op ort_ops[] = {
                     SB_TYPE(I2) | SB_TYPE(U2),                                 \
     .weight_narrow = true, .bias = SB_BIAS_INT32,                              \
     .residual = SB_RESIDUAL_BOTH, .one_dq_per_use = true, .qoperator = true,   \
-    .integer_truth = true, .opset = 13, .ops = ort_ops,                        \
-    .n_ops = SB_COUNT(ort_ops), .steps = SB_SIM_ORT
+    .integer_truth = true, .opset = 13, .passes = "close_clip",                \
+    .ops = ort_ops, .n_ops = SB_COUNT(ort_ops), .steps = SB_SIM_ORT
 
 /* Its integer kernels run channels last and want channels in fours, and its
  * Resize is slow there. */
