@@ -163,7 +163,7 @@ static void merge_declared(sb_graph *graph, const sb_value *value,
     }
 }
 
-static bool carries(const sb_node *node)
+static bool infer_carries(const sb_node *node)
 {
     const sb_op_def *op = sb_op_of(node);
 
@@ -198,7 +198,7 @@ static void tell_inputs(const sb_node *node, const sb_fact *facts,
         if (inner->type.dtype == SB_DTYPE_NONE &&
             sb_dtype_valid((int)from->dtype))
             inner->type.dtype = from->dtype;
-        if (i >= 2 && carries(node) &&
+        if (i >= 2 && infer_carries(node) &&
             !may_be(&inner->type.shape, &from->shape))
             inner->type.shape = sb_shape_unknown();
     }
@@ -255,7 +255,8 @@ static sb_status infer_bodies(const sb_node *node, const sb_fact *facts)
             inner->type = facts[node->inputs[k++]].type;
         }
         tell_inputs(node, facts, body);
-        SB_TRY(carries(node) ? infer_carrying(body) : sb_graph_infer(body));
+        SB_TRY(infer_carries(node) ? infer_carrying(body)
+                                   : sb_graph_infer(body));
     }
     return SB_OK;
 }
