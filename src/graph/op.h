@@ -243,6 +243,8 @@ enum {
     /* Output 0 is a product with input 1, plus input 2 if there is one, each
      * with an element for each index of the last axis (norms). */
     SB_OP_GAINS = 1 << 18,
+    /* Input i from 2 on is input i of the body in its first run (Loop). */
+    SB_OP_CARRIES = 1 << 19,
 };
 
 enum { SB_ARITY_ANY = 255 };

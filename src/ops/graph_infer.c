@@ -2,6 +2,7 @@
  *
  * A fact is what is known of a value before anything runs.  Nodes that we do
  * not know leave their outputs as the file declares them. */
+#include "ops/infer_util.h"
 #include "ops/op_registry.h"
 
 #include <stdalign.h>
@@ -162,17 +163,84 @@ static void merge_declared(sb_graph *graph, const sb_value *value,
     }
 }
 
+static bool infer_carries(const sb_node *node)
+{
+    const sb_op_def *op = sb_op_of(node);
+
+    return op && (op->flags & SB_OP_CARRIES);
+}
+
+static bool may_be(const sb_shape *declared, const sb_shape *is)
+{
+    if (declared->rank < 0 || is->rank < 0)
+        return true;
+    if (declared->rank != is->rank)
+        return false;
+    for (int i = 0; i < is->rank; i++)
+        if (sb_dim_known(declared->dim[i]) && sb_dim_known(is->dim[i]) &&
+            declared->dim[i] != is->dim[i])
+            return false;
+    return true;
+}
+
 /* Input i of a body has the elements of input i of the node (Loop, Scan); but
- * its shape may be that of a slice, or change from run to run. */
+ * its shape may be that of a slice, or change from run to run.  A file may
+ * declare what a carried value becomes, and start it as something else that
+ * no run reads: that declaration is forgotten. */
 static void tell_inputs(const sb_node *node, const sb_fact *facts,
                         sb_graph *body)
 {
     for (size_t i = 0; i < body->n_inputs && i < node->n_in; i++) {
         sb_value *inner = sb_graph_value(body, body->inputs[i]);
-        if (inner->type.dtype == SB_DTYPE_NONE && node->inputs[i] != SB_NONE &&
-            sb_dtype_valid((int)facts[node->inputs[i]].type.dtype))
-            inner->type.dtype = facts[node->inputs[i]].type.dtype;
+        if (node->inputs[i] == SB_NONE)
+            continue;
+        const sb_type *from = &facts[node->inputs[i]].type;
+        if (inner->type.dtype == SB_DTYPE_NONE &&
+            sb_dtype_valid((int)from->dtype))
+            inner->type.dtype = from->dtype;
+        if (i >= 2 && infer_carries(node) &&
+            !may_be(&inner->type.shape, &from->shape))
+            inner->type.shape = sb_shape_unknown();
     }
+}
+
+/* What is declared of results that are carried on is no proof. */
+static void doubt_carried(sb_graph *body)
+{
+    for (size_t i = 1; i < body->n_outputs && i + 1 < body->n_inputs; i++) {
+        sb_value *next = sb_graph_value(body, body->outputs[i]);
+        if (next->producer != SB_NONE)
+            next->type.shape = sb_shape_unknown();
+    }
+}
+
+/* Forgets shapes of carried inputs that results do not have, or not for
+ * certain; was there one? */
+static bool forget_carried(sb_graph *body)
+{
+    bool any = false;
+
+    for (size_t i = 1; i < body->n_outputs && i + 1 < body->n_inputs; i++) {
+        sb_shape *is = &sb_graph_value(body, body->inputs[i + 1])->type.shape;
+        const sb_shape *next =
+            &sb_graph_value(body, body->outputs[i])->type.shape;
+        if (is->rank < 0 || (next->rank >= 0 && may_be(is, next)))
+            continue;
+        *is = sb_shape_unknown();
+        any = true;
+    }
+    return any;
+}
+
+/* Of a body whose results are carried on, inputs keep the shapes that hold in
+ * every run. */
+static sb_status infer_carrying(sb_graph *body)
+{
+    do {
+        doubt_carried(body);
+        SB_TRY(sb_graph_infer(body));
+    } while (forget_carried(body));
+    return SB_OK;
 }
 
 /* Tells each sub-graph of the node what it captures, then infers it. */
@@ -187,7 +255,8 @@ static sb_status infer_bodies(const sb_node *node, const sb_fact *facts)
             inner->type = facts[node->inputs[k++]].type;
         }
         tell_inputs(node, facts, body);
-        SB_TRY(sb_graph_infer(body));
+        SB_TRY(infer_carries(node) ? infer_carrying(body)
+                                   : sb_graph_infer(body));
     }
     return SB_OK;
 }

@@ -49,6 +49,7 @@ static const char *const simplify_passes[] = {
     "recognize_hardsigmoid",
     "recognize_hardswish",
     "recognize_softmax",
+    "recognize_clip",
     "recognize_global_pool",
     "fold_pad",
     "remove_dead",

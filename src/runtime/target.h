@@ -263,6 +263,9 @@ typedef struct sb_target_def {
      * or nearly so, the first convolution with an activation of its own that
      * is not folded into it, which runs over the largest values. */
     bool fast_float;
+    /* Convolutions whose groups have fewer channels, in or out, are faster in
+     * float, but for depthwise ones. */
+    int min_group;
     /* It has QLinearConv and the like, so that files may be written with
      * them. */
     bool qoperator;

@@ -75,6 +75,36 @@ static void test_loop_until(void **state)
     assert_tensor("until 9", y, test_f32("3x2", 1, 2, 1, 2, 1, 2), 0);
 }
 
+/* Declared as what it becomes; it starts as a scalar that nothing reads. */
+static void test_loop_declared(void **state)
+{
+    (void)state;
+    sb_tensor *y = test_run1(
+        "graph g(n: i64[], x: f32[2]) -> (y) {\n"
+        "  s = Constant() {value_float=7.0}\n"
+        "  y = Loop(n, _, s) {body=graph b(i: i64[], c: bool[], v: f32[2]) -> "
+        "(d, w) {\n"
+        "    d = Identity(c)\n"
+        "    w = Neg(x)\n"
+        "  }}\n"
+        "}\n",
+        INPUTS(test_i64("", 2), test_f32("2", 1, 2)));
+
+    assert_tensor("becomes", y, test_f32("2", -1, -2), 0);
+    y = test_run1(
+        "graph g(n: i64[], x: f32[]) -> (y) {\n"
+        "  one: i64[1] = [1]\n"
+        "  y = Loop(n, _, x) {body=graph b(i: i64[], c: bool[], v: f32[]) -> "
+        "(d, w) {\n"
+        "    d = Identity(c)\n"
+        "    k = Reshape(v, one)\n"
+        "    w = Add(k, k)\n"
+        "  }}\n"
+        "}\n",
+        INPUTS(test_i64("", 2), test_f32("", 3)));
+    assert_tensor("gets a dimension", y, test_f32("1", 12), 0);
+}
+
 static void test_loop_refuses(void **state)
 {
     (void)state;
@@ -470,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_loop_swaps_and_stacks),
         cmocka_unit_test(test_loop_that_never_runs),
         cmocka_unit_test(test_loop_until),
+        cmocka_unit_test(test_loop_declared),
         cmocka_unit_test(test_loop_refuses),
         cmocka_unit_test(test_single_elements_are_checked_ahead),
         cmocka_unit_test(test_loop_without_end_is_interrupted),

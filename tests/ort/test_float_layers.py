@@ -4,8 +4,8 @@
     test_float_layers.py SPARSEBIT
 
 A depthwise convolution between two HardSwish is float in the file for ONNX
-Runtime on x86, one between two Relu is not.  Of a network whose first layer has
-channels of very different size the first layers stay in float without a
+Runtime on x86, one between two Relu is not; convolutions with narrow groups are, too.
+Of a network whose first layer has channels of very different size the first layers stay in float without a
 configuration, and its results in ONNX Runtime are nearer to those in float
 then; of one with a Relu behind the first layer, and with a configuration, they
 do not.
@@ -66,6 +66,24 @@ def network(path, function, uneven):
     onnx.save(model, path)
 
 
+def grouped(path, groups, outputs):
+    """Conv, Relu, a Conv of `groups` groups of 32 channels, Relu, Conv."""
+    rng = np.random.default_rng(3)
+    w = {"w0": rng.normal(size=(32, 3, 3, 3)), "w1": rng.normal(size=(outputs, 32 // groups, 3, 3)),
+         "w2": rng.normal(size=(4, outputs, 1, 1))}
+    nodes = [helper.make_node("Conv", ["x", "w0"], ["c0"]),
+             helper.make_node("Relu", ["c0"], ["r0"]),
+             helper.make_node("Conv", ["r0", "w1"], ["c1"], group=groups),
+             helper.make_node("Relu", ["c1"], ["r1"]),
+             helper.make_node("Conv", ["r1", "w2"], ["y"])]
+    init = [numpy_helper.from_array(v.astype(np.float32), k) for k, v in w.items()]
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, 16, 16])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    model = helper.make_model(helper.make_graph(nodes, "g", [image], [out], init),
+                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+
+
 def quantize(model, out, *options):
     r = subprocess.run([command, "quantize", model, "-d", "x.npy", "-o", out,
                         "-t", "onnxruntime-x86", *options],
@@ -106,6 +124,15 @@ def main():
     check("a depthwise layer between HardSwish is float", kernels("a.onnx") == (LAYERS - 1, 1))
     quantize("relu.onnx", "b.onnx", "--preset", "fast")
     check("between Relu it is not", kernels("b.onnx") == (LAYERS, 0))
+
+    for groups, outputs, floats in ((32, 32, 0), (32, 64, 1), (16, 32, 1), (4, 32, 0)):
+        grouped("grouped.onnx", groups, outputs)
+        quantize("grouped.onnx", "g.onnx", "--preset", "fast")
+        found = kernels("g.onnx")
+        check(f"{groups} groups, {outputs} channels: {found}", found == (3 - floats, floats))
+    grouped("grouped.onnx", 16, 32)
+    quantize("grouped.onnx", "g.onnx", "-c", "q.yaml")
+    check("as the configuration says", kernels("g.onnx") == (3, 0))
 
     said = quantize("relu.onnx", "b.onnx")
     check("no first layers with Relu", "first layers" not in said)

@@ -98,6 +98,17 @@ static void test_convolutions_fuse_as_in_runtimes(void **state)
     expect(arm, conv_graph("i8", 0, plain), "Conv", "QLinearConv", NULL);
     /* 0.1 * 255 is more than 6. */
     expect(x86, conv_graph("u8", 0, clip), "Conv", NULL, "clip");
+    /* -0.56 becomes -6; a limit that is absent is beyond an int32. */
+    expect(x86,
+           conv_graph("u8", 6,
+                      "lo: f32[] = -0.56\n  hi: f32[] = 1e8\n"
+                      "  r = Clip(c, lo, hi)\n  " TO_Q("r")),
+           "Conv", "QLinearConv", NULL);
+    expect(x86,
+           conv_graph("u8", 6,
+                      "lo: f32[] = -0.56\n"
+                      "  r = Clip(c, lo)\n  " TO_Q("r")),
+           "Conv", NULL, "clip");
     expect(x86, conv_graph("u16", 0, plain), "Conv", NULL, "16-bit");
     expect(x86, conv_graph("u8", 0, "y = Neg(c)"), "Conv", NULL, "inputs");
     expect(x86,

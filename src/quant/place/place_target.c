@@ -164,6 +164,20 @@ static void mark_made(targeter *t, sb_node_id id)
             t->made[node->outputs[i]] = true;
 }
 
+/* Has a convolution groups so narrow that the target is slow on integers? */
+static bool is_narrow(const targeter *t, const sb_node *node,
+                      const sb_target_op *row)
+{
+    const sb_tensor *w = sb_const_of(t->g, sb_node_in(node, row->weight));
+    int64_t groups = sb_node_int(node, "group", 1);
+
+    if (!w || w->rank < 3 || !sb_node_flag(node, SB_OP_CONV) || groups < 2)
+        return false;
+    int64_t each = w->dims[0] / groups;
+    return each * w->dims[1] > 1 &&
+           (each < t->target->min_group || w->dims[1] < t->target->min_group);
+}
+
 /* Forwards: anchors, and what follows from them. */
 static void place_target_spread(targeter *t)
 {
@@ -534,11 +548,17 @@ static sb_status place_target_run(targeter *t)
 {
     for (size_t i = 0; i < t->n_order; i++)
         t->row[t->order[i]] = choose_row(t, sb_graph_node(t->g, t->order[i]));
-    for (size_t i = 0; i < t->n_order; i++)
-        t->anchor[t->order[i]] = is_anchor(t, t->order[i]);
+    const bool free = !t->qm->asked && t->qm->known.n == 0;
+
+    for (size_t i = 0; i < t->n_order; i++) {
+        sb_node_id id = t->order[i];
+        t->anchor[id] =
+            is_anchor(t, id) &&
+            !(free && is_narrow(t, sb_graph_node(t->g, id), t->row[id]));
+    }
     place_target_spread(t);
     give_up(t);
-    if (t->target->fast_float && !t->qm->asked && t->qm->known.n == 0)
+    if (t->target->fast_float && free)
         leave_depthwise(t);
     mark_results(t);
     return place_all(t);

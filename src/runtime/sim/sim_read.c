@@ -252,8 +252,13 @@ bool sb_clip_redundant(const sb_graph *g, const sb_node *clip, const sb_node *q)
         return p.z == sb_quant_min(p.type);
     if (!sb_clip_limits(g, clip, &lo, &hi) || !(p.s > 0))
         return false;
-    double q_lo = rint((double)(lo / p.s)) + (double)p.z;
-    double q_hi = rint((double)(hi / p.s)) + (double)p.z;
+    double q_lo = rint((double)(lo / p.s)), q_hi = rint((double)(hi / p.s));
+    /* It becomes an int32; what is too large, as a limit that is absent,
+     * becomes the least of them. */
+    if (!(q_hi <= INT32_MAX))
+        return false;
+    q_lo += (double)p.z;
+    q_hi += (double)p.z;
     return q_lo <= sb_quant_min(p.type) && q_hi >= sb_quant_max(p.type);
 }
 
