@@ -390,6 +390,17 @@ static int check_options(const cli_env *env, const quantize_args *args)
     return quantize_check_drop(&cmd_quantize, args, env->ctx);
 }
 
+static void warn_limit(const quantize_job *j)
+{
+    double limit = (double)j->args->limit / 1e6, peak = cli_peak_rss_mb();
+
+    if (limit > 0 && peak > limit && !j->env->common.quiet)
+        (void)cli_error("--memory-limit: the run took %.0f MB, more than the "
+                        "%.0f MB given, which are for samples and weights that "
+                        "are kept, not for the program itself",
+                        peak, limit);
+}
+
 static bool quantize_writes_folder(const void *parsed)
 {
     return format_of(parsed) == FORMAT_GPTQ;
@@ -424,6 +435,8 @@ static int quantize_run(cli_env *env, const void *parsed)
         rc = export_model(&j);
     if (rc == CLI_OK && args->report)
         rc = quantize_write_report(&j);
+    if (rc == CLI_OK)
+        warn_limit(&j);
     if (rc == CLI_OK && args->extra_info && args->output && !env->common.quiet)
         (void)cli_error("%s: ONNX Runtime refuses files with the attribute "
                         "`bits` (--extra-info)",

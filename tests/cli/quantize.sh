@@ -36,6 +36,9 @@ cmp again.onnx loaded.onnx
 { echo 'SCHEDULE: {EQUALIZATION: true}'; cat q.yaml; } >even.yaml # takes samples
 quantize $models/photo.onnx -c even.yaml --load-calibration seen.json -o even.onnx | grep EQUAL
 quantize $models/photo.onnx -c even.yaml -d good.yaml --asym -o even.onnx | grep EQUAL
+{ echo 'SCHEDULE: {EQUALIZATION: true}'; sed 's/^A:.*/A: none/' q.yaml; } >even.yaml
+quantize $models/photo.onnx -c even.yaml -o even.onnx | grep EQUAL
+quantize $models/photo.onnx -c q.yaml -d good.yaml -o even.onnx --memory-limit 10M 2>&1 | sed -n "s/the run took [0-9]* MB/the run took N MB/p"
 for i in 0 1; do # each in a process of its own
     quantize $models/photo.onnx -c q.yaml -d good.yaml --skip $i -n 1 --save-calibration $i.json -q
 done

@@ -476,6 +476,8 @@ sb_quant_schedule sb_quant_config_schedule(const sb_quant_config *cfg)
         .disable_unnecessary_quant = cfg->file.disable_unnecessary,
         .bias_correction = cfg->file.bias_correction,
         .equalization = cfg->file.equalization && cfg->mode == SB_QUANT_STATIC,
+        .equalization_idle =
+            cfg->file.equalization && cfg->mode != SB_QUANT_STATIC,
         .layerwise = cfg->file.layerwise == SB_LAYERWISE_ON ||
                      (cfg->file.layerwise == SB_LAYERWISE_AUTO &&
                       cfg->mode == SB_QUANT_WEIGHTS_ONLY),

@@ -155,6 +155,7 @@ typedef struct sb_quant_schedule {
     bool disable_unnecessary_quant;
     bool bias_correction;   /* of calibrated models */
     bool equalization;      /* the same */
+    bool equalization_idle; /* asked for, of models that are not calibrated */
     bool layerwise;         /* rounding, and fitted to the float network */
     int64_t refine_samples; /* for it, and for rounding; 0: all */
     sb_quant_blockwise blockwise;

@@ -457,8 +457,14 @@ static sb_status refine_all(refiner *r)
 /* A configuration that asks for what cannot be done is told so. */
 static void refine_tell_channels(const sb_quant_model *qm)
 {
-    if (qm->asked && sb_quant_config_schedule(qm->config).equalization &&
-        qm->known.n == 0 && !refine_wants_channels(qm))
+    const sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
+
+    if (!qm->asked || qm->known.n > 0)
+        return;
+    if (schedule.equalization_idle)
+        sb_warn(qm->ctx, "EQUALIZATION: channels stay as they are: activations "
+                         "have no calibrated scales that they share");
+    if (schedule.equalization && !refine_wants_channels(qm))
         sb_warn(qm->ctx,
                 "EQUALIZATION: channels stay as they are: they are observed "
                 "anew on all samples, which %s does not allow",
