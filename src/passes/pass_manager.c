@@ -60,11 +60,10 @@ static const char *const simplify_passes[] = {
 /* What makes a graph faster to run but unreadable for other programs.  The
  * executor's threads take subnormals for zero in any case. */
 static const char *const lower_passes[] = {
-    "simplify",       "-flush_subnormals", "focus_to_conv",
-    "chain_pools",    "fuse_bn",           "fuse_attention",
-    "pad_pointwise",  "fuse_conv",         "fuse_linear",
-    "fuse_groupnorm", "fuse_shuffle",      "channels_last",
-    "remove_dead",    "fuse_elementwise",  NULL,
+    "simplify",      "-flush_subnormals", "focus_to_conv",    "chain_pools",
+    "fuse_bn",       "merge_convs",       "fuse_attention",   "pad_pointwise",
+    "fuse_conv",     "fuse_linear",       "fuse_groupnorm",   "fuse_shuffle",
+    "channels_last", "remove_dead",       "fuse_elementwise", NULL,
 };
 
 /* The same for a graph with gradients, after those were added.  Weights that

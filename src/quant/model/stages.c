@@ -70,7 +70,8 @@ static sb_status stage_simplify(sb_quant_model *qm)
     /* Scales of a quantized file are those of its own values. */
     bool fold = fuse_bn && qm->target->ops && qm->known.n == 0;
     sb_str_addf(&spec, "%s,-flush_subnormals%s%s", passes,
-                fuse_bn ? ",fuse_bn" : "", fold ? ",fold_affine" : "");
+                fuse_bn ? ",fuse_bn" : "",
+                fold ? ",merge_convs,fold_affine" : "");
     sb_status status = sb_str_status(&spec);
     if (status == SB_OK)
         status = sb_passes_run(qm->graph, sb_str_text(&spec), NULL, NULL, NULL);
