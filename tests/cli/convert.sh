@@ -87,4 +87,12 @@ cp $llm/gptq/config.json gptq
 head -c 9000 $llm/gptq/model.safetensors >gptq/model.safetensors
 code $sparsebit info gptq
 code $sparsebit quantize folder -c w4.yaml --format matmulnbits --float-as f16 -o x.onnx
+echo --- what other programs would read otherwise, or not at all
+mkdir part
+sed 's/"head_dim": [0-9]*/&, "partial_rotary_factor": 0.5/' folder/config.json >part/config.json
+code $sparsebit info part
+cp folder/config.json part
+touch part/pytorch_model.bin
+code $sparsebit info part
+rm -r part
 ls
