@@ -8,6 +8,9 @@ code $sparsebit generate again.gguf -p "ab" -n 12 -q
 code $sparsebit generate folder -p "ab" -n 12 -q
 code $sparsebit convert folder small.gguf --float-as q8_0 --json
 code $sparsebit convert folder k.gguf --float-as q4_k
+# Of 48 elements to a row.
+code $sparsebit convert $llm/llama odd.gguf --float-as q4_k --tokenizer $llm/tiny.gguf
+rm odd.gguf
 code $sparsebit convert again.gguf genai --format genai
 ls genai
 head -n 12 genai/genai_config.json
