@@ -7,22 +7,27 @@
 
 #include "report_page.h"
 
-static void print_layers(const sb_prune_report *r)
+/* What was removed, or could be where nothing was. */
+static void print_layers(const sb_prune_report *r, bool done)
 {
-    cli_table *t = cli_table_new("llrrrl");
-    static const char *const head[] = {"layer",   "operator", "size",
-                                       "removed", "left",     ""};
+    cli_table *t = cli_table_new(done ? "llrrrl" : "llrrl");
+    static const char *const head[] = {"layer", "operator", "size"};
 
     for (size_t i = 0; i < CLI_COUNT(head); i++)
         cli_table_add(t, "%s", head[i]);
+    cli_table_add(t, done ? "removed" : "removable");
+    if (done)
+        cli_table_add(t, "left");
+    cli_table_add(t, "%s", "");
     for (size_t i = 0; i < r->n_layers; i++) {
         const sb_prune_layer *l = r->layers[i];
 
         cli_table_add(t, "%s", l->name);
         cli_table_add(t, "%s", l->op);
         cli_table_add(t, "%lld", (long long)l->size);
-        cli_table_add(t, "%lld", (long long)l->removed);
-        cli_table_add(t, "%lld", (long long)(l->size - l->removed));
+        cli_table_add(t, "%lld", (long long)(done ? l->removed : l->removable));
+        if (done)
+            cli_table_add(t, "%lld", (long long)(l->size - l->removed));
         if (l->removable < l->size && l->reason)
             cli_table_add(t, "%s%s%s%s", l->reason, l->reason_node ? " (" : "",
                           l->reason_node ? l->reason_node : "",
@@ -108,7 +113,7 @@ void cli_prune_text(const cli_env *env, const cli_prune_told *j)
         print_scan(j->scan);
 
     if (env->common.verbose || j->dry_run)
-        print_layers(r);
+        print_layers(r, j->done);
     if (env->common.quiet && !j->dry_run)
         return;
     cli_put("%lld of %lld %s can be removed (%.1f %%)\n",
