@@ -43,8 +43,10 @@ static size_t blame_element(const sb_tensor *t, int axis, float *found)
     return SB_NO_INDEX;
 }
 
-static bool blame_shape(const sb_tensor *t, int axis, const sb_value_info *want)
+static bool blame_type(const sb_tensor *t, int axis, const sb_value_info *want)
 {
+    if (want->dtype != SB_DTYPE_NONE && sb_tensor_dtype(t) != want->dtype)
+        return true;
     if (want->rank < 0)
         return false;
     if (sb_tensor_rank(t) != want->rank)
@@ -72,13 +74,13 @@ static bool blame_batch(const sb_model *model, const sb_batch *batch,
             continue;
         bool named = blame_names(message, info->name);
         int axis = batch->whole ? -1 : batch->axes ? batch->axes[k] : 0;
-        bool shape = named && blame_shape(inputs[i], axis, info);
-        size_t at = shape ? 0 : blame_element(inputs[i], axis, &found);
-        if (at == SB_NO_INDEX || !(shape || named || isnan(found)))
+        bool type = named && blame_type(inputs[i], axis, info);
+        size_t at = type ? 0 : blame_element(inputs[i], axis, &found);
+        if (at == SB_NO_INDEX || !(type || named || isnan(found)))
             continue;
         const char *name =
             batch->names && at < batch->count ? batch->names[at] : "?";
-        if (shape)
+        if (type)
             (void)cli_error("%s: sample %zu (%s): %s", path, batch->first + at,
                             name, message);
         else

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "learn_args.h"
+#include <sparsebit/experimental.h>
 
 typedef struct {
     const char *model, *data, *out_dir, *npz;
@@ -223,8 +224,10 @@ typedef struct {
     const char *dir;
     char **files;
     size_t n, cap;
-    FILE *index; /* NULL unless everything is dumped */
-    bool made;   /* by this run */
+    FILE *index; /* in memory; NULL unless everything is dumped */
+    char *text;  /* of the index */
+    size_t size;
+    bool made; /* by this run */
 } folder;
 
 static bool run_taken(const folder *f, const char *file)
@@ -279,7 +282,10 @@ static sb_status write_tensor(folder *f, const char *value,
     sb_status status = sb_tensor_save(f->env->ctx, path, tensor);
 
     free(path);
-    *out = file;
+    if (status == SB_OK)
+        *out = file;
+    else
+        free(f->files[--f->n]);
     return status;
 }
 
@@ -331,32 +337,45 @@ static int folder_open(folder *f, const run_args *args)
     f->made = mkdir(args->out_dir, 0777) == 0;
     if (!f->made && errno != EEXIST)
         return cli_error("%s: %s", args->out_dir, strerror(errno));
-    if (args->dump_all) {
-        char *path = cli_printf("%s/index.tsv", args->out_dir);
-
-        f->index = fopen(path, "w");
-        int error = errno;
-        if (!f->index)
-            (void)cli_error("%s: %s", path, strerror(error));
-        free(path);
-        return f->index ? CLI_OK : CLI_FAILED;
-    }
-    return CLI_OK;
+    if (args->dump_all)
+        f->index = open_memstream(&f->text, &f->size);
+    return args->dump_all && !f->index ? cli_error("out of memory") : CLI_OK;
 }
 
+/* Last: with an index all is there. */
+static int write_index(folder *f, int rc)
+{
+    bool whole = fclose(f->index) == 0;
+
+    if (rc == CLI_OK) {
+        char *path = cli_printf("%s/index.tsv", f->dir);
+
+        if (!whole)
+            rc = cli_error("out of memory");
+        else if (sb_text_save(f->env->ctx, path, f->text) != SB_OK)
+            rc = cli_fail(f->env, path);
+        free(path);
+    }
+    free(f->text);
+    return rc;
+}
+
+/* Of a run that failed nothing stays. */
 static int folder_close(folder *f, int rc)
 {
-    for (size_t i = 0; i < f->n; i++)
-        free(f->files[i]);
-    free(f->files);
-    if (f->index) {
-        bool bad = ferror(f->index);
+    if (f->index)
+        rc = write_index(f, rc);
+    for (size_t i = 0; i < f->n; i++) {
+        char *path = cli_printf("%s/%s", f->dir, f->files[i]);
 
-        if ((fclose(f->index) != 0 || bad) && rc == CLI_OK)
-            return cli_error("%s/index.tsv: cannot write", f->dir);
+        if (rc != CLI_OK)
+            (void)unlink(path);
+        free(path);
+        free(f->files[i]);
     }
+    free(f->files);
     if (rc != CLI_OK && f->made)
-        (void)rmdir(f->dir); /* if nothing was written */
+        (void)rmdir(f->dir);
     return rc;
 }
 
@@ -402,7 +421,7 @@ static int run_samples(cli_env *env, const run_args *args,
             break;
         else if (sb_session_run_batch(session, batch, outputs,
                                       sb_model_output_count(model)) != SB_OK)
-            rc = cli_fail(env, args->model);
+            rc = cli_blame(env, model, args->model, data, args->data);
     }
     sb_data_free(data);
     return rc;

@@ -106,6 +106,16 @@ void cli_table_add(cli_table *t, const char *fmt, ...)
     t->cells[t->n++] = text;
 }
 
+/* Is nothing in the row from cell i on?  No blanks are put before nothing. */
+static bool is_rest_empty(const cli_table *t, size_t i, size_t columns)
+{
+    size_t end = i - i % columns + columns;
+
+    while (i < end && i < t->n && !*t->cells[i])
+        i++;
+    return i == end || i == t->n;
+}
+
 void cli_table_print(cli_table *t, const char *indent)
 {
     size_t columns = strlen(t->align);
@@ -116,17 +126,18 @@ void cli_table_print(cli_table *t, const char *indent)
             width[i % columns] = text_width(t->cells[i]);
     for (size_t i = 0; i < t->n; i++) {
         size_t c = i % columns;
-        bool last = c + 1 == columns || i + 1 == t->n;
+        bool ends = c + 1 == columns || i + 1 == t->n;
+        bool last = ends || is_rest_empty(t, i + 1, columns);
         int pad = (int)(width[c] - text_width(t->cells[i]));
 
         if (c == 0)
             printf("%s", indent);
-        if (t->align[c] == 'r')
+        if (t->align[c] == 'r' && !(last && !*t->cells[i]))
             printf("%*s", pad, "");
         printf("%s", t->cells[i]);
         if (t->align[c] == 'l' && !last)
             printf("%*s", pad, "");
-        printf("%s", last ? "\n" : "  ");
+        printf("%s", ends ? "\n" : last ? "" : "  ");
     }
     free(width);
     cli_table_free(t);

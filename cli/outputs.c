@@ -161,7 +161,9 @@ static sb_status open_samples(cli_env *env, const sb_model *model,
     sb_status status = sb_data_describe(model, path, opt->keys, &text);
 
     if (status == SB_OK)
-        status = sb_data_parse(env->ctx, text, "--data", opt, out);
+        /* What is assumed is right by itself. */
+        status = sb_data_parse(env->ctx, text, *opt->keys ? "--set" : "--data",
+                               opt, out);
     if (status == SB_OK)
         status = sb_data_set_model(*out, model);
     if (status == SB_OK)

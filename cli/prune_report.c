@@ -7,22 +7,27 @@
 
 #include "report_page.h"
 
-static void print_layers(const sb_prune_report *r)
+/* What was removed, or could be where nothing was. */
+static void print_layers(const sb_prune_report *r, bool done)
 {
-    cli_table *t = cli_table_new("llrrrl");
-    static const char *const head[] = {"layer",   "operator", "size",
-                                       "removed", "left",     ""};
+    cli_table *t = cli_table_new(done ? "llrrrl" : "llrrl");
+    static const char *const head[] = {"layer", "operator", "size"};
 
     for (size_t i = 0; i < CLI_COUNT(head); i++)
         cli_table_add(t, "%s", head[i]);
+    cli_table_add(t, done ? "removed" : "removable");
+    if (done)
+        cli_table_add(t, "left");
+    cli_table_add(t, "%s", "");
     for (size_t i = 0; i < r->n_layers; i++) {
         const sb_prune_layer *l = r->layers[i];
 
         cli_table_add(t, "%s", l->name);
         cli_table_add(t, "%s", l->op);
         cli_table_add(t, "%lld", (long long)l->size);
-        cli_table_add(t, "%lld", (long long)l->removed);
-        cli_table_add(t, "%lld", (long long)(l->size - l->removed));
+        cli_table_add(t, "%lld", (long long)(done ? l->removed : l->removable));
+        if (done)
+            cli_table_add(t, "%lld", (long long)(l->size - l->removed));
         if (l->removable < l->size && l->reason)
             cli_table_add(t, "%s%s%s%s", l->reason, l->reason_node ? " (" : "",
                           l->reason_node ? l->reason_node : "",
@@ -108,7 +113,7 @@ void cli_prune_text(const cli_env *env, const cli_prune_told *j)
         print_scan(j->scan);
 
     if (env->common.verbose || j->dry_run)
-        print_layers(r);
+        print_layers(r, j->done);
     if (env->common.quiet && !j->dry_run)
         return;
     cli_put("%lld of %lld %s can be removed (%.1f %%)\n",
@@ -309,34 +314,39 @@ static sb_status add_scan(sb_report *r, const sb_prune_scan *scan)
     return status;
 }
 
-static void add_layers(sb_report *r, const sb_prune_report *p)
+static void add_layers(sb_report *r, const sb_prune_report *p, bool done)
 {
-    static const char *const heads[COLUMNS] = {"layer",   "operator", "size",
-                                               "removed", "left",     "why"};
+    static const char *const heads[][COLUMNS] = {
+        {"layer", "operator", "size", "removable", "why"},
+        {"layer", "operator", "size", "removed", "left", "why"}};
     char **cells = cli_alloc(COLUMNS * p->n_layers + 1, sizeof *cells);
+    size_t n = 0;
 
     for (size_t i = 0; i < p->n_layers; i++) {
         const sb_prune_layer *l = p->layers[i];
-        char **cell = cells + COLUMNS * i;
         bool why = l->removable < l->size && l->reason;
 
-        cell[0] = cli_printf("%s", l->name);
-        cell[1] = cli_printf("%s", l->op);
-        cell[2] = cli_printf("%lld", (long long)l->size);
-        cell[3] = cli_printf("%lld", (long long)l->removed);
-        cell[4] = cli_printf("%lld", (long long)(l->size - l->removed));
-        cell[5] = cli_printf("%s%s%s", why ? l->reason : "",
-                             why && l->reason_node ? ": " : "",
-                             why && l->reason_node ? l->reason_node : "");
+        cells[n++] = cli_printf("%s", l->name);
+        cells[n++] = cli_printf("%s", l->op);
+        cells[n++] = cli_printf("%lld", (long long)l->size);
+        cells[n++] =
+            cli_printf("%lld", (long long)(done ? l->removed : l->removable));
+        if (done)
+            cells[n++] = cli_printf("%lld", (long long)(l->size - l->removed));
+        cells[n++] = cli_printf("%s%s%s", why ? l->reason : "",
+                                why && l->reason_node ? ": " : "",
+                                why && l->reason_node ? l->reason_node : "");
     }
     sb_report_section(r, "Layers",
                       p->structured ? "Output channels of each layer; why, if "
                                       "not all of them could go."
-                                    : "Elements of each weight, and how many "
-                                      "are zero now.");
-    sb_report_table(r, "lnrrrl", heads, (const char *const *)cells,
-                    p->n_layers);
-    for (size_t i = 0; i < COLUMNS * p->n_layers; i++)
+                      : done ? "Elements of each weight, and how many are "
+                               "zero now."
+                             : "Elements of each weight, and how many could "
+                               "be zero.");
+    sb_report_table(r, done ? "lnrrrl" : "lnrrl", heads[done],
+                    (const char *const *)cells, p->n_layers);
+    for (size_t i = 0; i < n; i++)
         free(cells[i]);
     free(cells);
 }
@@ -371,7 +381,7 @@ int cli_prune_page(cli_env *env, const char *path, const cli_prune_told *j)
             status = add_scan(r, j->scan);
     }
     if (status == SB_OK) {
-        add_layers(r, j->report);
+        add_layers(r, j->report, j->done);
         status = sb_report_save(r, path);
     }
     sb_report_free(r);

@@ -85,6 +85,21 @@ static sb_status read_packing(sb_ctx *ctx, const char *config_path,
     return status;
 }
 
+/* The classes of transformers rotate all elements of a head, whatever the file
+ * says; only we write that a part is, of a network that was a GGUF file. */
+static sb_status check_rotated(sb_ctx *ctx, const char *path,
+                               const sb_llm_config *c)
+{
+    if (c->rope_size == c->head_size ||
+        (c->arch->flags & SB_LLM_LEARNED_POSITIONS))
+        return SB_OK;
+    return sb_fail(ctx, SB_UNSUPPORTED,
+                   "%s: partial_rotary_factor for %lld of the %lld elements of "
+                   "a head, want 1: %s of transformers rotates all",
+                   path, (long long)c->rope_size, (long long)c->head_size,
+                   c->arch->hf_class);
+}
+
 static sb_status read_config(sb_checkpoint *c, const char *path,
                              sb_llm_config *config)
 {
@@ -95,6 +110,8 @@ static sb_status read_config(sb_checkpoint *c, const char *path,
     sb_status status = sb_json_read(c->ctx, path, map.data, map.size, &doc);
     if (status == SB_OK)
         status = sb_llm_config_read_hf(config, doc);
+    if (status == SB_OK)
+        status = check_rotated(c->ctx, path, config);
     if (status == SB_OK && !sb_json_get(doc->root, "quantization_config"))
         status = read_packing(c->ctx, path, config);
     config->text =

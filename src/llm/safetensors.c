@@ -5,7 +5,9 @@
  * ...}
  *
  * Everything in the header is checked against the file: a name may come once,
- * a tensor has just the bytes that its shape needs, and lies inside. */
+ * a tensor has just the bytes that its shape needs, and lies inside.  As the
+ * format wants it, tensors fill the file one behind the other. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -34,12 +36,20 @@ static bool json_whole(const sb_json *node, size_t *out)
     return !((double)*out < node->number || (double)*out > node->number);
 }
 
+/* The bytes of one tensor, from the first of all. */
+typedef struct extent {
+    size_t begin, end;
+    const sb_json *item;
+} extent;
+
 typedef struct header {
     sb_checkpoint *c;
     const char *path;
     sb_json_doc *doc;
     sb_buf *file;
     size_t data; /* where elements begin */
+    extent *extents;
+    size_t n;
 } header;
 
 static sb_status read_shape(const header *h, const sb_json *shape,
@@ -60,9 +70,9 @@ static sb_status read_shape(const header *h, const sb_json *shape,
     return SB_OK;
 }
 
-static sb_status read_offsets(const header *h, const sb_json *offsets,
-                              const char *name, sb_weight *w)
+static sb_status read_offsets(header *h, const sb_json *item, sb_weight *w)
 {
+    const sb_json *offsets = sb_json_get(item, "data_offsets");
     size_t begin = 0, end = 0;
 
     if (!sb_json_is(offsets, SB_JSON_LIST) || offsets->n != 2 ||
@@ -72,7 +82,8 @@ static sb_status read_offsets(const header *h, const sb_json *offsets,
         return sb_json_fail(h->doc, offsets,
                             "tensor '%s': want two data_offsets inside the "
                             "file of %zu bytes",
-                            name, sb_buf_size(h->file));
+                            item->key, sb_buf_size(h->file));
+    h->extents[h->n++] = (extent){begin, end, item};
     w->at = h->data + begin;
     w->bytes = end - begin;
     return SB_OK;
@@ -95,7 +106,7 @@ static sb_status leave_out(const header *h, const char *name, const char *dtype)
     return status;
 }
 
-static sb_status read_tensor(const header *h, const sb_json *item)
+static sb_status read_tensor(header *h, const sb_json *item)
 {
     const char *dtype = sb_json_text(sb_json_get(item, "dtype"));
     sb_weight w = {.buf = h->file};
@@ -106,13 +117,45 @@ static sb_status read_tensor(const header *h, const sb_json *item)
         return sb_json_fail(h->doc, item, "tensor '%s' has no dtype",
                             item->key);
     SB_TRY(read_shape(h, sb_json_get(item, "shape"), item->key, &w));
-    SB_TRY(read_offsets(h, sb_json_get(item, "data_offsets"), item->key, &w));
+    SB_TRY(read_offsets(h, item, &w));
     for (size_t i = 0; i < SB_COUNT(dtypes); i++)
         if (strcmp(dtype, dtypes[i].name) == 0) {
             w.format = sb_weight_format_plain(dtypes[i].dtype);
             return sb_checkpoint_add(h->c, h->path, item->key, &w);
         }
     return leave_out(h, item->key, dtype);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const extent *x = a, *y = b;
+
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return x->end < y->end ? -1 : x->end > y->end;
+}
+
+static sb_status check_extents(const header *h)
+{
+    size_t end = 0, size = sb_buf_size(h->file) - h->data;
+
+    if (h->n)
+        qsort(h->extents, h->n, sizeof *h->extents, by_place);
+    for (size_t i = 0; i < h->n; i++) {
+        const extent *e = &h->extents[i];
+
+        if (e->begin != end)
+            return sb_json_fail(h->doc, e->item,
+                                "tensor '%s' begins at byte %zu, want %zu, "
+                                "where the one before it ends",
+                                e->item->key, e->begin, end);
+        end = e->end;
+    }
+    if (end != size)
+        return sb_fail(h->c->ctx, SB_BAD_DATA,
+                       "%s: tensors of %zu bytes, but %zu are there", h->path,
+                       end, size);
+    return SB_OK;
 }
 
 static sb_status read_header(header *h)
@@ -133,9 +176,12 @@ static sb_status read_header(header *h)
                         &h->doc));
     if (!sb_json_is(h->doc->root, SB_JSON_OBJECT))
         return sb_json_fail(h->doc, h->doc->root, "the header is no object");
+    h->extents = sb_alloc_raw(h->c->ctx, h->doc->root->n, sizeof *h->extents);
+    if (!h->extents)
+        return SB_NO_MEMORY;
     for (const sb_json *i = h->doc->root->child; i; i = i->next)
         SB_TRY(read_tensor(h, i));
-    return SB_OK;
+    return check_extents(h);
 }
 
 sb_status sb_safetensors_load(sb_checkpoint *c, const char *path)
@@ -145,6 +191,7 @@ sb_status sb_safetensors_load(sb_checkpoint *c, const char *path)
     SB_TRY(sb_buf_map_file(c->ctx, path, false, &h.file));
     SB_TRY(sb_checkpoint_keep(c, h.file));
     sb_status status = read_header(&h);
+    sb_free(c->ctx, h.extents);
     sb_json_free(h.doc);
     return status;
 }
@@ -221,8 +268,14 @@ sb_status sb_safetensors_load_folder(sb_checkpoint *c, const char *folder)
 
     if (status == SB_OK && sb_path_exists(index))
         status = load_index(c, index);
-    else if (status == SB_OK)
+    else if (status == SB_OK && sb_path_exists(whole))
         status = sb_safetensors_load(c, whole);
+    else if (status == SB_OK)
+        status = sb_fail(c->ctx, SB_IO,
+                         "%s: neither model.safetensors nor its index is "
+                         "there, want one: weights of other files, such as "
+                         "pytorch_model.bin, are not read",
+                         folder);
     sb_free(c->ctx, index);
     sb_free(c->ctx, whole);
     return status;

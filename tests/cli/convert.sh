@@ -8,6 +8,9 @@ code $sparsebit generate again.gguf -p "ab" -n 12 -q
 code $sparsebit generate folder -p "ab" -n 12 -q
 code $sparsebit convert folder small.gguf --float-as q8_0 --json
 code $sparsebit convert folder k.gguf --float-as q4_k
+# Of 48 elements to a row.
+code $sparsebit convert $llm/llama odd.gguf --float-as q4_k --tokenizer $llm/tiny.gguf
+rm odd.gguf
 code $sparsebit convert again.gguf genai --format genai
 ls genai
 head -n 12 genai/genai_config.json
@@ -87,4 +90,12 @@ cp $llm/gptq/config.json gptq
 head -c 9000 $llm/gptq/model.safetensors >gptq/model.safetensors
 code $sparsebit info gptq
 code $sparsebit quantize folder -c w4.yaml --format matmulnbits --float-as f16 -o x.onnx
+echo --- what other programs would read otherwise, or not at all
+mkdir part
+sed 's/"head_dim": [0-9]*/&, "partial_rotary_factor": 0.5/' folder/config.json >part/config.json
+code $sparsebit info part
+cp folder/config.json part
+touch part/pytorch_model.bin
+code $sparsebit info part
+rm -r part
 ls

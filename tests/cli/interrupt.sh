@@ -18,6 +18,14 @@ kill -INT $pid
 wait $pid 2>/dev/null
 echo "exit code $?"
 cat err
+ls -d out 2>&1
+$sparsebit run $models/slow.onnx --shape x=1200x1200 --dump-all --out-dir out 2>err &
+pid=$!
+at_work
+kill -INT $pid
+wait $pid 2>/dev/null
+echo "exit code $?"
+ls -d out 2>&1
 $sparsebit bench $models/slow.onnx --shape x=600x600 --seconds 60 2>err &
 pid=$!
 at_work

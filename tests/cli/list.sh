@@ -6,5 +6,9 @@ $sparsebit list sources
 $sparsebit list stages
 $sparsebit list presets
 $sparsebit list targets
+# One line each, of 80 columns.
+for what in nets ops passes observers quantizers presets criteria sources stages targets; do
+    $sparsebit list $what | grep '.\{81\}\| $'
+done
 code $sparsebit list nothing
 code $sparsebit list

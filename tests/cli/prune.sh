@@ -7,6 +7,8 @@ SPARSER:
 Y
 $sparsebit graph $models/cnn.onnx
 code $sparsebit prune $models/cnn.onnx -c half.yaml --dry-run
+$sparsebit prune $models/cnn.onnx -c half.yaml --dry-run -q --report dry.html >/dev/null
+grep -o '>remov[a-z]*<' dry.html
 code $sparsebit prune $models/cnn.onnx -c half.yaml -o small.onnx
 $sparsebit graph small.onnx
 code $sparsebit prune $models/cnn.onnx -c half.yaml -o small.onnx -q

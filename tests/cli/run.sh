@@ -47,4 +47,10 @@ printf 'SOURCE: npy\nPATH: x.npy\n' >x.yaml
 code $sparsebit run $models/tiny.onnx -d x.yaml
 code $sparsebit run $models/tiny.onnx -d x.npy
 code $sparsebit run $models/tiny.onnx -d x.yaml -i x.npy
+{
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<c8', 'fortran_order': False, 'shape': (1, 3), }"
+    head -c 24 /dev/zero
+} >complex.npy
+code $sparsebit run $models/tiny.onnx -d complex.npy
+code $sparsebit quantize $models/tiny.onnx -d complex.npy -q -o no.onnx
 code $sparsebit run $models/tiny.onnx -n 3

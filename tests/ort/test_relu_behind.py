@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Layers whose kernels may leave their result in float, with a Relu or Clip
-behind them: ONNX Runtime must make an integer kernel of each, whoever reads
-what comes out.
+"""Layers whose kernels may leave their result in float, with a Relu, a Clip or
+a sum behind them: ONNX Runtime must make an integer kernel of each, whoever
+reads what comes out.
 
     test_relu_behind.py SPARSEBIT
 """
@@ -21,6 +21,7 @@ except ImportError as e:
     sys.exit(77)
 
 command = os.path.abspath(sys.argv[1])
+BEHIND = {"Relu": ["m"], "Clip": ["m", "low", "high"], "Add": ["x", "m"]}
 KERNELS = {"Gemm": ("QGemm",), "MatMul": ("QLinearMatMul", "MatMulIntegerToFloat")}
 # Nodes that read the result; none: it is that of the network.
 READERS = {"none": [], "a function": [("Softplus", ["r"])],
@@ -33,7 +34,7 @@ def network(path, op, act, readers):
     values = {"w": rng.normal(size=(16, 16)) / 4, "b": rng.normal(size=16),
               "low": np.array(0), "high": np.array(6)}
     nodes = [helper.make_node(op, ["x", "w", "b"][:3 if op == "Gemm" else 2], ["m"]),
-             helper.make_node(act, ["m", "low", "high"][:3 if act == "Clip" else 1], ["r"])]
+             helper.make_node(act, BEHIND[act], ["r"])]
     outputs = [f"y{i}" for i in range(len(readers))] or ["r"]
     nodes += [helper.make_node(kind, inputs, [y])
               for (kind, inputs), y in zip(readers, outputs)]
@@ -60,7 +61,7 @@ def main():
     failed = 0
     np.save("x.npy", np.random.default_rng(2).normal(size=(64, 16)).astype(np.float32))
     for op, act, who, target in itertools.product(
-            KERNELS, ("Relu", "Clip"), READERS, ("onnxruntime-x86", "onnxruntime-arm")):
+            KERNELS, BEHIND, READERS, ("onnxruntime-x86", "onnxruntime-arm")):
         network("m.onnx", op, act, READERS[who])
         subprocess.run([command, "quantize", "m.onnx", "-d", "x.npy", "-t", target,
                         "-o", "q.onnx", "--preset", "fast", "-q"], check=True)

@@ -341,6 +341,21 @@ static void test_tokens_are_picked_as_often_as_they_are_likely(void **state)
     assert_close("36/46", (double)n[1] / 1e4, 36.0 / 46, 0.02);
 }
 
+static void test_logits_of_which_none_is_a_number(void **state)
+{
+    float logits[3] = {NAN, NAN, NAN};
+    sb_sampler s = {.temperature = 0, .top_p = 1};
+    uint32_t id = 9;
+
+    (void)state;
+    assert_status(sb_sampler_pick(test_ctx(), &s, logits, 3, &id),
+                  SB_BAD_MODEL);
+    assert_error_has("none of 3 logits is a number");
+    logits[1] = -5;
+    assert_ok(sb_sampler_pick(test_ctx(), &s, logits, 3, &id));
+    assert_int_equal(id, 1);
+}
+
 /* ---- text --------------------------------------------------------------- */
 
 typedef struct heard {
@@ -425,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_caches_above_a_quarter),
         cmocka_unit_test(test_other_models_cannot_generate),
         cmocka_unit_test(test_tokens_are_picked_as_often_as_they_are_likely),
+        cmocka_unit_test(test_logits_of_which_none_is_a_number),
         cmocka_unit_test(test_text_streams_and_stops),
     };
 

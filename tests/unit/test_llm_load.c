@@ -194,6 +194,17 @@ static void test_safetensors_headers_that_lie_are_refused(void **state)
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
          "\"a\":{}}",
          "a key that is given twice"},
+        /* As the safetensors library refuses them. */
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+         "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+         "tensor 'b' begins at byte 4, want 8"},
+        {"{\"b\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[6,8]},"
+         "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+         "tensor 'b' begins at byte 6, want 4"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+         "tensor 'a' begins at byte 4, want 0"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+         "tensors of 4 bytes, but 8 are there"},
         {"[1]", "the header is no object"},
         {"{", "the file ends"},
     };
@@ -203,6 +214,11 @@ static void test_safetensors_headers_that_lie_are_refused(void **state)
                                "\"dtype\":\"F32\",\"shape\":[2],"
                                "\"data_offsets\":[0,8]}}",
                                8));
+    assert_ok(load_safetensors(
+        "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]},"
+        "\"none\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]},"
+        "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+        8));
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
         assert_status(load_safetensors(cases[i].header, 8), SB_BAD_DATA);
         assert_error_has(cases[i].want);

@@ -38,6 +38,11 @@ sb_status sb_sampler_pick(sb_ctx *ctx, sb_sampler *s, const float *logits,
     double sum = 0, share = 0;
     size_t count = 0;
 
+    if (n == 0 || isnan(logits[best]))
+        return sb_fail(ctx, SB_BAD_MODEL,
+                       "none of %zu logits is a number: a weight is NaN, or "
+                       "one is too large",
+                       n);
     *out = best;
     if (!(s->temperature > 0) || !isfinite(logits[best]))
         return SB_OK;

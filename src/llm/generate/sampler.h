@@ -14,7 +14,7 @@ typedef struct sb_sampler {
     size_t cap;
 } sb_sampler;
 
-/* Picks a token by its logit; NaN never is. */
+/* Picks a token by its logit; NaN never is, and SB_BAD_MODEL if all are. */
 SB_MUST_USE sb_status sb_sampler_pick(sb_ctx *ctx, sb_sampler *s,
                                       const float *logits, size_t n,
                                       uint32_t *out);

@@ -192,20 +192,7 @@ static sb_status choose_codes(const sb_parts *p, const sb_part *part,
                    part->name, m->bits);
 }
 
-/* ---- floats -------------------------------------------------------------- */
-
-static void choose_floats(const sb_parts *p, const sb_part *part,
-                          const char *name, const sb_weight_format **out)
-{
-    const sb_weight_format *f = sb_weight_format_find(name);
-    const sb_weight_format *fit = sb_block_format(f, part->m.cols);
-
-    if (!fit)
-        sb_warn(p->ctx, "'%s' stays %s: rows of %lld are no multiple of %d",
-                part->name, (*out)->name, (long long)part->m.cols, f->block);
-    else
-        *out = fit;
-}
+/* ---- all ----------------------------------------------------------------- */
 
 sb_status sb_gguf_choose(const sb_parts *p, const sb_part *part,
                          const sb_llm_write_options *opt,
@@ -222,7 +209,10 @@ sb_status sb_gguf_choose(const sb_parts *p, const sb_part *part,
     *out = sb_weight_format_plain(m->t->dtype);
     if (!*out) /* float64 and others that GGUF does not have */
         *out = sb_weight_format_plain(SB_DTYPE_F32);
-    if (opt->float_as)
-        choose_floats(p, part, opt->float_as, out);
+    const sb_weight_format *fit =
+        opt->float_as
+            ? sb_block_format(sb_weight_format_find(opt->float_as), m->cols)
+            : NULL;
+    *out = fit ? fit : *out;
     return SB_OK;
 }

@@ -107,17 +107,12 @@ static sb_status list_tensors(gguf_file *f)
     return add_rope(f);
 }
 
-/* Before anything is written: matrices of floats that are not what was asked
- * for, and how many bits an element has then. */
-static void say_bits(const gguf_file *f)
+/* Bits of an element, on average, of the matrices of floats. */
+static double mean_bits(const gguf_file *f)
 {
-    const sb_weight_format *asked =
-        f->opt->float_as ? sb_weight_format_find(f->opt->float_as) : NULL;
     double bits = 0, all = 0;
-    const tensor *first = NULL;
-    size_t n = 0, n_all = 0;
 
-    for (size_t i = 0; asked && i < f->n; i++) {
+    for (size_t i = 0; i < f->n; i++) {
         const tensor *t = &f->v[i];
         double count = (double)t->part->m.rows * (double)t->part->m.cols;
 
@@ -125,19 +120,45 @@ static void say_bits(const gguf_file *f)
             continue;
         bits += count * sb_block_bits(t->format);
         all += count;
+    }
+    return bits / all;
+}
+
+/* Before anything is written: matrices of floats that are not what was asked
+ * for, either other blocks or floats still. */
+static void say_others(const gguf_file *f, const sb_weight_format *asked,
+                       bool blocks)
+{
+    const tensor *first = NULL;
+    size_t n = 0, n_all = 0;
+
+    for (size_t i = 0; i < f->n; i++) {
+        const tensor *t = &f->v[i];
+
+        if (t->part->vector || t->part->m.bits)
+            continue;
         n_all++;
-        if (t->format != asked && t->format->unpack) {
+        if (t->format != asked && (t->format->unpack != NULL) == blocks) {
             first = first ? first : t;
             n++;
         }
     }
     if (first)
         sb_warn(f->p->ctx,
-                "%zu of %zu matrices become %s instead of %s, the first is "
-                "'%s': rows are no multiple of %d; %.2f bits an element "
-                "instead of %.2f",
-                n, n_all, first->format->name, asked->name, first->part->name,
-                asked->block, bits / all, sb_block_bits(asked));
+                "%zu of %zu matrices %s %s instead of %s, the first is '%s': "
+                "rows are no multiple of %d; %.2f bits an element instead of "
+                "%.2f",
+                n, n_all, blocks ? "become" : "stay", first->format->name,
+                asked->name, first->part->name, asked->block, mean_bits(f),
+                sb_block_bits(asked));
+}
+
+static void say_bits(const gguf_file *f)
+{
+    if (!f->opt->float_as)
+        return;
+    say_others(f, sb_weight_format_find(f->opt->float_as), true);
+    say_others(f, sb_weight_format_find(f->opt->float_as), false);
 }
 
 /* The format that most elements have. */

@@ -87,6 +87,6 @@ static sb_status bn_to_conv_run(sb_graph *g, size_t *changes)
 
 const sb_pass_def sb_pass_bn_to_conv = {
     .name = "bn_to_conv",
-    .summary = "batch normalization as a convolution of one weight a channel",
+    .summary = "batch normalization as convolution, one weight a channel",
     .run = bn_to_conv_run,
 };

@@ -146,6 +146,6 @@ const sb_rewrite_def sb_rewrite_tile_resize = {
 
 const sb_pass_def sb_pass_tile_resize = {
     .name = "tile_resize",
-    .summary = "enlarge by whole numbers by repeating pixels, channels last",
+    .summary = "whole-number Resize as repeated pixels, channels last",
     .run = tile_resize_run,
 };

@@ -195,6 +195,6 @@ static sb_status channels_last_run(sb_graph *graph, size_t *changes)
 
 const sb_pass_def sb_pass_channels_last = {
     .name = "channels_last",
-    .summary = "move channels to the end before cutting them (for running)",
+    .summary = "channels to the end before they are cut (for running)",
     .run = channels_last_run,
 };

@@ -298,6 +298,6 @@ static sb_status fold_affine_run(sb_graph *g, size_t *changes)
 
 const sb_pass_def sb_pass_fold_affine = {
     .name = "fold_affine",
-    .summary = "products and sums with constants into the convolution beside",
+    .summary = "products, sums with constants into convolutions beside",
     .run = fold_affine_run,
 };

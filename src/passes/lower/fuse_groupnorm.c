@@ -146,6 +146,6 @@ static sb_status fuse_groupnorm_run(sb_graph *graph, size_t *changes)
 
 const sb_pass_def sb_pass_fuse_groupnorm = {
     .name = "fuse_groupnorm",
-    .summary = "GroupNormalization from InstanceNormalization (for running)",
+    .summary = "GroupNormalization from its older form (for running)",
     .run = fuse_groupnorm_run,
 };

@@ -135,6 +135,6 @@ static sb_status fuse_linear_run(sb_graph *g, size_t *changes)
 
 const sb_pass_def sb_pass_fuse_linear = {
     .name = "fuse_linear",
-    .summary = "matrix product, bias, sum and activation in one (for running)",
+    .summary = "product, bias, sum and activation in one (for running)",
     .run = fuse_linear_run,
 };

@@ -85,6 +85,6 @@ static sb_status fuse_shuffle_run(sb_graph *graph, size_t *changes)
 
 const sb_pass_def sb_pass_fuse_shuffle = {
     .name = "fuse_shuffle",
-    .summary = "Reshape, Transpose, Reshape to a channel shuffle (for running)",
+    .summary = "channel shuffles from Reshape, Transpose (for running)",
     .run = fuse_shuffle_run,
 };

@@ -89,6 +89,6 @@ static sb_status pad_pointwise_run(sb_graph *g, size_t *changes)
 
 const sb_pass_def sb_pass_pad_pointwise = {
     .name = "pad_pointwise",
-    .summary = "pads of 1x1 convolutions as a node of their own (for running)",
+    .summary = "pads of 1x1 convolutions as their own node (for running)",
     .run = pad_pointwise_run,
 };

@@ -419,7 +419,7 @@ static sb_status dynamic_to_qdq_run(sb_graph *g, size_t *changes)
 
 const sb_pass_def sb_pass_dynamic_to_qdq = {
     .name = "dynamic_to_qdq",
-    .summary = "layers quantized at each run as float ones behind Q and DQ",
+    .summary = "layers quantized at each run, as float behind Q and DQ",
     .run = dynamic_to_qdq_run,
     .once = true,
 };

@@ -338,8 +338,7 @@ static sb_status integer_to_qdq_run(sb_graph *g, size_t *changes)
 
 const sb_pass_def sb_pass_integer_to_qdq = {
     .name = "integer_to_qdq",
-    .summary = "QLinearConv and other integer operators as float operators "
-               "between Q and DQ",
+    .summary = "QLinearConv and the like as float between Q and DQ",
     .run = integer_to_qdq_run,
     .once = true,
 };

@@ -243,7 +243,7 @@ static sb_status nbits_to_qdq_run(sb_graph *g, size_t *changes)
 
 const sb_pass_def sb_pass_nbits_to_qdq = {
     .name = "nbits_to_qdq",
-    .summary = "MatMulNBits as MatMul with a DequantizeLinear of its weight",
+    .summary = "MatMulNBits as MatMul with a DQ on its weight",
     .run = nbits_to_qdq_run,
     .once = true,
 };

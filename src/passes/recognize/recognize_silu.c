@@ -79,7 +79,7 @@ static sb_status write_silu_run(sb_graph *graph, size_t *changes)
 
 const sb_pass_def sb_pass_write_silu = {
     .name = "write_silu",
-    .summary = "SiLU in any form as x * sigmoid(x), for files without Swish",
+    .summary = "SiLU in any form as x * sigmoid(x), for older opsets",
     .run = write_silu_run,
     .once = true,
 };

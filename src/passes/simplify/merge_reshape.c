@@ -117,7 +117,6 @@ static sb_status merge_reshape_run(sb_graph *graph, size_t *changes)
 
 const sb_pass_def sb_pass_merge_reshape = {
     .name = "merge_reshape",
-    .summary = "merge chains of Reshape, Flatten, Squeeze and Unsqueeze; a "
-               "Gather of everything is one",
+    .summary = "merge chains of Reshape, Flatten, Squeeze, Unsqueeze",
     .run = merge_reshape_run,
 };

@@ -93,7 +93,6 @@ static sb_status merge_transpose_run(sb_graph *graph, size_t *changes)
 
 const sb_pass_def sb_pass_merge_transpose = {
     .name = "merge_transpose",
-    .summary = "merge consecutive Transposes; those that move nothing "
-               "become Reshape",
+    .summary = "merge Transposes; Reshape where nothing moves",
     .run = merge_transpose_run,
 };

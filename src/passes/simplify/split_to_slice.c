@@ -278,6 +278,6 @@ static sb_status split_to_slice_run(sb_graph *g, size_t *changes)
 
 const sb_pass_def sb_pass_split_to_slice = {
     .name = "split_to_slice",
-    .summary = "replace a split of which parts are picked by Slice or Gather",
+    .summary = "Slice or Gather where parts of a split are picked",
     .run = split_to_slice_run,
 };

@@ -63,6 +63,6 @@ static sb_status widen_io_run(sb_graph *g, size_t *changes)
 
 const sb_pass_def sb_pass_widen_io = {
     .name = "widen_io",
-    .summary = "inputs and outputs as float32 where a Cast makes them small",
+    .summary = "inputs, outputs as float32 where a Cast makes them small",
     .run = widen_io_run,
 };

@@ -32,8 +32,7 @@ static sb_status movement_weigh(const sb_criterion_ask *ask, float *out)
 
 const sb_criterion_def sb_criterion_movement = {
     .name = "movement",
-    .summary = "how far training moved a weight away from zero (needs the "
-               "network before training)",
+    .summary = "how far training moved a weight from zero (needs --before)",
     .needs_origin = true,
     .weigh = movement_weigh,
 };

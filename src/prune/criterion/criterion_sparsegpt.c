@@ -206,8 +206,7 @@ static sb_status sparsegpt_weigh(const sb_criterion_ask *ask, float *out)
 
 const sb_criterion_def sb_criterion_sparsegpt = {
     .name = "sparsegpt",
-    .summary = "what the other weights of a layer can make up for best, which "
-               "they do (needs data)",
+    .summary = "what other weights make up for best, as they do (needs data)",
     .needs_data = true,
     .weigh = sparsegpt_weigh,
     .thin = sparsegpt_thin,

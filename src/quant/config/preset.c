@@ -10,12 +10,10 @@ static const sb_quant_preset presets[] = {
     {"fast", "scales from ranges, weights rounded to nearest", "false",
      "uniform", "false", 0, "minmax"},
     {"balanced",
-     "ranges averaged over samples where that helps, channels equalized, "
-     "weights rounded by GPTQ and biases corrected, on 8 of the samples",
+     "averaged ranges, channels equalized, GPTQ, biases corrected; 8 samples",
      "true", "gptq", "false", 8, "moving_average"},
     {"best",
-     "ranges clipped, channels equalized, weights fitted to the float network "
-     "layer by layer and rounded by GPTQ, on all samples",
+     "clipped ranges, channels equalized, layers fitted, GPTQ; all samples",
      "true", "gptq", "true", 0, "mse"},
 };
 

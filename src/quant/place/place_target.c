@@ -9,6 +9,7 @@
  * for those who want integers. */
 #include "passes/rewrite.h"
 #include "quant/place/place.h"
+#include "runtime/sim/sim.h"
 
 typedef struct targeter {
     sb_quant_model *qm;
@@ -139,14 +140,29 @@ static bool all_made(const targeter *t, const sb_node *node,
     return any;
 }
 
+/* Does the runtime make a float Gemm of the product and a sum with what is
+ * computed, as it does unless a Q stands between?  A constant is a bias, which
+ * becomes int32. */
+static bool is_summed(const targeter *t, sb_node_id id)
+{
+    const sb_node *node = sb_graph_node(t->g, id);
+
+    if (!sb_sim_takes_sum(t->target, t->g, id))
+        return false;
+    sb_use use = sb_graph_value(t->g, node->outputs[0])->uses[0];
+    return !sb_is_const(t->g,
+                        sb_graph_node(t->g, use.node)->inputs[1 - use.input]);
+}
+
 /* A Relu or Clip that one node reads counts as a part of the layer in front of
  * it: without a Q behind it the runtime makes no kernel of either. */
-static bool needs_q_behind(const targeter *t, const sb_node *node,
-                           sb_value_id result)
+static bool needs_q_behind(const targeter *t, sb_node_id id, sb_value_id result)
 {
     const sb_value *v = sb_graph_value(t->g, result);
 
-    return result != node->outputs[0] && v->n_uses == 1 && !v->is_output;
+    if (result == sb_graph_node(t->g, id)->outputs[0])
+        return is_summed(t, id);
+    return v->n_uses == 1 && !v->is_output;
 }
 
 static void mark_made(targeter *t, sb_node_id id)
@@ -156,7 +172,7 @@ static void mark_made(targeter *t, sb_node_id id)
     sb_value_id r = result_of(t, id);
 
     if (row->result_optional && !anchor_reads(t, r, 0) &&
-        !needs_q_behind(t, node, r))
+        !needs_q_behind(t, id, r))
         return;
     t->made[r] = true;
     for (uint32_t i = 1; i < node->n_out; i++)

@@ -211,8 +211,8 @@ static sb_status adaround_round(sb_rounding *r)
 
 const sb_quantizer_def sb_quantizer_adaround = {
     .name = "adaround",
-    .summary = "decides for each weight whether to round up or down, by "
-               "learning; needs samples",
+    .summary =
+        "learns for each weight whether to round up or down; needs samples",
     .uses = {[SB_QUANT_WEIGHT] = {.schemes = SB_SCHEMES_ALL},
              [SB_QUANT_ACTIVATION] = {0, "adaround decides for each weight "
                                          "which way to round"}},

@@ -329,8 +329,8 @@ static sb_status gptq_round(sb_rounding *r)
 
 const sb_quantizer_def sb_quantizer_gptq = {
     .name = "gptq",
-    .summary = "rounds column by column, each making up for the errors before "
-               "it; needs samples",
+    .summary =
+        "rounds columns, each making up for errors before it; needs samples",
     .uses = {[SB_QUANT_WEIGHT] = {.schemes = SB_SCHEMES_ALL},
              [SB_QUANT_ACTIVATION] = {0, "gptq decides for each weight which "
                                          "way to round"}},

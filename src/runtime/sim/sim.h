@@ -57,6 +57,10 @@ SB_MUST_USE sb_status sb_sim_analyze(const sb_graph *g,
                                      sb_sim_report *out);
 void sb_sim_report_free(sb_sim_report *report);
 
+/* Would the runtime make one Gemm of a MatMul and the Add behind it? */
+bool sb_sim_takes_sum(const sb_target_def *target, const sb_graph *g,
+                      sb_node_id id);
+
 /* Processors without VNNI add pairs of products of uint8 and int8 in 16 bits:
  * 255 times this sum of two weights still fits. */
 enum { SB_PAIR_SUM_MOST = INT16_MAX / 255 };

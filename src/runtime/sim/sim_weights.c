@@ -112,6 +112,14 @@ static bool mm_add_match(const sb_graph *g, sb_node_id id, mm_add *m)
                      b->dim[1]);
 }
 
+bool sb_sim_takes_sum(const sb_target_def *target, const sb_graph *g,
+                      sb_node_id id)
+{
+    mm_add m;
+
+    return target->steps == SB_SIM_ORT && mm_add_match(g, id, &m);
+}
+
 static sb_status mm_add_fuse(sb_sim *sim, sb_node_id id)
 {
     sb_graph *g = sim->g;
