@@ -89,6 +89,12 @@ static const pass_case kept[] = {
                 W3 "v: f32[4,4,1,1] = random(3)\nc = " C3
                    "\nd = Conv(x, v)\ny = Add(c, d)\nz = Neg(d)\n"),
      NULL, false},
+    {"what cancels behind two sums",
+     TEST_GRAPH("x: f32[2,4,7,6]", "y: f32[2,4,7,6]",
+                W3 "v: f32[4,4,1,1] = random(3)\nc = " C3
+                   "\nd = Conv(x, v)\ne = Add(c, d)\nf = Add(e, x)\n"
+                   "y = Sub(f, x)\n"),
+     NULL, false},
     {"one row of results for all of the other",
      TEST_GRAPH("x: f32[2,4,7,6]", "y: f32[2,4,7,6]",
                 W3 "v: f32[4,4,7,1] = random(3)\nc = " C3

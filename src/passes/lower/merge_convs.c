@@ -201,6 +201,20 @@ static sb_node_id merge_maker(const sb_graph *g, const sb_node *sum, uint32_t i)
     return v->n_uses == 1 && !v->is_output ? v->producer : SB_NONE;
 }
 
+/* Is something subtracted from the sum, perhaps after more was added, or it
+ * from something? */
+static bool merge_is_subtracted(const sb_graph *g, const sb_node *sum)
+{
+    while (sb_node_is(sum, "Add")) {
+        const sb_value *v = sb_graph_value(g, sum->outputs[0]);
+
+        if (v->n_uses != 1 || v->is_output)
+            return false;
+        sum = sb_graph_node(g, v->uses[0].node);
+    }
+    return sb_node_is(sum, "Sub");
+}
+
 static sb_status merge_try(sb_graph *g, sb_node_id id, uint32_t first,
                            bool *done)
 {
@@ -212,7 +226,7 @@ static sb_status merge_try(sb_graph *g, sb_node_id id, uint32_t first,
     if (a == SB_NONE || b == SB_NONE || !merge_read_conv(g, a, &wide) ||
         sb_graph_node(g, a)->inputs[0] != sb_node_in(sb_graph_node(g, b), 0) ||
         (!merge_read_conv(g, b, &v) && !merge_read_norm(g, b, &wide, &v)) ||
-        !merge_fits(&wide, &v))
+        !merge_fits(&wide, &v) || merge_is_subtracted(g, sum))
         return SB_OK;
     *done = true;
     return merge_replace(g, id, &wide, &v);
