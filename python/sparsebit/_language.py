@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Optional, Union
 
 from . import _core
-from ._base import ArgumentError, Context, Path, default_context, several
+from ._base import ArgumentError, Context, Path, count, default_context, several
 from ._model import Model, load
 
 
@@ -68,8 +68,10 @@ class Generator:
         """Writes what follows after a prompt.  ``text`` receives it as it is
         made; returning False ends it."""
         return Generation(**_core.generator_run(
-            self._handle, prompt, max_tokens=max_tokens, temperature=temperature,
-            top_k=top_k, top_p=top_p, seed=seed, stop=several(stop),
+            self._handle, prompt, max_tokens=count("max_tokens", max_tokens),
+            temperature=temperature, top_k=count("top_k", top_k),
+            top_p=top_p, seed=seed,
+            stop=several("stop", stop),
             ignore_end=ignore_end, text=text))
 
 

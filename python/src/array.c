@@ -124,7 +124,7 @@ static int open_by_numpy(py_array *a, PyObject *object)
                      (PyObject *)Py_TYPE(object));
         return -1;
     }
-    made = PyObject_CallMethod(numpy, "ascontiguousarray", "O", object);
+    made = PyObject_CallMethod(numpy, "asarray", "OOs", object, Py_None, "C");
     Py_DECREF(numpy);
     if (made) {
         result = open_buffer(a, made, false);
