@@ -485,6 +485,14 @@ def test_labels_are_whole_numbers(cnn, images, label):
         sb.evaluate(cnn, [(images[0], [label] * 4)])
 
 
+def test_more_blocks_to_recompute_than_nodes(cnn, images):
+    target = np.arange(4)
+    least, most = (sb.Learner(cnn, recompute=n) for n in (0, 2**62))
+    assert most.step(images[0], target) == least.step(images[0], target)
+    with pytest.raises(sb.ArgumentError, match="recompute: found -1"):
+        sb.Learner(cnn, recompute=-1)
+
+
 def test_a_learning_rate_is_a_number(cnn):
     learner = sb.Learner(cnn)
     for rate in (math.nan, -1, math.inf):
