@@ -479,6 +479,19 @@ def test_what_is_no_function_is_no_plug_in(add, what):
         add()
 
 
+def test_plug_ins_may_return_tensors(cnn, images):
+    def scales(function):
+        context = sb.Context()
+        sb.add_quantizer("bent", function, context=context)
+        w = {**CONFIG["W"], "QUANTIZER": {"TYPE": "bent", "BIT": 8}}
+        made = sb.quantize(sb.load(cnn, context=context), images,
+                           config={**CONFIG, "W": w})
+        return [q.scale for q in made.quantizers]
+
+    assert scales(lambda x, p: sb.tensor(np.tanh(x))) == scales(
+        lambda x, p: np.tanh(x))
+
+
 @pytest.mark.parametrize("label", [0.5, 2**70, "1", None])
 def test_labels_are_whole_numbers(cnn, images, label):
     with pytest.raises(sb.DataError, match="labels"):
