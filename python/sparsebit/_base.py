@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import operator
 import os
+import sys
 import threading
 import time
 from typing import Any, Callable, Iterator, Optional, Union
@@ -208,10 +210,36 @@ def choose(what: str, value: str, names: tuple[str, ...]) -> int:
     return names.index(value)
 
 
-def several(value: Any) -> tuple[Any, ...]:
+def count(what: str, value: Any) -> int:
+    """A whole number that is not negative."""
+    try:
+        n = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what}: found {value!r}, want a whole number") from None
+    if n < 0:
+        raise ArgumentError(f"{what}: found {n}, want 0 or more")
+    return min(n, sys.maxsize)
+
+
+def number(what: str, value: Any) -> float:
+    if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+        raise TypeError(f"{what}: found {value!r}, want a number")
+    return float(value)
+
+
+def several(what: str, value: Any) -> tuple[Any, ...]:
     """Strings or paths of an iterable; one alone stands for itself."""
-    return ((value,) if isinstance(value, (str, bytes, os.PathLike))
-            else tuple(value))
+    items = ((value,) if isinstance(value, (str, bytes, os.PathLike))
+             or not hasattr(value, "__iter__") else tuple(value))
+    for item in items:
+        if not isinstance(item, (str, bytes, os.PathLike)):
+            raise TypeError(f"{what}: found {item!r}, want text")
+    return tuple(os.fspath(item) for item in items)
+
+
+def callable_or_error(what: str, value: Any) -> None:
+    if not callable(value):
+        raise TypeError(f"{what}: found {value!r}, want a function")
 
 
 def text_path(path: Path) -> str:

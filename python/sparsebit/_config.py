@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Sequence, Union
 
 from . import _core
-from ._base import Context, Path, default_context
+from ._base import Context, Error, Path, default_context
 
 
 class Config:
@@ -26,7 +26,8 @@ class Config:
             self.path, self.text = source.path, source.text
         elif isinstance(source, Mapping):
             keys = {k: v for k, v in _plain(source).items() if k != "DEVICE"}
-            self.text = json.dumps(keys, indent=2)  # which is YAML as well
+            self.text = json.dumps(keys, indent=2,  # which is YAML as well
+                                   default=plain_number)
         elif isinstance(source, str) and ("\n" in source or ": " in source):
             self.text = source
         else:
@@ -103,6 +104,13 @@ class ConfigNode(dict[str, Any]):
 ConfigSource = Union[None, Config, str, "os.PathLike[str]", Mapping[str, Any]]
 
 
+def plain_number(value: Any) -> Any:
+    """What NumPy counts with, as numbers of Python."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"found {value!r}, want text, a number, a list or a dict")
+
+
 def _plain(value: Any) -> Any:
     """Mappings of any kind (yacs has its own) as dicts; empty ones say
     nothing."""
@@ -169,7 +177,10 @@ def check_config(config: Union[Config, Path, Mapping[str, Any]],
         path = os.path.join(folder, "config.yaml")
         with open(path, "w", encoding="utf-8") as f:
             f.write(config.read())
-        return _core.config_check(context, path)
+        try:
+            return _core.config_check(context, path)
+        except Error as error:  # nobody knows that file
+            raise type(error)(str(error).replace(path, "config")) from None
 
 
 def default_config(context: Optional[Context] = None) -> str:

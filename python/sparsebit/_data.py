@@ -8,9 +8,10 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
 from . import _core
 from ._base import (ArgumentError, Array, Context, DataError, Path, Progress,
-                    Tensor, _strings, default_context)
+                    Tensor, _strings, count, default_context)
 from ._model import Model, Value
 
+NO_SAMPLES = "data: there are no samples, or an iterator has given them before"
 LABELS = ("label", "labels", "target", "targets")
 
 
@@ -50,8 +51,9 @@ class Data:
         make = _core.data_open if text is None else _core.data_parse
         self._handle = make(
             context or default_context(), text, path or "data.yaml",
-            samples=samples, skip=skip, batch=batch, strict=strict,
-            threads=threads, seed=seed, keys=keys)
+            samples=count("samples", samples), skip=count("skip", skip),
+            batch=count("batch", batch), strict=strict, threads=threads,
+            seed=seed, keys=keys)
 
     def __len__(self) -> int:
         """How many samples there are, broken ones included."""
@@ -95,8 +97,8 @@ class Samples:
                  batch: int = 0, fixed: int = 0, seed: int = 0) -> None:
         self.model = model
         self.inputs: list[Value] = model.inputs
-        self.limit = samples
-        self.batch = fixed or batch
+        self.limit = samples = count("samples", samples)
+        self.batch = fixed or count("batch", batch)
         self.fixed = fixed
         self.total = 0
         #: of the random changes that AUGMENT asks for; None: samples as they are
@@ -112,6 +114,11 @@ class Samples:
         elif isinstance(source, (str, os.PathLike)):
             self._handle = open_for(source, model, samples=samples,
                                     batch=self.batch, seed=seed)
+        elif isinstance(source, (bytes, bytearray)) or not any(
+                hasattr(source, way) for way in
+                ("__iter__", "__getitem__", "get_next", "shape")):
+            raise TypeError(f"data: found {type(source).__name__}, want a path, "
+                            "an array, or an iterable of arrays")
         else:
             self._source = source
             self.total = _count(source)
@@ -184,7 +191,8 @@ class Samples:
             raise DataError(f"a batch of {count} samples, the model takes {step} "
                             "at a time")
         for i in range(0, count, step):
-            yield ([a[i:i + step] for a in arrays],
+            yield ([(memoryview(a) if isinstance(a, Tensor) else a)[i:i + step]
+                    for a in arrays],
                    None if labels is None else labels[i:i + step])
 
     def _make(self, arrays: list[Any], names: Optional[list[str]], labels: Any,
@@ -229,9 +237,12 @@ def _labels(labels: Any) -> Optional[array.array[int]]:
     if isinstance(labels, int):
         labels = [labels]
     try:
-        return array.array("q", [int(v) for v in labels])
-    except (TypeError, ValueError):
-        raise DataError("labels: want one integer for each sample") from None
+        whole = [int(v) for v in labels]
+        if all(v == w for v, w in zip(labels, whole)):
+            return array.array("q", whole)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise DataError("labels: want one integer for each sample")
 
 
 def _length(item: Any) -> int:
@@ -323,4 +334,6 @@ def feed(source: DataSource, model: Model, taker: _core.Handle, *,
             _core.feed_run(way, made, taker)
             done += _core.batch_count(made)
             report(stage, done, total * (1 + augment))
+    if not done:
+        raise DataError(NO_SAMPLES)
     return done

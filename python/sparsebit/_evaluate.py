@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Optional, Union
 
 from . import _core, _html
-from ._base import ArgumentError, Context, Progress, reporting
-from ._data import DataSource, Samples
+from ._base import ArgumentError, Context, DataError, Progress, reporting
+from ._data import NO_SAMPLES, DataSource, Samples
 from ._model import Model, ModelSource, load
 from ._quantize import QuantizedModel
 from ._session import session_of
@@ -110,6 +110,8 @@ def evaluate(model: Union[ModelSource, QuantizedModel], data: DataSource, *,
                              other_counts)
             done += _core.batch_count(samples_now)
             report("evaluate", done, total)
+    if not done:
+        raise DataError(NO_SAMPLES)
     result = _core.eval_get(counts)
     if other_counts is not None:
         result["reference"] = Evaluation(**_core.eval_get(other_counts))

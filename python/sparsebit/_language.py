@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Optional, Union
 
 from . import _core
-from ._base import ArgumentError, Context, Path, default_context, several
+from ._base import ArgumentError, Context, Path, callable_or_error, count, default_context, several
 from ._model import Model, load
 
 
@@ -58,7 +58,7 @@ class Generator:
             tokenizer = Tokenizer(tokenizer, loaded.context)
         self.tokenizer = tokenizer
         self._handle = _core.generator_create(loaded._handle, tokenizer._handle,
-                                              length)
+                                              count("length", length))
 
     def __call__(self, prompt: str, *, max_tokens: int = 128,
                  temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0,
@@ -67,9 +67,13 @@ class Generator:
                  text: Optional[Callable[[str], Any]] = None) -> Generation:
         """Writes what follows after a prompt.  ``text`` receives it as it is
         made; returning False ends it."""
+        if text is not None:
+            callable_or_error("text", text)
         return Generation(**_core.generator_run(
-            self._handle, prompt, max_tokens=max_tokens, temperature=temperature,
-            top_k=top_k, top_p=top_p, seed=seed, stop=several(stop),
+            self._handle, prompt, max_tokens=count("max_tokens", max_tokens),
+            temperature=temperature, top_k=count("top_k", top_k),
+            top_p=top_p, seed=seed,
+            stop=several("stop", stop),
             ignore_end=ignore_end, text=text))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Mapping, Optional, Sequence, Union
 
 from . import _core, _html
-from ._base import (Array, Context, Path, Progress, Tensor, choose,
+from ._base import (Array, Context, Path, Progress, Tensor, choose, count,
                     default_context, reporting)
 
 FORMATS = ("text", "dot", "mermaid")
@@ -173,8 +173,8 @@ class Model:
         _core.model_save_language(
             self._handle, path, format=choose("format", format, LANGUAGE),
             tokenizer=None if tokenizer is None else os.fspath(tokenizer),
-            float_as=float_as, round=round, shard_bytes=shard_bytes,
-            gptq_version=gptq_version)
+            float_as=float_as, round=round,
+            shard_bytes=count("shard_bytes", shard_bytes), gptq_version=gptq_version)
 
     def add_lora(self, layers: str = "q_proj|v_proj", *, rank: int = 8,
                  alpha: float = 16.0, seed: int = 0) -> None:

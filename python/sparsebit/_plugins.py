@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Optional
 
 from . import _core
-from ._base import Array, Context, default_context
+from ._base import Array, Context, callable_or_error, default_context
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ def add_observer(name: str, function: Callable[[Values], tuple[float, float]],
 
     ``function`` says the range to quantize: least and greatest value.
     """
+    callable_or_error("function", function)
+
     def call(values: dict[str, Any]) -> tuple[float, float]:
         return function(Values(**values))
 
@@ -76,6 +78,8 @@ def add_quantizer(name: str,
     as many floats: the domain in which they are observed and rounded.
     ``map_activation`` names an operator that does so with activations.
     """
+    if map_weight is not None:
+        callable_or_error("map_weight", map_weight)
     _core.add_quantizer(context or default_context(), name, summary, map_weight,
                         map_activation, weights, activations,
                         tuple(p._row() for p in params))
@@ -92,6 +96,10 @@ def add_criterion(name: str,
     axis is worth; ``weigh`` gets a weight and returns what each element is
     worth, for unstructured pruning.  The lowest are pruned first.
     """
+    for what, function in (("score", score), ("weigh", weigh)):
+        if function is not None:
+            callable_or_error(what, function)
+
     def call(weight: memoryview, axis: int) -> Any:
         if axis >= 0:
             result = score(weight, axis)  # type: ignore[misc]

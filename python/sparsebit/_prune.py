@@ -131,7 +131,7 @@ def prune(model: ModelSource, data: DataSource = None, *,
     with reporting(model.context, progress) as report:
         handle = _core.prune_create(
             model._handle, **config_keywords(config),
-            exclude=several(exclude),
+            exclude=several("exclude", exclude),
             masks_only=masks_only, seed=seed, target_macs=target_macs,
             target_params=target_params, target_latency=target_latency,
             before=untrained._handle if untrained else None, scan=bool(scan))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence, Union
 
 from . import _core, _html
 from ._base import (ArgumentError, Array, Context, Path, Progress, Tensor,
-                    choose, reporting, several)
+                    choose, count, number, reporting, several)
 from ._config import ConfigSource, config_keywords
 from ._data import DataSource, feed, repeatable
 from ._model import FORMATS, LANGUAGE, Model, ModelSource, load
@@ -197,10 +197,16 @@ def quantize(model: ModelSource, data: DataSource = None, *,
     """
     loaded = load(model, example_input, context=context, progress=progress)
     start = time.perf_counter()
+    augment = count("augment", augment)
     _check_augment(augment, config, data)
+    asym = several("asym", asym)
+    if not set("".join(asym)) <= {"w", "a"}:
+        raise ArgumentError(f"asym: found {asym!r}, allowed are w, a, wa")
+    asym = "".join(asym)
     if accuracy_drop is not None:
+        accuracy_drop = number("accuracy_drop", accuracy_drop)
         if not 0 <= accuracy_drop <= 100:
-            raise ArgumentError(f"accuracy_drop: found {accuracy_drop!r}, want "
+            raise ArgumentError(f"accuracy_drop: found {accuracy_drop:g}, want "
                                 "per cent, such as 0.5")
         if data is None or journal is not None:
             raise ArgumentError("accuracy_drop needs data, and no journal: it "
@@ -210,10 +216,10 @@ def quantize(model: ModelSource, data: DataSource = None, *,
     def once(floats: Iterable[str]) -> QuantizedModel:
         return _quantize(
             loaded, data, samples, batch, augment, asym, asym_memory, journal,
-            several(load_calibration), progress, **config_keywords(config),
+            several("load_calibration", load_calibration), progress, **config_keywords(config),
             target=target, exact=exact,
             reduce_range=choose("reduce_range", reduce_range, REDUCTIONS),
-            exclude=(*several(exclude), *floats), preset=preset, train=train,
+            exclude=(*several("exclude", exclude), *floats), preset=preset, train=train,
             half_scales=half_scales, dump_after=dump_after)
 
     made = once(())
@@ -228,8 +234,6 @@ def quantize(model: ModelSource, data: DataSource = None, *,
 
 def _check_augment(augment: int, config: ConfigSource,
                    data: DataSource) -> None:
-    if augment < 0:
-        raise ArgumentError(f"augment: found {augment}, want how many versions")
     if augment and config is None:  # its steps are judged by other samples
         raise ArgumentError("augment goes with config")
     if augment and data is None:
@@ -237,8 +241,7 @@ def _check_augment(augment: int, config: ConfigSource,
 
 
 def _quantize(model: Model, data: DataSource, samples: int, batch: int,
-              augment: int,
-              asym: Union[str, Sequence[str]], asym_memory: int,
+              augment: int, asym: str, asym_memory: int,
               journal: Optional[Path], calibrations: tuple[Path, ...],
               progress: Progress, **options: Any) -> QuantizedModel:
     with reporting(model.context, progress) as report:
@@ -249,8 +252,8 @@ def _quantize(model: Model, data: DataSource, samples: int, batch: int,
         if facts["needs_calibration"] and data is None and not calibrations:
             raise ArgumentError("quantization needs samples to be calibrated on: "
                                 "give data or load_calibration")
-        _core.quant_prepare(handle, "w" in asym, "a" in asym, asym_memory,
-                            journal)
+        _core.quant_prepare(handle, "w" in asym, "a" in asym,
+                            count("asym_memory", asym_memory), journal)
         seen = 0
         if data is not None and facts["can_calibrate"]:
             seen = feed(data, model, handle, report=report, stage="calibrate",

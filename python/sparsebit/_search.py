@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Optional, Sequence, Union
 
 from . import _core, _html
-from ._base import Context, Progress, choose, reporting, several
+from ._base import Context, Progress, choose, count, number, reporting, several
 from ._config import Config, ConfigSource, config_keywords
 from ._data import DataSource, feed
 from ._model import ModelSource, load
@@ -68,10 +68,11 @@ def search(model: ModelSource, data: DataSource, *, limit: float,
     model = load(model, example_input, context=context)
     with reporting(model.context, progress) as report:
         handle = _core.search_create(
-            model._handle, choose("budget", budget, BUDGETS), limit,
+            model._handle, choose("budget", budget, BUDGETS),
+            number("limit", limit),
             **config_keywords(config), target=target,
-            bits=sorted(set(bits), reverse=True) if bits else None,
-            exclude=several(exclude))
+            bits=sorted({count("bits", b) for b in bits or ()}, reverse=True) or None,
+            exclude=several("exclude", exclude))
         feed(data, model, handle, report=report, stage="measure",
              samples=samples, batch=batch,
              fixed=_core.search_fixed_batch(handle))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from . import _core
 from ._base import (ArgumentError, Array, Context, Path, Progress, Tensor,
-                    choose, reporting, several)
-from ._config import ConfigSource, config_keywords
+                    callable_or_error, choose, count, number, reporting, several)
+from ._config import ConfigSource, config_keywords, plain_number
 from ._data import Data, DataSource, open_for
 from ._model import Model, ModelSource, load
 from ._quantize import QuantizedModel
@@ -90,9 +91,11 @@ def train(model: Union[ModelSource, QuantizedModel], data: DataSource,
     quantized = model if isinstance(model, QuantizedModel) else None
     network = model.model if isinstance(model, QuantizedModel) else load(
         model, context=context)
+    batch, samples = count("batch", batch), count("samples", samples)
+    valid_samples = count("valid_samples", valid_samples)
     text = path = None
     if isinstance(options, Mapping):
-        text = json.dumps(dict(options))
+        text = json.dumps(dict(options), default=plain_number)
     elif options is not None:
         path = os.fspath(options)
     if lora is not None:
@@ -106,6 +109,8 @@ def train(model: Union[ModelSource, QuantizedModel], data: DataSource,
     pruning = config_keywords(prune)
     call = None
     if watch is not None:
+        callable_or_error("watch", watch)
+
         def call(state: dict[str, Any]) -> None:  # noqa: F811
             watch(TrainState(**state))
     with ExitStack() as folders:
@@ -173,13 +178,16 @@ class Learner:
             self._handle = _core.learner_create(
                 handle, loss=choose("loss", loss, LOSSES),
                 optimizer=choose("optimizer", optimizer, OPTIMIZERS),
-                learning_rate=learning_rate, momentum=momentum,
+                learning_rate=number("learning_rate", learning_rate),
+                momentum=momentum,
                 nesterov=nesterov, weight_decay=weight_decay,
                 label_smoothing=label_smoothing, temperature=temperature,
                 clip_norm=clip_norm, ema_decay=ema_decay,
                 norm=choose("norm", norm, NORMS), dropout=dropout,
-                train=several(train), freeze=several(freeze), accumulate=accumulate,
-                recompute=recompute, loss_output=loss_output, exact=exact,
+                train=several("train", train), freeze=several("freeze", freeze),
+                accumulate=count("accumulate", accumulate),
+                recompute=count("recompute", recompute),
+                loss_output=loss_output, exact=exact,
                 seed=seed, scale_rate=scale_rate,
                 norms=choose("restored", restored, RESTORED))
 
@@ -226,6 +234,9 @@ class Learner:
 
     @learning_rate.setter
     def learning_rate(self, rate: float) -> None:
+        rate = number("learning_rate", rate)
+        if not 0 <= rate < math.inf:
+            raise ArgumentError(f"learning_rate: found {rate!r}, want 0 or more")
         _core.learner_rate(self._handle, rate)
 
     @property

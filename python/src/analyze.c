@@ -112,10 +112,9 @@ static PyObject *search_create(PyObject *self, PyObject *args,
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&id|zzzOO", names,
-                                     py_arg_model, &m, &budget, &opt.limit,
-                                     &opt.config, &opt.config_text, &opt.target,
-                                     &bits, &exclude))
+    if (!py_parse_keywords(args, keywords, "O&id|zzzOO", names, py_arg_model,
+                           &m, &budget, &opt.limit, &opt.config,
+                           &opt.config_text, &opt.target, &bits, &exclude))
         return NULL;
     if (bits && bits != Py_None) {
         widths = read_widths(bits, &opt.n_bits);

@@ -124,7 +124,7 @@ static int open_by_numpy(py_array *a, PyObject *object)
                      (PyObject *)Py_TYPE(object));
         return -1;
     }
-    made = PyObject_CallMethod(numpy, "ascontiguousarray", "O", object);
+    made = PyObject_CallMethod(numpy, "asarray", "OOs", object, Py_None, "C");
     Py_DECREF(numpy);
     if (made) {
         result = open_buffer(a, made, false);
@@ -159,6 +159,10 @@ int py_array_open(py_array *a, PyObject *object, bool writable)
     if (PyObject_TypeCheck(object, py_tensor_type)) {
         a->tensor = ((py_tensor *)object)->tensor;
         a->dtype = sb_tensor_dtype(a->tensor);
+        a->rank = sb_tensor_rank(a->tensor);
+        for (int i = 0; i < a->rank; i++)
+            a->dims[i] = sb_tensor_dims(a->tensor)[i];
+        a->data = (void *)(uintptr_t)sb_tensor_data(a->tensor);
     } else {
         a->own = true;
         if (open_foreign(a, object, writable) != 0) {

@@ -306,6 +306,10 @@ void py_strings_close(py_strings *s);
 #define py_arg_path PyUnicode_FSConverter
 /* A size_t; ValueError if it is negative. */
 int py_arg_count(PyObject *object, void *out);
+/* PyArg_ParseTupleAndKeywords(), but a wrong type is told with the name of the
+ * argument, not its number, which is none that the caller counts. */
+int py_parse_keywords(PyObject *args, PyObject *keywords, const char *format,
+                      char **names, ...);
 
 #define PY_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 /* A function with keywords in a method table. */

@@ -58,10 +58,10 @@ static PyObject *data_make(PyObject *args, PyObject *keywords, bool is_text)
     sb_data *data = NULL;
     py_call call;
 
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O&zO&|KKKpiKz", names, py_arg_context, &c, &text,
-            py_arg_path, &path, &samples, &skip, &batch, &opt.strict,
-            &opt.threads, &seed, &opt.keys))
+    if (!py_parse_keywords(args, keywords, "O&zO&|KKKpiKz", names,
+                           py_arg_context, &c, &text, py_arg_path, &path,
+                           &samples, &skip, &batch, &opt.strict, &opt.threads,
+                           &seed, &opt.keys))
         return NULL;
     opt.samples = samples;
     opt.skip = skip;

@@ -153,10 +153,10 @@ static PyObject *generator_run(PyObject *self, PyObject *args,
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O&s|KdKdKOpO", names, py_arg_generator, &h,
-            &prompt, &max, &opt.temperature, &top_k, &opt.top_p, &seed, &stop,
-            &opt.ignore_end, &call_back) ||
+    if (!py_parse_keywords(args, keywords, "O&s|KdKdKOpO", names,
+                           py_arg_generator, &h, &prompt, &max,
+                           &opt.temperature, &top_k, &opt.top_p, &seed, &stop,
+                           &opt.ignore_end, &call_back) ||
         py_strings_open(&stops, stop) != 0)
         return NULL;
     opt.max_tokens = max;
@@ -199,10 +199,10 @@ static PyObject *model_save_language(PyObject *self, PyObject *args,
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&O&|izzpKi", names,
-                                     py_arg_model, &m, py_arg_path, &path,
-                                     &format, &opt.tokenizer, &opt.float_as,
-                                     &opt.round, &shard, &opt.gptq_version))
+    if (!py_parse_keywords(args, keywords, "O&O&|izzpKi", names, py_arg_model,
+                           &m, py_arg_path, &path, &format, &opt.tokenizer,
+                           &opt.float_as, &opt.round, &shard,
+                           &opt.gptq_version))
         return NULL;
     opt.format = (sb_language_format)format;
     opt.shard_bytes = shard;

@@ -32,7 +32,7 @@ static int settings_open(learner_settings *l, PyObject *keywords)
     *l = (learner_settings){.opt = SB_LEARN_OPTIONS_INIT};
     if (!none)
         return -1;
-    int ok = PyArg_ParseTupleAndKeywords(
+    int ok = py_parse_keywords(
         none, keywords, "|$izddiddpddddddipOOKKpKdi", learner_options, &loss,
         &o->loss_output, &o->label_smoothing, &o->temperature, &optimizer,
         &o->learning_rate, &o->momentum, &o->nesterov, &o->beta1, &o->beta2,
@@ -405,11 +405,11 @@ static PyObject *train_run(PyObject *self, PyObject *args, PyObject *keywords)
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O&O&O|zzzpOKOzz", names, arg_network, &m,
-            py_arg_data, &data, &valid_object, &opt.options, &opt.options_text,
-            &opt.folder, &opt.resume, &teacher_object, &seed, &watch,
-            &opt.prune, &opt.prune_text) ||
+    if (!py_parse_keywords(args, keywords, "O&O&O|zzzpOKOzz", names,
+                           arg_network, &m, py_arg_data, &data, &valid_object,
+                           &opt.options, &opt.options_text, &opt.folder,
+                           &opt.resume, &teacher_object, &seed, &watch,
+                           &opt.prune, &opt.prune_text) ||
         (valid_object != Py_None && !py_arg_data(valid_object, &valid)) ||
         (teacher_object && teacher_object != Py_None &&
          !py_arg_model(teacher_object, &teacher)) ||

@@ -11,9 +11,8 @@ static PyObject *model_load(PyObject *self, PyObject *args, PyObject *keywords)
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&O&|p", names,
-                                     py_arg_context, &c, py_arg_path, &path,
-                                     &opt.keep_inputs))
+    if (!py_parse_keywords(args, keywords, "O&O&|p", names, py_arg_context, &c,
+                           py_arg_path, &path, &opt.keep_inputs))
         return NULL;
     if (py_call_begin(&call, c) != 0) {
         Py_DECREF(path);
@@ -76,9 +75,9 @@ static PyObject *model_new(PyObject *self, PyObject *args, PyObject *keywords)
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&s|LLLLK", names,
-                                     py_arg_context, &c, &name, &channels,
-                                     &height, &width, &classes, &seed) ||
+    if (!py_parse_keywords(args, keywords, "O&s|LLLLK", names, py_arg_context,
+                           &c, &name, &channels, &height, &width, &classes,
+                           &seed) ||
         py_call_begin(&call, c) != 0)
         return NULL;
     opt.channels = channels;

@@ -1,6 +1,8 @@
 /* The module: its functions, its exceptions, and small helpers. */
 #include "core.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- exceptions --------------------------------------------------------- */
@@ -130,6 +132,23 @@ PyObject *py_float_list(const float *v, size_t n)
     return list;
 }
 
+/* The text of a str that a C string can hold; NULL with an exception. */
+static const char *string_of(PyObject *item)
+{
+    Py_ssize_t len = 0;
+    const char *text = NULL;
+
+    if (!PyUnicode_Check(item))
+        PyErr_Format(PyExc_TypeError, "expected a string, found %R", item);
+    else
+        text = PyUnicode_AsUTF8AndSize(item, &len);
+    if (text && strlen(text) != (size_t)len) {
+        PyErr_SetString(PyExc_ValueError, "embedded null character");
+        text = NULL;
+    }
+    return text;
+}
+
 int py_strings_open(py_strings *s, PyObject *object)
 {
     *s = (py_strings){0};
@@ -151,7 +170,7 @@ int py_strings_open(py_strings *s, PyObject *object)
     }
     for (size_t i = 0; i < s->n; i++) {
         PyObject *item = PyTuple_GetItem(s->sequence, (Py_ssize_t)i);
-        s->v[i] = PyUnicode_AsUTF8AndSize(item, NULL);
+        s->v[i] = string_of(item);
         if (!s->v[i]) {
             py_strings_close(s);
             return -1;
@@ -179,6 +198,39 @@ int py_arg_count(PyObject *object, void *out)
     }
     *(size_t *)out = (size_t)n;
     return 1;
+}
+
+static void name_argument(char **names)
+{
+    PyObject *type, *value, *trace;
+    int number = 0, end = 0;
+
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *text = value ? PyObject_Str(value) : NULL;
+    const char *line = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    if (line && sscanf(line, "argument %d%n", &number, &end) == 1 &&
+        *names[number - 1]) {
+        PyErr_Format(PyExc_TypeError, "%s%s", names[number - 1], line + end);
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+    } else {
+        PyErr_Restore(type, value, trace);
+    }
+    Py_XDECREF(text);
+}
+
+int py_parse_keywords(PyObject *args, PyObject *keywords, const char *format,
+                      char **names, ...)
+{
+    va_list out;
+
+    va_start(out, names);
+    int ok = PyArg_VaParseTupleAndKeywords(args, keywords, format, names, out);
+    va_end(out);
+    if (!ok && PyErr_ExceptionMatches(PyExc_TypeError))
+        name_argument(names);
+    return ok;
 }
 
 /* ---- the module --------------------------------------------------------- */

@@ -198,8 +198,8 @@ static void quantizer_map(void *user, const double *params, float *weight,
     py_array a = {0};
     int opened = result ? py_array_open(&a, result, false) : -1;
 
-    if (opened == 0 && (a.dtype != SB_DTYPE_F32 || !a.own || a.rank != 1 ||
-                        a.dims[0] != (int64_t)n)) {
+    if (opened == 0 &&
+        (a.dtype != SB_DTYPE_F32 || a.rank != 1 || a.dims[0] != (int64_t)n)) {
         PyErr_Format(PyExc_ValueError,
                      "a quantizer returns %zu floats of 32 bits, in one "
                      "dimension",
@@ -286,8 +286,8 @@ static int read_scores(PyObject *result, int64_t n, double *out64, float *out32)
         return -1;
     for (int i = 0; i < a.rank; i++)
         count *= a.dims[i];
-    bool ok = a.own && count == n &&
-              (a.dtype == SB_DTYPE_F32 || a.dtype == SB_DTYPE_F64);
+    bool ok =
+        count == n && (a.dtype == SB_DTYPE_F32 || a.dtype == SB_DTYPE_F64);
     for (int64_t i = 0; ok && i < n; i++) {
         double x = a.dtype == SB_DTYPE_F64 ? ((const double *)a.data)[i]
                                            : (double)((const float *)a.data)[i];

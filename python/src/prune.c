@@ -17,11 +17,11 @@ static PyObject *prune_create(PyObject *self, PyObject *args,
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O&|zzOpKddOdp", names, py_arg_model, &m,
-            &opt.config, &opt.config_text, &exclude, &opt.masks_only, &seed,
-            &opt.target_macs, &opt.target_params, &before, &opt.target_latency,
-            &opt.scan) ||
+    if (!py_parse_keywords(args, keywords, "O&|zzOpKddOdp", names, py_arg_model,
+                           &m, &opt.config, &opt.config_text, &exclude,
+                           &opt.masks_only, &seed, &opt.target_macs,
+                           &opt.target_params, &before, &opt.target_latency,
+                           &opt.scan) ||
         (before != Py_None && (!py_arg_model(before, &untrained) ||
                                py_same_context(m, untrained) != 0)) ||
         py_strings_open(&patterns, exclude) != 0)

@@ -20,11 +20,11 @@ static PyObject *quant_create(PyObject *self, PyObject *args,
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O&|zzzpipOzzpp", names, py_arg_model, &m,
-            &opt.config, &opt.config_text, &opt.target, &opt.exact, &reduce,
-            &opt.calibrate, &exclude, &opt.preset, &opt.dump_after, &opt.train,
-            &opt.half_scales) ||
+    if (!py_parse_keywords(args, keywords, "O&|zzzpipOzzpp", names,
+                           py_arg_model, &m, &opt.config, &opt.config_text,
+                           &opt.target, &opt.exact, &reduce, &opt.calibrate,
+                           &exclude, &opt.preset, &opt.dump_after, &opt.train,
+                           &opt.half_scales) ||
         py_strings_open(&patterns, exclude) != 0)
         return NULL;
     opt.reduce_range = (sb_reduce_range)reduce;
@@ -166,10 +166,9 @@ static PyObject *quant_export(PyObject *self, PyObject *args,
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&iO|ppiLi", names,
-                                     py_arg_quant, &q, &to, &path,
-                                     &opt.float_weights, &opt.extra_info,
-                                     &format, &opset, &opt.accuracy_level) ||
+    if (!py_parse_keywords(args, keywords, "O&iO|ppiLi", names, py_arg_quant,
+                           &q, &to, &path, &opt.float_weights, &opt.extra_info,
+                           &format, &opset, &opt.accuracy_level) ||
         (to == TO_FILE && !py_arg_path(path, &r.path)))
         return NULL;
     opt.format = (sb_export_format)format;

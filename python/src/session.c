@@ -14,9 +14,8 @@ static PyObject *session_create(PyObject *self, PyObject *args,
     py_call call;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|ppi", names,
-                                     py_arg_model, &m, &opt.exact, &opt.profile,
-                                     &integer) ||
+    if (!py_parse_keywords(args, keywords, "O&|ppi", names, py_arg_model, &m,
+                           &opt.exact, &opt.profile, &integer) ||
         py_call_begin(&call, m->context) != 0)
         return NULL;
     opt.integer = (sb_integer_mode)integer;

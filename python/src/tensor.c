@@ -386,8 +386,8 @@ static PyObject *tensor_dlpack(PyObject *self, PyObject *args,
     PyObject *stream = NULL, *version = NULL, *device = NULL, *copy = NULL;
     long major = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream,
-                                     &version, &device, &copy))
+    if (!py_parse_keywords(args, keywords, "|$OOOO", names, &stream, &version,
+                           &device, &copy))
         return NULL;
     if (version && version != Py_None) {
         PyObject *first = PySequence_GetItem(version, 0);

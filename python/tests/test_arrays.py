@@ -179,3 +179,15 @@ def test_sub_byte_types_are_read():
     assert w.tolist() == [-8, 7] and w.dtype == "int4"
     with pytest.raises(BufferError, match="int4"):
         memoryview(w)
+
+
+def test_numbers_alone_have_no_dimensions():
+    assert sb.tensor(3.5).shape == np.asarray(3.5).shape == ()
+    y, = sb.Session(sb.parse("graph g(x: f64[]) -> (y: f64[]) {\n"
+                             "  y = Neg(x)\n}\n")).run(3.5)
+    assert y.tolist() == -3.5
+
+
+def test_a_string_is_not_cut_at_a_null_character():
+    with pytest.raises(ValueError, match="null"):
+        sb.tensor(["a\0b"])

@@ -46,3 +46,16 @@ def test_stop_may_be_one_string(always):
     made = generator("one", max_tokens=8, stop="aaa")
     assert made.tokens == 3
     assert made.text == generator("one", max_tokens=8, stop=["aaa"]).text
+
+
+def test_wrong_numbers_are_named(always, tmp_path):
+    generator = always("a")
+    for name in ("max_tokens", "top_k"):
+        with pytest.raises(sb.ArgumentError, match=name + ": found -1"):
+            generator("one", **{name: -1})
+    with pytest.raises(sb.ArgumentError, match="length: found -1"):
+        sb.Generator(tmp_path, length=-1)
+    with pytest.raises(sb.ArgumentError, match="shard_bytes: found -1"):
+        sb.convert(tmp_path, tmp_path / "f", format="float", shard_bytes=-1)
+    with pytest.raises(TypeError, match="text: found 3"):
+        generator("one", text=3)

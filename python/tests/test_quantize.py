@@ -267,3 +267,50 @@ def test_however_samples_come_scales_are_the_same(data):
     assert quantized.samples == 9
     assert scales(quantized) == scales(
         sb.quantize(sb.parse(TINY), x, config=CONFIG))
+
+
+@pytest.mark.parametrize("options, error, line", [
+    ({"samples": -1}, sb.ArgumentError, "samples: found -1"),
+    ({"samples": 2.5}, TypeError, "samples: found 2.5"),
+    ({"batch": -3}, sb.ArgumentError, "batch: found -3"),
+    ({"asym": "x"}, sb.ArgumentError, "asym: found"),
+    ({"asym": 3}, TypeError, "asym: found 3"),
+    ({"exclude": 3}, TypeError, "exclude: found 3"),
+    ({"exclude": [None]}, TypeError, "exclude: found None"),
+    ({"exclude": "a\0b"}, ValueError, "null"),
+    ({"load_calibration": 3}, TypeError, "load_calibration: found 3"),
+    ({"accuracy_drop": "x"}, TypeError, "accuracy_drop: found 'x'"),
+    ({"target": 3}, TypeError, "target must be str"),
+    ({"data": 3}, TypeError, "data: found int"),
+    ({"data": b"photos"}, TypeError, "data: found bytes"),
+])
+def test_wrong_options_are_named(cnn, images, options, error, line):
+    with pytest.raises(error, match=line):
+        sb.quantize(cnn, **{"data": images, **options})
+
+
+def test_an_iterator_that_is_at_its_end_is_an_exception(cnn, images):
+    once = iter(images)
+    quantized = sb.quantize(cnn, once)
+    for use in (sb.quantize, sb.evaluate):
+        with pytest.raises(sb.DataError, match="no samples"):
+            use(cnn, once)
+    with pytest.raises(sb.DataError, match="no samples"):
+        sb.analyze(quantized, once)
+    with pytest.raises(TypeError, match="data: found NoneType"):
+        sb.analyze(quantized, None)
+
+
+def test_numbers_of_numpy_in_a_config(cnn, images):
+    w = {**CONFIG["W"], "QUANTIZER": {"TYPE": "uniform", "BIT": np.int64(4)}}
+    quantized = sb.quantize(cnn, images, config={**CONFIG, "W": w})
+    assert {q.bits for q in quantized.quantizers if q.is_weight} == {4}
+
+
+def test_tensors_are_cut_for_a_fixed_batch(cnn, images):
+    model = sb.load(cnn)
+    model.fix_shape("image", [2, 3, 8, 8])
+    from_arrays, from_tensors = (
+        [q.scale for q in sb.quantize(model, data).quantizers]
+        for data in (images, [sb.tensor(a) for a in images]))
+    assert from_tensors == from_arrays

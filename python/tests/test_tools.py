@@ -1,6 +1,7 @@
 """Analysis, search, evaluation, lint, pruning, training, plug-ins."""
 
 import gc
+import math
 import weakref
 
 import numpy as np
@@ -465,3 +466,51 @@ def test_names_that_are_taken_are_refused():
         sb.add_criterion("l1norm", lambda w, axis: [], context=sb.Context())
     with pytest.raises(sb.ArgumentError, match="minmax"):
         sb.add_observer("minmax", lambda v: (0, 1), context=sb.Context())
+
+
+@pytest.mark.parametrize("add, what", [
+    (lambda: sb.add_observer("three", 3), "function"),
+    (lambda: sb.add_quantizer("three", 3), "map_weight"),
+    (lambda: sb.add_criterion("three", 3), "score"),
+    (lambda: sb.add_criterion("three", weigh=3), "weigh"),
+])
+def test_what_is_no_function_is_no_plug_in(add, what):
+    with pytest.raises(TypeError, match=what + ": found 3"):
+        add()
+
+
+def test_plug_ins_may_return_tensors(cnn, images):
+    def scales(function):
+        context = sb.Context()
+        sb.add_quantizer("bent", function, context=context)
+        w = {**CONFIG["W"], "QUANTIZER": {"TYPE": "bent", "BIT": 8}}
+        made = sb.quantize(sb.load(cnn, context=context), images,
+                           config={**CONFIG, "W": w})
+        return [q.scale for q in made.quantizers]
+
+    assert scales(lambda x, p: sb.tensor(np.tanh(x))) == scales(
+        lambda x, p: np.tanh(x))
+
+
+@pytest.mark.parametrize("label", [0.5, 2**70, "1", None])
+def test_labels_are_whole_numbers(cnn, images, label):
+    with pytest.raises(sb.DataError, match="labels"):
+        sb.evaluate(cnn, [(images[0], [label] * 4)])
+
+
+def test_more_blocks_to_recompute_than_nodes(cnn, images):
+    target = np.arange(4)
+    least, most = (sb.Learner(cnn, recompute=n) for n in (0, 2**62))
+    assert most.step(images[0], target) == least.step(images[0], target)
+    with pytest.raises(sb.ArgumentError, match="recompute: found -1"):
+        sb.Learner(cnn, recompute=-1)
+
+
+def test_a_learning_rate_is_a_number(cnn):
+    learner = sb.Learner(cnn)
+    for rate in (math.nan, -1, math.inf):
+        with pytest.raises(sb.ArgumentError, match="learning_rate"):
+            learner.learning_rate = rate
+    with pytest.raises(TypeError, match="learning_rate: found 'x'"):
+        learner.learning_rate = "x"
+    assert learner.learning_rate == 0.01

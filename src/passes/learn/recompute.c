@@ -301,7 +301,7 @@ sb_status sb_graph_recompute(sb_graph *g, size_t n_forward, size_t n_blocks)
 
     if (status == SB_OK) {
         recompute_measure(&w);
-        recompute_cut(&w, n_blocks);
+        recompute_cut(&w, n_blocks < w.n ? n_blocks : w.n);
         recompute_keep(&w);
         uint32_t last = w.n ? w.block[w.n - 1] : 0;
         for (uint32_t b = 0; b < last && status == SB_OK; b++)

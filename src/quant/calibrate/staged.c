@@ -277,6 +277,22 @@ sb_status sb_stage_cut(sb_stage *k, const sb_value_id *instead)
     return stage_outputs(k, instead);
 }
 
+sb_status sb_stage_compact(sb_stage *k, sb_exec_state *bound, size_t n)
+{
+    sb_graph *g = NULL;
+    sb_value_id *ids = NULL;
+
+    SB_TRY(sb_graph_clone_sorted_ids(k->graph, &g, &ids));
+    for (size_t i = 0; i < n; i++) {
+        bound[i].in = ids[bound[i].in];
+        bound[i].out = ids[bound[i].out];
+    }
+    sb_free(k->s->ctx, ids);
+    sb_graph_free(k->graph);
+    k->graph = g;
+    return SB_OK;
+}
+
 sb_status sb_stage_start(sb_stage *k, const sb_exec_options *opt)
 {
     sb_staged *s = k->s;

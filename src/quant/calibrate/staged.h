@@ -80,6 +80,11 @@ SB_MUST_USE sb_status sb_stage_list(sb_stage *k);
  * network.  `instead` NULL, or by value: what is made in its place, SB_NONE for
  * itself. */
 SB_MUST_USE sb_status sb_stage_cut(sb_stage *k, const sb_value_id *instead);
+/* What is left of the cut, without the places of the rest, through which all
+ * that looks at nodes and values would walk.  IDs change, those of `bound`,
+ * too. */
+SB_MUST_USE sb_status sb_stage_compact(sb_stage *k, sb_exec_state *bound,
+                                       size_t n);
 /* Lowers the graph and makes it ready to run. */
 SB_MUST_USE sb_status sb_stage_start(sb_stage *k, const sb_exec_options *opt);
 /* Runs a batch; inputs behind those of the cut are in k->given. */

@@ -213,6 +213,7 @@ static sb_status stages_open_quantized(stages_run *run)
     SB_TRY(sb_grams_attach(list, k->graph, run->states, run->bound, &run->spare,
                            &run->n_states));
     SB_TRY(sb_stage_cut(k, NULL));
+    SB_TRY(sb_stage_compact(k, run->bound, run->n_states));
     opt.states = run->bound;
     opt.n_states = run->n_states;
     return sb_stage_start(k, &opt);
@@ -249,6 +250,7 @@ static sb_status stages_open_plain(stages_run *run)
         if (*at == k->graph->n_outputs)
             SB_TRY(sb_graph_add_output(k->graph, list->v[i].x));
     }
+    SB_TRY(sb_stage_compact(k, NULL, 0));
     return sb_stage_start(k, &opt);
 }
 
