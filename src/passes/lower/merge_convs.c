@@ -3,10 +3,12 @@
  *     Conv(x, w, b) + Conv(x, v, c)  ->  Conv(x, w + v, b + c)
  *
  * where every tap of v lies on one of w, and every channel that v reads is one
- * that w reads; a batch normalization is a convolution with one tap for each
- * channel.  Networks that are trained with parallel branches (RepVGG,
- * MobileOne, FastViT) are often exported before the branches were merged.  Not
- * where a branch has another consumer. */
+ * that w reads.  Beside a depthwise layer a batch normalization is such a
+ * convolution, too, of one tap; beside others it would be one large weight in a
+ * row of small ones, which then are lost when the row is rounded to integers.
+ * Networks that are trained with parallel branches (RepVGG, MobileOne,
+ * RepGhost) are often exported before the branches were merged.  Not where a
+ * branch has another consumer. */
 #include <string.h>
 
 #include "ops/conv/window.h"
@@ -67,8 +69,8 @@ static bool merge_read_norm(const sb_graph *g, sb_node_id id,
 {
     const sb_node *node = sb_graph_node(g, id);
 
-    if (!sb_bn_is_plain(g, node, like->rows) ||
-        like->per * like->groups != like->rows)
+    if (!sb_bn_is_plain(g, node, like->rows) || like->per != 1 ||
+        like->groups != like->rows)
         return false;
     *out = (branch){.node = id,
                     .n = like->n,
@@ -201,20 +203,6 @@ static sb_node_id merge_maker(const sb_graph *g, const sb_node *sum, uint32_t i)
     return v->n_uses == 1 && !v->is_output ? v->producer : SB_NONE;
 }
 
-/* Is something subtracted from the sum, perhaps after more was added, or it
- * from something? */
-static bool merge_is_subtracted(const sb_graph *g, const sb_node *sum)
-{
-    while (sb_node_is(sum, "Add")) {
-        const sb_value *v = sb_graph_value(g, sum->outputs[0]);
-
-        if (v->n_uses != 1 || v->is_output)
-            return false;
-        sum = sb_graph_node(g, v->uses[0].node);
-    }
-    return sb_node_is(sum, "Sub");
-}
-
 static sb_status merge_try(sb_graph *g, sb_node_id id, uint32_t first,
                            bool *done)
 {
@@ -226,7 +214,7 @@ static sb_status merge_try(sb_graph *g, sb_node_id id, uint32_t first,
     if (a == SB_NONE || b == SB_NONE || !merge_read_conv(g, a, &wide) ||
         sb_graph_node(g, a)->inputs[0] != sb_node_in(sb_graph_node(g, b), 0) ||
         (!merge_read_conv(g, b, &v) && !merge_read_norm(g, b, &wide, &v)) ||
-        !merge_fits(&wide, &v) || merge_is_subtracted(g, sum))
+        !merge_fits(&wide, &v))
         return SB_OK;
     *done = true;
     return merge_replace(g, id, &wide, &v);
