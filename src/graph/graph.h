@@ -175,6 +175,11 @@ struct sb_graph {
      * table can follow; copies of the graph do not have it. */
     sb_status (*on_rescale)(void *user, sb_graph *g, const sb_rescale *r);
     void *on_rescale_user;
+    /* (optional) Does a configuration say something of this node?  Asked by
+     * passes that could put it into one of which it does not; copies do not
+     * have it. */
+    bool (*is_named)(const void *user, const sb_node *node);
+    const void *is_named_user;
 };
 
 /* A new empty root graph; free it with sb_graph_free(). */

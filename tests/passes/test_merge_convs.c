@@ -1,5 +1,9 @@
 /* Pass merge_convs: what comes out is checked by running both graphs; the texts
  * show what is gone. */
+#include <string.h>
+
+#include "graph/text.h"
+#include "passes/pass.h"
 #include "passtest.h"
 
 #define NORM                                                                \
@@ -112,11 +116,45 @@ static void test_what_is_kept(void **state)
     test_passes("merge_convs", kept, SB_COUNT(kept));
 }
 
+static bool is_called(const void *name, const sb_node *node)
+{
+    return strcmp(node->name, name) == 0;
+}
+
+/* How many convolutions are left of two, if a configuration names one. */
+static size_t left_if_named(const char *name)
+{
+    static const char text[] =
+        TEST_GRAPH("x: f32[2,4,7,6]", "y: f32[2,4,7,6]",
+                   W3 "v: f32[4,4,1,1] = random(3)\nc = " C3 " \"large\"\n"
+                      "d = Conv(x, v) \"small\"\ny = Add(c, d)\n");
+    sb_graph *g = NULL;
+    size_t n = 0;
+
+    assert_ok(sb_graph_parse(test_ctx(), text, &g));
+    g->is_named = is_called;
+    g->is_named_user = name;
+    assert_ok(sb_passes_run(g, "merge_convs", NULL, NULL, NULL));
+    for (sb_node_id id = 0; id < g->n_nodes; id++)
+        n += !sb_graph_node(g, id)->dead &&
+             sb_node_is(sb_graph_node(g, id), "Conv");
+    sb_graph_free(g);
+    return n;
+}
+
+static void test_names_are_not_lost(void **state)
+{
+    (void)state;
+    assert_int_equal(left_if_named("large"), 1);
+    assert_int_equal(left_if_named("small"), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_merged_computes_the_same),
         cmocka_unit_test(test_what_is_kept),
+        cmocka_unit_test(test_names_are_not_lost),
     };
     return cmocka_run_group_tests_name("merge_convs", tests, NULL, NULL);
 }

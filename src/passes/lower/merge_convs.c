@@ -8,7 +8,8 @@
  * row of small ones, which then are lost when the row is rounded to integers.
  * Networks that are trained with parallel branches (RepVGG, MobileOne,
  * RepGhost) are often exported before the branches were merged.  Not where a
- * branch has another consumer. */
+ * branch has another consumer, or a configuration says something of the one
+ * whose name is lost. */
 #include <string.h>
 
 #include "ops/conv/window.h"
@@ -203,6 +204,13 @@ static sb_node_id merge_maker(const sb_graph *g, const sb_node *sum, uint32_t i)
     return v->n_uses == 1 && !v->is_output ? v->producer : SB_NONE;
 }
 
+/* Is the second named, and not the first, whose name stays? */
+static bool merge_loses_name(const sb_graph *g, sb_node_id stays, sb_node_id v)
+{
+    return g->is_named && g->is_named(g->is_named_user, sb_graph_node(g, v)) &&
+           !g->is_named(g->is_named_user, sb_graph_node(g, stays));
+}
+
 static sb_status merge_try(sb_graph *g, sb_node_id id, uint32_t first,
                            bool *done)
 {
@@ -214,7 +222,7 @@ static sb_status merge_try(sb_graph *g, sb_node_id id, uint32_t first,
     if (a == SB_NONE || b == SB_NONE || !merge_read_conv(g, a, &wide) ||
         sb_graph_node(g, a)->inputs[0] != sb_node_in(sb_graph_node(g, b), 0) ||
         (!merge_read_conv(g, b, &v) && !merge_read_norm(g, b, &wide, &v)) ||
-        !merge_fits(&wide, &v))
+        !merge_fits(&wide, &v) || merge_loses_name(g, a, b))
         return SB_OK;
     *done = true;
     return merge_replace(g, id, &wide, &v);

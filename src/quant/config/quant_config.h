@@ -119,6 +119,8 @@ SB_MUST_USE sb_status sb_quant_config_check_excluded(const sb_quant_config *cfg,
                                                      const sb_graph *after);
 /* Is the node excluded, or inside a module of SKIP_TRACE_MODULES? */
 bool sb_quant_config_skips(const sb_quant_config *cfg, const sb_node *node);
+/* Does any pattern, those of SPECIFIC included, mean this node? */
+bool sb_quant_config_means(const sb_quant_config *cfg, const sb_node *node);
 /* Does any pattern mean a node of this name? */
 bool sb_quant_config_names(const sb_quant_config *cfg, const char *name);
 sb_param_strings sb_quant_config_skip_patterns(const sb_quant_config *cfg);

@@ -109,6 +109,23 @@ bool sb_quant_config_skips(const sb_quant_config *cfg, const sb_node *node)
            config_match_any(node, cfg->excluded);
 }
 
+static bool config_match_specific(const sb_node *node,
+                                  sb_param_strings patterns)
+{
+    for (size_t i = 0; i < patterns.n; i++)
+        if (sb_quant_node_matches(node, patterns.v[i]))
+            return true;
+    return false;
+}
+
+bool sb_quant_config_means(const sb_quant_config *cfg, const sb_node *node)
+{
+    return sb_quant_config_skips(cfg, node) ||
+           config_match_specific(node, cfg->sides[SB_QUANT_WEIGHT].patterns) ||
+           config_match_specific(node,
+                                 cfg->sides[SB_QUANT_ACTIVATION].patterns);
+}
+
 static bool config_match_name(const sb_node *node, sb_param_strings patterns)
 {
     for (size_t i = 0; i < patterns.n; i++)

@@ -57,6 +57,11 @@ static const char *stage_simplify_passes(const sb_quant_model *qm)
                : "simplify,-recognize_silu,-recognize_rmsnorm";
 }
 
+static bool stage_names(const void *config, const sb_node *node)
+{
+    return sb_quant_config_means(config, node);
+}
+
 static sb_status stage_simplify(sb_quant_model *qm)
 {
     sb_quant_schedule schedule = sb_quant_config_schedule(qm->config);
@@ -73,8 +78,11 @@ static sb_status stage_simplify(sb_quant_model *qm)
                 fuse_bn ? ",fuse_bn" : "",
                 fold ? ",merge_convs,fold_affine" : "");
     sb_status status = sb_str_status(&spec);
+    qm->graph->is_named = stage_names;
+    qm->graph->is_named_user = qm->config;
     if (status == SB_OK)
         status = sb_passes_run(qm->graph, sb_str_text(&spec), NULL, NULL, NULL);
+    qm->graph->is_named = NULL;
     sb_str_free(&spec);
     return status;
 }
