@@ -174,6 +174,22 @@ int sb_node_perm(const sb_graph *g, const sb_node *node, int64_t *perm)
 
 /* ---- changes ------------------------------------------------------------ */
 
+sb_status sb_rewrite_as(sb_graph *g, sb_node_id node, sb_node_id like,
+                        const sb_value_id *in, size_t n_in)
+{
+    const sb_node old = *sb_graph_node(g, like); /* it may be the same */
+    sb_node_id fresh = SB_NONE;
+
+    SB_TRY(sb_rewrite_node(g, node, old.op, in, n_in, &fresh));
+    sb_node *made = sb_graph_node(g, fresh);
+    made->name = old.name;
+    made->module = old.module;
+    made->origin = old.origin;
+    for (uint32_t i = 0; i < old.n_attrs; i++)
+        SB_TRY(sb_graph_set_attr(g, fresh, &old.attrs[i]));
+    return SB_OK;
+}
+
 sb_status sb_rewrite_output(sb_graph *g, sb_node_id node, uint32_t k,
                             const char *op, const sb_value_id *in, size_t n_in,
                             sb_node_id *out)

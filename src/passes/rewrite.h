@@ -50,7 +50,13 @@ bool sb_reshape_target(const sb_shape *from, const sb_shape *to,
 SB_MUST_USE sb_status sb_rewrite_node(sb_graph *g, sb_node_id node,
                                       const char *op, const sb_value_id *in,
                                       size_t n_in, sb_node_id *out);
-/* The same for output `k` of a node none of whose other outputs is used. */
+/* The same with all that another node has, its name included, but the inputs.
+ */
+SB_MUST_USE sb_status sb_rewrite_as(sb_graph *g, sb_node_id node,
+                                    sb_node_id like, const sb_value_id *in,
+                                    size_t n_in);
+/* sb_rewrite_node() for output `k` of a node none of whose other outputs is
+ * used. */
 SB_MUST_USE sb_status sb_rewrite_output(sb_graph *g, sb_node_id node,
                                         uint32_t k, const char *op,
                                         const sb_value_id *in, size_t n_in,

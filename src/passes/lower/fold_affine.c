@@ -140,17 +140,9 @@ static sb_status fold_affine_replace(sb_graph *g, sb_node_id conv,
 {
     const sb_node old = *sb_graph_node(g, conv);
     sb_value_id in[3] = {x, SB_NONE, SB_NONE};
-    sb_node_id fresh = SB_NONE;
 
     SB_TRY(fold_affine_weights(g, &old, c, &in[1], &in[2]));
-    SB_TRY(sb_rewrite_node(g, at, "Conv", in, 3, &fresh));
-    sb_node *node = sb_graph_node(g, fresh);
-    node->name = old.name;
-    node->module = old.module;
-    node->origin = old.origin;
-    for (uint32_t i = 0; i < old.n_attrs; i++)
-        SB_TRY(sb_graph_set_attr(g, fresh, &old.attrs[i]));
-    return SB_OK;
+    return sb_rewrite_as(g, at, conv, in, 3);
 }
 
 /* ---- behind a convolution ------------------------------------------------ */

@@ -178,18 +178,11 @@ static sb_status merge_constants(sb_graph *g, const branch *wide,
 static sb_status merge_replace(sb_graph *g, sb_node_id sum, const branch *wide,
                                const branch *v)
 {
-    const sb_node old = *sb_graph_node(g, wide->node);
-    sb_value_id in[3] = {old.inputs[0], SB_NONE, SB_NONE};
-    sb_node_id fresh = SB_NONE;
+    sb_value_id in[3] = {sb_graph_node(g, wide->node)->inputs[0], SB_NONE,
+                         SB_NONE};
 
     SB_TRY(merge_constants(g, wide, v, &in[1], &in[2]));
-    SB_TRY(sb_rewrite_node(g, sum, "Conv", in, 3, &fresh));
-    sb_node *node = sb_graph_node(g, fresh);
-    node->name = old.name;
-    node->module = old.module;
-    node->origin = old.origin;
-    for (uint32_t i = 0; i < old.n_attrs; i++)
-        SB_TRY(sb_graph_set_attr(g, fresh, &old.attrs[i]));
+    SB_TRY(sb_rewrite_as(g, sum, wide->node, in, 3));
     SB_TRY(sb_rewrite_prune(g, wide->node));
     return sb_rewrite_prune(g, v->node);
 }
