@@ -182,10 +182,11 @@ static sb_status run_nn(sb_ctx *ctx)
 }
 
 /* What sessions put together: batch norm, sum and activation in a Winograd
- * convolution, a padded 1x1 one, attention, a linear layer, a chain. */
+ * convolution, a padded 1x1 one, attention, a linear layer, a chain, branches.
+ */
 static const char fused_text[] =
     "graph fused(x: f32[1,32,28,28], q: f32[1,2,9,8]) -> (y: f32[*], "
-    "o: f32[*], e: f32[*]) {\n"
+    "o: f32[*], e: f32[*], z: f32[*]) {\n"
     "  w: f32[32,32,3,3] = random(1)\n"
     "  a: f32[32] = random(2)\n"
     "  v: f32[32] = zeros()\n"
@@ -207,6 +208,13 @@ static const char fused_text[] =
     "  t = Mul(q, q)\n"
     "  f = LeakyRelu(t)\n"
     "  e = Sub(f, q)\n"
+    "  w3: f32[32,1,3,3] = random(6)\n"
+    "  w4: f32[32,1,1,1] = random(7)\n"
+    "  b3 = Conv(x, w3, a) {pads=[1,1,1,1], group=32}\n"
+    "  b4 = Conv(x, w4) {group=32}\n"
+    "  b5 = BatchNormalization(x, a, a, a, v)\n"
+    "  b6 = Add(b3, b4)\n"
+    "  z = Add(b6, b5)\n"
     "}\n";
 
 static sb_status run_fused(sb_ctx *ctx)
