@@ -38,8 +38,9 @@ static sb_status read_ints(const sb_window_who *who, const char *name,
     for (size_t i = 0; i < n; i++) {
         out[i] = list.n ? list.v[i] : dflt;
         if (out[i] < least || out[i] > WINDOW_MOST)
-            return who_fail(who, "%s[%zu] is %lld, want at least %lld", name, i,
-                            (long long)out[i], (long long)least);
+            return who_fail(who, "%s[%zu] is %lld, want %lld to %lld", name, i,
+                            (long long)out[i], (long long)least,
+                            (long long)WINDOW_MOST);
     }
     return SB_OK;
 }
