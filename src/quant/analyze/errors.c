@@ -56,22 +56,18 @@ static bool node_compares(const sb_graph *g, const sb_node *node)
 static sb_status add_layers(sb_quant_errors *e, const uint8_t *marks)
 {
     const sb_graph *g = e->qm->graph;
-    sb_node_id *order = NULL;
-    size_t n = 0;
-    sb_status status = sb_graph_order(g, &order, &n);
 
-    for (size_t i = 0; i < n && status == SB_OK; i++) {
-        const sb_node *node = sb_graph_node(g, order[i]);
-        if (!marks[order[i]] || !node_compares(g, node))
+    for (size_t i = 0; i < e->n_order; i++) {
+        sb_node_id id = e->order[i];
+        const sb_node *node = sb_graph_node(g, id);
+
+        if (!marks[id] || !node_compares(g, node))
             continue;
-        status = add_row(e, order[i], node->outputs[0]);
-        if (status == SB_OK) {
-            e->rows[e->n_rows - 1].info.has_weights = marks[order[i]] & 1;
-            e->rows[e->n_rows - 1].info.has_activations = marks[order[i]] >> 1;
-        }
+        SB_TRY(add_row(e, id, node->outputs[0]));
+        e->rows[e->n_rows - 1].info.has_weights = marks[id] & 1;
+        e->rows[e->n_rows - 1].info.has_activations = marks[id] >> 1;
     }
-    sb_free(e->ctx, order);
-    return status;
+    return SB_OK;
 }
 
 static sb_status add_rows(sb_quant_errors *e)
@@ -191,6 +187,7 @@ static sb_status errors_make(sb_quant_errors *e)
     if (!e->results || !e->values)
         return SB_NO_MEMORY;
     sb_errors_channels(e);
+    SB_TRY(sb_graph_order(e->qm->graph, &e->order, &e->n_order));
     SB_TRY(add_rows(e));
     SB_TRY(sb_errors_graph(e));
     e->outputs = sb_alloc(e->ctx, e->graph->n_outputs + 1, sizeof(sb_tensor *));
@@ -236,6 +233,7 @@ void sb_quant_errors_free(sb_quant_errors *e)
     }
     sb_free(e->ctx, e->values);
     sb_free(e->ctx, e->outputs);
+    sb_free(e->ctx, e->order);
     sb_free(e->ctx, e->results);
     sb_free(e->ctx, e->rows);
     sb_free(e->ctx, e);

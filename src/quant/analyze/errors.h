@@ -48,6 +48,8 @@ struct sb_quant_errors {
     sb_graph *simulated[SB_ERROR_SYNC]; /* own what the nodes of `graph` hold */
     sb_graph *graph;
     sb_exec *exec;
+    sb_node_id *order; /* of the network */
+    size_t n_order;
     const sb_tensor **outputs; /* of the graph */
     sb_error_row *rows;
     size_t n_rows, cap_rows;

@@ -28,16 +28,16 @@ sb_status sb_errors_added(sb_quant_errors *e)
 {
     const sb_graph *g = e->qm->graph;
     double *noise = sb_alloc(e->ctx, g->n_values + 1, sizeof *noise);
-    sb_node_id *order = NULL;
-    size_t n = 0, row = 0;
-    sb_status status = noise ? sb_graph_order(g, &order, &n) : SB_NO_MEMORY;
+    size_t row = 0;
 
+    if (!noise)
+        return SB_NO_MEMORY;
     /* Rows are in the order of nodes, those of outputs behind them. */
-    for (size_t i = 0; status == SB_OK && i < n; i++) {
-        const sb_node *node = sb_graph_node(g, order[i]);
+    for (size_t i = 0; i < e->n_order; i++) {
+        const sb_node *node = sb_graph_node(g, e->order[i]);
         double read = noise_read(node, noise), made = read;
 
-        if (row < e->n_rows && e->rows[row].node == order[i]) {
+        if (row < e->n_rows && e->rows[row].node == e->order[i]) {
             const sb_error_sum *s = &e->rows[row].sums[SB_ERROR_SYNC];
             if (s->output != SB_NO_INDEX)
                 made = noise_of(s);
@@ -47,11 +47,10 @@ sb_status sb_errors_added(sb_quant_errors *e)
             if (node->outputs[k] != SB_NONE)
                 noise[node->outputs[k]] = made;
     }
-    for (; status == SB_OK && row < e->n_rows; row++)
+    for (; row < e->n_rows; row++)
         e->rows[row].info.sync_added =
             noise_of(&e->rows[row].sums[SB_ERROR_SYNC]) -
             noise[e->rows[row].value];
-    sb_free(e->ctx, order);
     sb_free(e->ctx, noise);
-    return status;
+    return SB_OK;
 }
