@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/graph_internal.h"
+#include "graph/part.h"
 
 typedef struct {
     const sb_graph *from;
@@ -230,6 +231,16 @@ static sb_status clone_once(cloner *c, sb_value_id id)
                                                        : clone_value(c, id);
 }
 
+/* A node behind its values, which others may have brought already. */
+static sb_status clone_with_values(cloner *c, const sb_node *node)
+{
+    for (uint32_t i = 0; i < node->n_in + node->n_implicit; i++)
+        SB_TRY(clone_once(c, node->inputs[i]));
+    for (uint32_t i = 0; i < node->n_out; i++)
+        SB_TRY(clone_once(c, node->outputs[i]));
+    return clone_node(c, node);
+}
+
 static sb_status clone_in_order(cloner *c, const sb_node_id *order, size_t n)
 {
     const sb_graph *from = c->from;
@@ -242,12 +253,7 @@ static sb_status clone_in_order(cloner *c, const sb_node_id *order, size_t n)
         SB_TRY(sb_graph_add_input(to, c->value_of[from->inputs[i]]));
     }
     for (size_t k = 0; k < n; k++) {
-        const sb_node *node = &from->nodes[order[k]];
-        for (uint32_t i = 0; i < node->n_in + node->n_implicit; i++)
-            SB_TRY(clone_once(c, node->inputs[i]));
-        for (uint32_t i = 0; i < node->n_out; i++)
-            SB_TRY(clone_once(c, node->outputs[i]));
-        SB_TRY(clone_node(c, node));
+        SB_TRY(clone_with_values(c, &from->nodes[order[k]]));
         to->nodes[to->n_nodes - 1].position = k + 1;
     }
     for (size_t i = 0; i < from->n_outputs; i++) {
@@ -365,4 +371,43 @@ sb_status sb_graph_clone_sorted_ids(const sb_graph *graph, sb_graph **out,
                                     sb_value_id **value_of)
 {
     return clone_root(graph->ctx, graph, true, out, value_of);
+}
+
+/* ---- a part ------------------------------------------------------------- */
+
+sb_status sb_graph_clone_part(const sb_graph *graph, const sb_graph_part *part,
+                              sb_graph **out)
+{
+    cloner c = {.from = graph, .value_of = part->value_of};
+
+    assert(!graph->parent);
+    for (size_t i = 0; i < graph->n_values; i++)
+        part->value_of[i] = SB_NONE;
+    SB_TRY(sb_graph_create(graph->ctx, graph->name, &c.to));
+    sb_status status = clone_model_facts(graph, c.to);
+    for (size_t i = 0; i < part->n && status == SB_OK; i++)
+        status = clone_with_values(&c, &graph->nodes[part->nodes[i]]);
+    c.to->last_position = graph->last_position;
+    if (status == SB_OK)
+        *out = c.to;
+    else
+        sb_graph_free(c.to);
+    return status;
+}
+
+sb_node_id sb_graph_part_node(const sb_graph_part *part, sb_node_id id)
+{
+    size_t lo = 0, hi = part ? part->n : 0;
+
+    if (!part)
+        return id;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if (part->nodes[mid] < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < part->n && part->nodes[lo] == id ? (sb_node_id)lo : SB_NONE;
 }

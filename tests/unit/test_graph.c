@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/graph.h"
+#include "graph/part.h"
 #include "graph/text.h"
 
 static sb_graph *parsed(const char *text)
@@ -443,6 +443,39 @@ static void test_a_clone_prints_the_same(void **state)
     sb_graph_free(copy);
 }
 
+/* Nodes 1 and 2 of four: inputs and outputs are the caller's. */
+static void test_a_part_is_a_graph(void **state)
+{
+    (void)state;
+    sb_graph *g = parsed("graph g(x: f32[2]) -> (y: f32[2]) {\n"
+                         "  a: f32[2] = Relu(x)\n"
+                         "  b: f32[2] = Exp(a)\n"
+                         "  c: f32[2] = Add(a, b)\n"
+                         "  y = Neg(c)\n"
+                         "}\n");
+    sb_graph *copy = NULL;
+    sb_node_id nodes[] = {1, 2};
+    sb_value_id value_of[8];
+    const sb_graph_part part = {nodes, 2, value_of};
+
+    assert_true(g->n_values <= SB_COUNT(value_of));
+    assert_ok(sb_graph_clone_part(g, &part, &copy));
+    assert_int_equal(value_of[named(g, "x")], SB_NONE);
+    assert_int_equal(value_of[named(g, "y")], SB_NONE);
+    assert_int_equal(sb_graph_part_node(&part, 0), SB_NONE);
+    assert_int_equal(sb_graph_part_node(&part, 2), 1);
+    assert_int_equal(sb_graph_part_node(&part, 3), SB_NONE);
+    assert_int_equal(sb_graph_part_node(NULL, 3), 3);
+    assert_ok(sb_graph_add_input(copy, value_of[named(g, "a")]));
+    assert_ok(sb_graph_add_output(copy, value_of[named(g, "c")]));
+    sb_graph_free(g);
+    assert_text(copy, "graph g(a: f32[2]) -> (c: f32[2]) {\n"
+                      "    b = Exp(a)\n"
+                      "    c = Add(a, b)\n"
+                      "}\n");
+    sb_graph_free(copy);
+}
+
 static sb_status parse_clone_change(sb_ctx *ctx)
 {
     sb_graph *g = NULL, *copy = NULL;
@@ -523,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_nesting_has_an_end),
         cmocka_unit_test(test_symbols_are_shared_with_bodies),
         cmocka_unit_test(test_a_clone_prints_the_same),
+        cmocka_unit_test(test_a_part_is_a_graph),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_uses_are_removed_anywhere),
     };

@@ -2,6 +2,7 @@
 #include "quant/calibrate/staged.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "passes/pass.h"
@@ -44,6 +45,8 @@ void sb_staged_clear(sb_staged *s)
     sb_free(s->ctx, s->order);
     sb_free(s->ctx, s->node_level);
     sb_free(s->ctx, s->kept_until);
+    sb_free(s->ctx, s->by_level);
+    sb_free(s->ctx, s->level_at);
     sb_workspace_free(s->ctx, &s->own);
     *s = (sb_staged){0};
 }
@@ -78,6 +81,37 @@ size_t sb_staged_nodes(const sb_staged *s, int32_t level)
     for (size_t i = 0; i < s->n_order; i++)
         n += s->node_level[s->order[i]] == level;
     return n;
+}
+
+/* Where the nodes of each level are, so that a stage looks at no others. */
+static sb_status staged_index(sb_staged *s)
+{
+    if (s->by_level)
+        return SB_OK;
+    for (sb_node_id id = 0; id < s->g->n_nodes; id++)
+        if (!s->g->nodes[id].dead && s->node_level[id] >= s->n_levels)
+            s->n_levels = s->node_level[id] + 1;
+    s->by_level = sb_alloc(s->ctx, s->n_order + 1, sizeof *s->by_level);
+    /* One more, as each level moves its own beginning to its end. */
+    s->level_at =
+        sb_alloc(s->ctx, (size_t)s->n_levels + 2, sizeof *s->level_at);
+    if (!s->by_level || !s->level_at)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < s->n_order; i++)
+        if (s->node_level[s->order[i]] != SB_NO_LEVEL)
+            s->level_at[s->node_level[s->order[i]] + 2]++;
+    for (int32_t level = 0; level < s->n_levels; level++)
+        s->level_at[level + 2] += s->level_at[level + 1];
+    for (sb_node_id id = 0; id < s->g->n_nodes; id++)
+        if (!s->g->nodes[id].dead && s->node_level[id] != SB_NO_LEVEL)
+            s->by_level[s->level_at[s->node_level[id] + 1]++] = id;
+    return SB_OK;
+}
+
+const sb_node_id *sb_staged_level(const sb_staged *s, int32_t level, size_t *n)
+{
+    *n = level < s->n_levels ? s->level_at[level + 1] - s->level_at[level] : 0;
+    return *n > 0 ? s->by_level + s->level_at[level] : s->by_level;
 }
 
 /* ---- batches ------------------------------------------------------------ */
@@ -169,13 +203,32 @@ sb_status sb_stage_open(sb_stage *k, size_t extra)
     sb_ctx *ctx = k->s->ctx;
     size_t n = k->s->g->n_values + 1;
 
+    SB_TRY(staged_index(k->s));
+    k->near = sb_alloc(ctx, n, sizeof *k->near);
     k->wanted = sb_alloc(ctx, n, sizeof *k->wanted);
     k->in = sb_alloc(ctx, n, sizeof *k->in);
     k->fixed = sb_alloc(ctx, n, sizeof *k->fixed);
     k->out = sb_alloc(ctx, n, sizeof *k->out);
     k->given = sb_alloc(ctx, n + extra, sizeof *k->given);
-    return k->wanted && k->in && k->fixed && k->out && k->given ? SB_OK
-                                                                : SB_NO_MEMORY;
+    bool all = k->near && k->wanted && k->in && k->fixed && k->out && k->given;
+    return all ? SB_OK : SB_NO_MEMORY;
+}
+
+static void stage_mark_near(sb_stage *k)
+{
+    size_t n = 0;
+    const sb_node_id *nodes = sb_staged_level(k->s, k->level, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        const sb_node *node = sb_graph_node(k->s->g, nodes[i]);
+
+        for (uint32_t j = 0; j < node->n_in + node->n_implicit; j++)
+            if (node->inputs[j] != SB_NONE)
+                k->near[node->inputs[j]] = true;
+        for (uint32_t j = 0; j < node->n_out; j++)
+            if (node->outputs[j] != SB_NONE)
+                k->near[node->outputs[j]] = true;
+    }
 }
 
 /* Is it a shape that was computed, and the same for all batches? */
@@ -203,7 +256,10 @@ static bool stage_fixes(const sb_stage *k, sb_value_id v)
 
 sb_status sb_stage_list(sb_stage *k)
 {
+    stage_mark_near(k);
     for (sb_value_id v = 0; v < k->s->g->n_values; v++) {
+        if (!k->near[v] && !k->wanted[v])
+            continue;
         if (stage_reads(k, v) && stage_fixes(k, v))
             k->fixed[k->n_fixed++] = v;
         else if (stage_reads(k, v))
@@ -213,6 +269,35 @@ sb_status sb_stage_list(sb_stage *k)
     }
     k->loaded = sb_alloc(k->s->ctx, k->n_in + 1, sizeof *k->loaded);
     return k->loaded ? SB_OK : SB_NO_MEMORY;
+}
+
+static int stage_compare_nodes(const void *a, const void *b)
+{
+    const sb_node_id x = *(const sb_node_id *)a, y = *(const sb_node_id *)b;
+
+    return (x > y) - (x < y);
+}
+
+sb_status sb_stage_take_part(sb_stage *k, const sb_node_id *others, size_t n)
+{
+    const sb_staged *s = k->s;
+    size_t own = 0, unique = 0;
+    const sb_node_id *nodes = sb_staged_level(s, k->level, &own);
+    sb_node_id *list = sb_alloc(s->ctx, own + n + 1, sizeof *list);
+
+    k->part.nodes = list;
+    k->part.value_of =
+        sb_alloc(s->ctx, s->g->n_values + 1, sizeof *k->part.value_of);
+    if (!list || !k->part.value_of)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < own + n; i++)
+        list[i] = i < own ? nodes[i] : others[i - own];
+    qsort(list, own + n, sizeof *list, stage_compare_nodes);
+    for (size_t i = 0; i < own + n; i++)
+        if (i == 0 || list[i] != list[i - 1])
+            list[unique++] = list[i];
+    k->part.n = unique;
+    return SB_OK;
 }
 
 /* What stands behind the first `n` of a list of inputs or outputs. */
@@ -229,7 +314,8 @@ static sb_status stage_tail(sb_graph *g, const sb_value_id *list, size_t n,
 static sb_status stage_inputs(sb_stage *k)
 {
     sb_graph *g = k->graph;
-    size_t own = k->s->g->n_inputs, extra = g->n_inputs - own;
+    const sb_graph_part *part = sb_stage_part(k);
+    size_t own = part ? 0 : k->s->g->n_inputs, extra = g->n_inputs - own;
     sb_value_id *tail = NULL;
 
     SB_TRY(stage_tail(g, g->inputs, own, g->n_inputs, &tail));
@@ -237,10 +323,10 @@ static sb_status stage_inputs(sb_stage *k)
         sb_graph_value(g, g->inputs[i])->is_input = false;
     g->n_inputs = 0;
     for (size_t i = 0; i < k->n_fixed; i++)
-        SB_TRY(sb_graph_set_constant(g, k->fixed[i],
+        SB_TRY(sb_graph_set_constant(g, sb_graph_part_value(part, k->fixed[i]),
                                      &k->s->kept[k->fixed[i]][0].t));
     for (size_t i = 0; i < k->n_in; i++)
-        SB_TRY(sb_graph_add_input(g, k->in[i]));
+        SB_TRY(sb_graph_add_input(g, sb_graph_part_value(part, k->in[i])));
     for (size_t i = 0; i < extra; i++)
         SB_TRY(sb_graph_add_input(g, tail[i]));
     return SB_OK;
@@ -249,7 +335,8 @@ static sb_status stage_inputs(sb_stage *k)
 static sb_status stage_outputs(sb_stage *k, const sb_value_id *instead)
 {
     sb_graph *g = k->graph;
-    size_t own = k->s->g->n_outputs, extra = g->n_outputs - own;
+    const sb_graph_part *part = sb_stage_part(k);
+    size_t own = part ? 0 : k->s->g->n_outputs, extra = g->n_outputs - own;
     sb_value_id *tail = NULL;
 
     SB_TRY(stage_tail(g, g->outputs, own, g->n_outputs, &tail));
@@ -259,7 +346,8 @@ static sb_status stage_outputs(sb_stage *k, const sb_value_id *instead)
     for (size_t i = 0; i < k->n_out; i++) {
         sb_value_id v = k->out[i];
         bool other = instead && instead[v] != SB_NONE;
-        SB_TRY(sb_graph_add_output(g, other ? instead[v] : v));
+        SB_TRY(sb_graph_add_output(g, other ? instead[v]
+                                            : sb_graph_part_value(part, v)));
     }
     for (size_t i = 0; i < extra; i++)
         SB_TRY(sb_graph_add_output(g, tail[i]));
@@ -269,9 +357,12 @@ static sb_status stage_outputs(sb_stage *k, const sb_value_id *instead)
 sb_status sb_stage_cut(sb_stage *k, const sb_value_id *instead)
 {
     sb_graph *g = k->graph;
+    const sb_graph_part *part = sb_stage_part(k);
+    size_t n = part ? part->n : k->s->g->n_nodes;
 
-    for (sb_node_id id = 0; id < k->s->g->n_nodes; id++)
-        if (!sb_stage_has(k, id) && !sb_graph_node(g, id)->dead)
+    for (sb_node_id id = 0; id < n; id++)
+        if (!sb_stage_has(k, part ? part->nodes[id] : id) &&
+            !sb_graph_node(g, id)->dead)
             sb_graph_remove_node(g, id);
     SB_TRY(stage_inputs(k));
     return stage_outputs(k, instead);
@@ -377,6 +468,9 @@ void sb_stage_clear(sb_stage *k)
     stage_unload(k);
     sb_exec_free(k->exec);
     sb_graph_free(k->graph);
+    sb_free(ctx, k->part.nodes);
+    sb_free(ctx, k->part.value_of);
+    sb_free(ctx, k->near);
     sb_free(ctx, k->wanted);
     sb_free(ctx, k->in);
     sb_free(ctx, k->fixed);

@@ -9,6 +9,7 @@
 #define SB_QUANT_CALIBRATE_STAGED_H
 
 #include "exec/exec.h"
+#include "graph/part.h"
 #include "quant/model/placement.h"
 #include "tensor/spill.h"
 
@@ -19,8 +20,11 @@ typedef struct sb_staged {
     const sb_graph *g;
     sb_node_id *order;
     size_t n_order;
-    int32_t *node_level; /* [node] SB_NO_LEVEL: nothing needs it */
-    int32_t *kept_until; /* [value] the last level that reads it, likewise */
+    int32_t *node_level;  /* [node] SB_NO_LEVEL: nothing needs it */
+    int32_t *kept_until;  /* [value] the last level that reads it, likewise */
+    sb_node_id *by_level; /* nodes that are needed, by level, then by ID */
+    size_t *level_at;     /* [n_levels + 1] where those of a level begin */
+    int32_t n_levels;
     sb_spill *spill;
     sb_spilled_tensor **kept; /* [value] NULL, or [cap_batches] */
     size_t n_batches, cap_batches;
@@ -44,6 +48,8 @@ SB_MUST_USE sb_status sb_staged_take(sb_staged *s,
 /* Forgets what is kept of a value. */
 void sb_staged_drop(sb_staged *s, sb_value_id v);
 size_t sb_staged_nodes(const sb_staged *s, int32_t level);
+/* The nodes of a level, when a stage was opened. */
+const sb_node_id *sb_staged_level(const sb_staged *s, int32_t level, size_t *n);
 
 /* ---- one level ---------------------------------------------------------- */
 
@@ -56,8 +62,11 @@ typedef struct sb_stage {
                      all of them may be constants */
     sb_graph *graph;
     sb_exec *exec;
-    bool *wanted;    /* [value] comes in even if no node reads it */
-    sb_value_id *in; /* values of the network, one per input of the graph */
+    sb_graph_part part; /* of the network, whose copy the graph is; value_of
+                           NULL: it is one of the whole network */
+    bool *near;         /* [value] a node of the level reads or makes it */
+    bool *wanted;       /* [value] comes in even if no node reads it */
+    sb_value_id *in;    /* values of the network, one per input of the graph */
     size_t n_in;
     sb_value_id *fixed; /* shapes that come in as constants, so that plans know
                            them beforehand */
@@ -75,6 +84,10 @@ typedef struct sb_stage {
 SB_MUST_USE sb_status sb_stage_open(sb_stage *k, size_t extra);
 /* Lists what comes in and what goes out, when `wanted` is set. */
 SB_MUST_USE sb_status sb_stage_list(sb_stage *k);
+/* Instead of the whole network k->graph is to be a copy of a part: the nodes of
+ * the level, and `n` others that the caller needs to see. */
+SB_MUST_USE sb_status sb_stage_take_part(sb_stage *k, const sb_node_id *others,
+                                         size_t n);
 /* Of k->graph, a copy of the network with nodes behind its own, only those of
  * the level and the added ones stay, and inputs and outputs behind those of the
  * network.  `instead` NULL, or by value: what is made in its place, SB_NONE for
@@ -95,6 +108,12 @@ void sb_stage_clear(sb_stage *k);
 
 /* Does a node of the level read through the point? */
 bool sb_stage_reads(const sb_stage *k, const sb_placement *p, uint32_t point);
+
+/* NULL: the whole network. */
+static inline const sb_graph_part *sb_stage_part(const sb_stage *k)
+{
+    return k->part.value_of ? &k->part : NULL;
+}
 
 static inline bool sb_stage_has(const sb_stage *k, sb_node_id node)
 {

@@ -94,23 +94,58 @@ sb_node_id sb_quantizer_beside(const sb_graph *g, const sb_quantizer *q)
                          : sb_graph_value(g, q->value)->producer;
 }
 
-/* Redirects the edges of one point. */
-static sb_status derive_point(const sb_quant_model *qm, sb_graph *g,
-                              uint32_t point, sb_quant_point_fn fn, void *user)
+/* A copy that is made, of the float graph or a part of it. */
+typedef struct derived {
+    const sb_quant_model *qm;
+    const sb_graph_part *part; /* or NULL */
+    sb_graph *g;
+    sb_quant_point_fn fn;
+    void *user;
+} derived;
+
+/* SB_NONE: no edge of the quantizer is in the part. */
+static sb_node_id derive_beside(const derived *d, const sb_quantizer *q)
 {
-    sb_value_id x = qm->place.points[point].value, y = SB_NONE;
+    sb_node_id node = SB_NONE;
+
+    if (!d->part)
+        return sb_quantizer_beside(d->g, q);
+    for (size_t k = 0; k < q->n_uses && node == SB_NONE; k++)
+        node = sb_graph_part_node(d->part, q->uses[k].node);
+    return node;
+}
+
+static sb_status derive_edges(const derived *d, const sb_quantizer *q,
+                              sb_value_id x, sb_value_id y)
+{
+    for (size_t k = 0; k < q->n_uses; k++) {
+        sb_node_id node = sb_graph_part_node(d->part, q->uses[k].node);
+
+        if (node != SB_NONE)
+            SB_TRY(sb_graph_set_input(d->g, node, q->uses[k].input, y));
+    }
+    return q->at_output && !d->part ? sb_quant_move_output(d->g, x, y) : SB_OK;
+}
+
+/* Redirects the edges of one point. */
+static sb_status derive_point(const derived *d, uint32_t point)
+{
+    const sb_placement *p = &d->qm->place;
+    sb_value_id x = sb_graph_part_value(d->part, p->points[point].value);
+    sb_value_id y = SB_NONE;
     const sb_quantizer *q;
 
-    for (uint32_t i = qm->place.points[point].head; i != SB_NONE; i = q->next) {
-        q = &qm->place.quantizers[i];
-        if (sb_quantizer_is_off(qm, q))
+    for (uint32_t i = p->points[point].head; i != SB_NONE; i = q->next) {
+        q = &p->quantizers[i];
+        if (sb_quantizer_is_off(d->qm, q))
+            continue;
+        sb_node_id beside = derive_beside(d, q);
+        if (d->part && beside == SB_NONE)
             continue;
         if (y == SB_NONE)
-            SB_TRY(fn(user, g, point, sb_quantizer_beside(g, q), x, &y));
-        for (size_t k = 0; y != x && k < q->n_uses; k++)
-            SB_TRY(sb_graph_set_input(g, q->uses[k].node, q->uses[k].input, y));
-        if (y != x && q->at_output)
-            SB_TRY(sb_quant_move_output(g, x, y));
+            SB_TRY(d->fn(d->user, d->g, point, beside, x, &y));
+        if (y != x)
+            SB_TRY(derive_edges(d, q, x, y));
     }
     return SB_OK;
 }
@@ -118,17 +153,41 @@ static sb_status derive_point(const sb_quant_model *qm, sb_graph *g,
 sb_status sb_quant_derive(const sb_quant_model *qm, sb_quant_point_fn fn,
                           void *user, sb_graph **out)
 {
-    sb_graph *g = NULL;
+    derived d = {.qm = qm, .fn = fn, .user = user};
     sb_status status = SB_OK;
 
-    SB_TRY(sb_graph_clone(qm->graph, &g));
-    assert(g->n_values == qm->graph->n_values);
-    assert(g->n_nodes == qm->graph->n_nodes);
+    SB_TRY(sb_graph_clone(qm->graph, &d.g));
+    assert(d.g->n_values == qm->graph->n_values);
+    assert(d.g->n_nodes == qm->graph->n_nodes);
     for (size_t i = 0; i < qm->place.n_points && status == SB_OK; i++)
-        status = derive_point(qm, g, (uint32_t)i, fn, user);
+        status = derive_point(&d, (uint32_t)i);
     if (status == SB_OK)
-        *out = g;
+        *out = d.g;
     else
-        sb_graph_free(g);
+        sb_graph_free(d.g);
+    return status;
+}
+
+sb_status sb_quant_derive_part(const sb_quant_model *qm,
+                               const sb_graph_part *part, sb_quant_point_fn fn,
+                               void *user, sb_graph **out)
+{
+    const sb_placement *p = &qm->place;
+    derived d = {.qm = qm, .part = part, .fn = fn, .user = user};
+    sb_status status = SB_OK;
+
+    SB_TRY(sb_graph_clone_part(qm->graph, part, &d.g));
+    for (sb_value_id v = 0; v < qm->graph->n_values; v++) {
+        uint32_t point =
+            part->value_of[v] == SB_NONE ? SB_NONE : p->of_value[v].first;
+
+        for (; point != SB_NONE && status == SB_OK;
+             point = p->points[point].next)
+            status = derive_point(&d, point);
+    }
+    if (status == SB_OK)
+        *out = d.g;
+    else
+        sb_graph_free(d.g);
     return status;
 }

@@ -3,6 +3,7 @@
 #ifndef SB_QUANT_MODEL_INSTRUMENT_H
 #define SB_QUANT_MODEL_INSTRUMENT_H
 
+#include "graph/part.h"
 #include "quant/model/quant_model.h"
 
 /* Puts something on the edges of a point: nodes that turn `x`, read by the node
@@ -15,6 +16,12 @@ typedef sb_status (*sb_quant_point_fn)(void *user, sb_graph *g, uint32_t point,
 SB_MUST_USE sb_status sb_quant_derive(const sb_quant_model *qm,
                                       sb_quant_point_fn fn, void *user,
                                       sb_graph **out);
+/* The same of a part (which it fills): `fn` is applied to points whose edges
+ * are in it, with IDs of the part. */
+SB_MUST_USE sb_status sb_quant_derive_part(const sb_quant_model *qm,
+                                           const sb_graph_part *part,
+                                           sb_quant_point_fn fn, void *user,
+                                           sb_graph **out);
 /* Adds a node with the one result `y`, of the type of `x`, in the module and
  * place of `beside`. */
 SB_MUST_USE sb_status sb_quant_put_node(sb_graph *g, sb_node_id beside,

@@ -33,8 +33,17 @@ const sb_tensor *sb_overlay_constant(const sb_quant_model *qm,
 
 sb_status sb_overlay_apply(const sb_quant_model *qm, sb_graph *g)
 {
-    for (sb_value_id v = 0; v < qm->graph->n_values; v++)
-        if (qm->state.overlay[v].buf)
-            SB_TRY(sb_graph_set_constant(g, v, &qm->state.overlay[v]));
+    return sb_overlay_apply_part(qm, NULL, g);
+}
+
+sb_status sb_overlay_apply_part(const sb_quant_model *qm,
+                                const sb_graph_part *part, sb_graph *g)
+{
+    for (sb_value_id v = 0; v < qm->graph->n_values; v++) {
+        sb_value_id at = sb_graph_part_value(part, v);
+
+        if (at != SB_NONE && qm->state.overlay[v].buf)
+            SB_TRY(sb_graph_set_constant(g, at, &qm->state.overlay[v]));
+    }
     return SB_OK;
 }

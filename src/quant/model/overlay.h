@@ -9,6 +9,7 @@
 #ifndef SB_QUANT_MODEL_OVERLAY_H
 #define SB_QUANT_MODEL_OVERLAY_H
 
+#include "graph/part.h"
 #include "quant/model/quant_model.h"
 
 /* Lays `t`, of the type and shape of the constant, over it; takes one more
@@ -21,5 +22,8 @@ const sb_tensor *sb_overlay_constant(const sb_quant_model *qm,
                                      sb_value_id value);
 /* Gives a copy of the float graph the constants of the quantized network. */
 SB_MUST_USE sb_status sb_overlay_apply(const sb_quant_model *qm, sb_graph *g);
+SB_MUST_USE sb_status sb_overlay_apply_part(const sb_quant_model *qm,
+                                            const sb_graph_part *part,
+                                            sb_graph *g);
 
 #endif

@@ -158,7 +158,8 @@ typedef struct stages_run {
     sb_state *states; /* sums and count of each node */
     sb_exec_state *bound;
     size_t n_states;
-    float spare;     /* counts that are the same once more */
+    float spare;        /* counts that are the same once more */
+    sb_node_id *layers; /* [gram] */
     size_t *plain_x; /* [gram] which result of the plain stage; or as given */
     bool *given;
 } stages_run;
@@ -191,13 +192,17 @@ static sb_status stages_put(void *user, sb_graph *g, uint32_t point,
                : SB_OK;
 }
 
-/* What comes in and goes out; the layers' inputs in any case. */
-static sb_status stages_cut(const stages_run *run, sb_stage *k, size_t extra)
+/* What comes in and goes out; the layers' inputs in any case.  The part holds
+ * the layers, too, since Gram matrices are put beside them. */
+static sb_status stages_cut(stages_run *run, sb_stage *k, size_t extra)
 {
     SB_TRY(sb_stage_open(k, extra));
-    for (size_t i = 0; i < run->list->n; i++)
+    for (size_t i = 0; i < run->list->n; i++) {
         k->wanted[run->list->v[i].x] = true;
-    return sb_stage_list(k);
+        run->layers[i] = run->list->v[i].node;
+    }
+    SB_TRY(sb_stage_list(k));
+    return sb_stage_take_part(k, run->layers, run->list->n);
 }
 
 static sb_status stages_open_quantized(stages_run *run)
@@ -208,10 +213,11 @@ static sb_status stages_open_quantized(stages_run *run)
     sb_exec_options opt = {.exact = list->qm->exact, .brief = !list->qm->exact};
 
     SB_TRY(stages_cut(run, k, y + 2 * (list->n + y)));
-    SB_TRY(sb_quant_derive(list->qm, stages_put, run, &k->graph));
-    SB_TRY(sb_overlay_apply(list->qm, k->graph));
-    SB_TRY(sb_grams_attach(list, k->graph, run->states, run->bound, &run->spare,
-                           &run->n_states));
+    SB_TRY(
+        sb_quant_derive_part(list->qm, &k->part, stages_put, run, &k->graph));
+    SB_TRY(sb_overlay_apply_part(list->qm, &k->part, k->graph));
+    SB_TRY(sb_grams_attach(list, &k->part, k->graph, run->states, run->bound,
+                           &run->spare, &run->n_states));
     SB_TRY(sb_stage_cut(k, NULL));
     SB_TRY(sb_stage_compact(k, run->bound, run->n_states));
     opt.states = run->bound;
@@ -237,18 +243,19 @@ static sb_status stages_open_plain(stages_run *run)
                                  .brief = !list->qm->exact};
 
     SB_TRY(stages_cut(run, k, 0));
-    SB_TRY(sb_graph_clone(list->qm->graph, &k->graph));
+    SB_TRY(sb_graph_clone_part(list->qm->graph, &k->part, &k->graph));
     SB_TRY(sb_stage_cut(k, NULL));
     for (size_t i = 0; i < list->n; i++) {
         size_t *at = &run->plain_x[i];
+        sb_value_id x = sb_graph_part_value(&k->part, list->v[i].x);
 
         *at = stages_find(k->in, k->n_in, list->v[i].x);
         run->given[i] = *at < k->n_in;
         if (run->given[i])
             continue;
-        *at = stages_find(k->graph->outputs, k->graph->n_outputs, list->v[i].x);
+        *at = stages_find(k->graph->outputs, k->graph->n_outputs, x);
         if (*at == k->graph->n_outputs)
-            SB_TRY(sb_graph_add_output(k->graph, list->v[i].x));
+            SB_TRY(sb_graph_add_output(k->graph, x));
     }
     SB_TRY(sb_stage_compact(k, NULL, 0));
     return sb_stage_start(k, &opt);
@@ -282,11 +289,12 @@ static sb_status stages_alloc(stages_run *run)
 
     run->states = sb_alloc(ctx, 4 * n + 1, sizeof *run->states);
     run->bound = sb_alloc(ctx, 4 * n + 1, sizeof *run->bound);
+    run->layers = sb_alloc(ctx, n + 1, sizeof *run->layers);
     run->plain_x = sb_alloc(ctx, n + 1, sizeof *run->plain_x);
     run->given = sb_alloc(ctx, n + 1, sizeof *run->given);
-    return run->states && run->bound && run->plain_x && run->given
-               ? SB_OK
-               : SB_NO_MEMORY;
+    bool all =
+        run->states && run->bound && run->layers && run->plain_x && run->given;
+    return all ? SB_OK : SB_NO_MEMORY;
 }
 
 sb_status sb_gram_stages_run(sb_gram_stages *s, int32_t level, bool again)
@@ -319,6 +327,7 @@ sb_status sb_gram_stages_run(sb_gram_stages *s, int32_t level, bool again)
     sb_stage_clear(&run.quantized);
     sb_free(ctx, run.states);
     sb_free(ctx, run.bound);
+    sb_free(ctx, run.layers);
     sb_free(ctx, run.plain_x);
     sb_free(ctx, run.given);
     for (size_t i = 0; i < list->n && status == SB_OK; i++) {

@@ -293,28 +293,38 @@ void sb_gram_mirror(sb_gram *gram)
     }
 }
 
+/* What the layer reads in float, as an input. */
+static sb_status grams_add_float(const sb_grams *list, size_t i, sb_graph *g,
+                                 sb_value_id *y)
+{
+    SB_TRY(sb_graph_add_value(g, NULL, y));
+    sb_graph_value(g, *y)->type =
+        sb_graph_value(list->qm->graph, list->v[i].x)->type;
+    return sb_graph_add_input(g, *y);
+}
+
 /* Inputs of the model, then what layers read in float, then states. */
-sb_status sb_grams_attach(const sb_grams *list, sb_graph *g, sb_state *states,
-                          sb_exec_state *bound, float *spare, size_t *n_states)
+sb_status sb_grams_attach(const sb_grams *list, const sb_graph_part *part,
+                          sb_graph *g, sb_state *states, sb_exec_state *bound,
+                          float *spare, size_t *n_states)
 {
     size_t n = list->fit ? list->n : 0, at = 0;
     sb_value_id *y = sb_alloc(g->ctx, n + 1, sizeof *y);
     sb_status status = y ? SB_OK : SB_NO_MEMORY;
 
-    for (size_t i = 0; i < n && status == SB_OK; i++) {
-        status = sb_graph_add_value(g, NULL, &y[i]);
-        if (status != SB_OK)
-            break;
-        sb_graph_value(g, y[i])->type =
-            sb_graph_value(list->qm->graph, list->v[i].x)->type;
-        status = sb_graph_add_input(g, y[i]);
+    for (size_t i = 0; i < n && status == SB_OK; i++)
+        status = grams_add_float(list, i, g, &y[i]);
+    for (size_t i = 0; i < list->n + n && status == SB_OK; i++, at += 2) {
+        bool cross = i >= list->n;
+        sb_gram gram = list->v[cross ? i - list->n : i];
+
+        gram.node = sb_graph_part_node(part, gram.node);
+        gram.weight = sb_graph_part_value(part, gram.weight);
+        status = grams_bind(g, &gram, cross ? y[i - list->n] : SB_NONE,
+                            cross ? gram.cross : gram.sums,
+                            cross ? spare : &list->v[i].count, &states[at],
+                            &bound[at]);
     }
-    for (size_t i = 0; i < list->n && status == SB_OK; i++, at += 2)
-        status = grams_bind(g, &list->v[i], SB_NONE, list->v[i].sums,
-                            &list->v[i].count, &states[at], &bound[at]);
-    for (size_t i = 0; i < n && status == SB_OK; i++, at += 2)
-        status = grams_bind(g, &list->v[i], y[i], list->v[i].cross, spare,
-                            &states[at], &bound[at]);
     *n_states = at;
     sb_free(g->ctx, y);
     return status;

@@ -2,6 +2,7 @@
 #ifndef SB_QUANT_RECONSTRUCT_RECONSTRUCT_H
 #define SB_QUANT_RECONSTRUCT_RECONSTRUCT_H
 
+#include "graph/part.h"
 #include "quant/model/quant_model.h"
 
 /* Has a weight a quantizer that decides its rounding from samples? */
@@ -100,8 +101,10 @@ SB_MUST_USE sb_status sb_grams_add(sb_grams *list, sb_round_layer *layer);
 /* A node for each list of sums in a copy of the network, which adds to it in
  * every run, with the inputs it needs behind those of the network: what each
  * layer reads in float, if layers are fitted, then states, four for a layer.
- * `spare` is a place for counts of no use. */
-SB_MUST_USE sb_status sb_grams_attach(const sb_grams *list, sb_graph *g,
+ * `spare` is a place for counts of no use.  `part`: the network's part that the
+ * copy is. */
+SB_MUST_USE sb_status sb_grams_attach(const sb_grams *list,
+                                      const sb_graph_part *part, sb_graph *g,
                                       sb_state *states, sb_exec_state *bound,
                                       float *spare, size_t *n_states);
 /* After all runs: the other half of the sums. */

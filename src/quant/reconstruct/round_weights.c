@@ -163,14 +163,25 @@ static sb_status round_gather(round_walk *k, size_t first, size_t *end)
     return SB_OK;
 }
 
-/* Weights in mapped files need no memory until they are read again. */
-static void round_release(const sb_quant_model *qm)
+/* Weights in mapped files that a level has read need no memory until they are
+ * read again. */
+static void round_release(const round_walk *k, int32_t level)
 {
-    for (sb_value_id v = 0; v < qm->graph->n_values; v++) {
-        if (!sb_graph_value(qm->graph, v)->is_constant)
-            continue;
-        sb_tensor_release_pages(&sb_graph_value(qm->graph, v)->constant);
-        sb_tensor_release_pages(sb_overlay_constant(qm, v));
+    const sb_quant_model *qm = k->grams.qm;
+    size_t n = 0;
+    const sb_node_id *nodes = sb_staged_level(&k->stages.quantized, level, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        const sb_node *node = sb_graph_node(qm->graph, nodes[i]);
+
+        for (uint32_t j = 0; j < node->n_in + node->n_implicit; j++) {
+            sb_value_id v = node->inputs[j];
+
+            if (v == SB_NONE || !sb_graph_value(qm->graph, v)->is_constant)
+                continue;
+            sb_tensor_release_pages(&sb_graph_value(qm->graph, v)->constant);
+            sb_tensor_release_pages(sb_overlay_constant(qm, v));
+        }
     }
 }
 
@@ -181,7 +192,7 @@ static sb_status round_part(round_walk *k, size_t first, size_t *end)
     SB_TRY(round_gather(k, first, end));
     SB_TRY(sb_gram_stages_run(&k->stages, k->layers[first].level,
                               round_same_level(k, first, *end)));
-    round_release(qm);
+    round_release(k, k->layers[first].level);
     for (size_t i = first; i < *end; i++) {
         sb_round_layer *l = &k->layers[i];
 
