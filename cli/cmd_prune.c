@@ -29,7 +29,7 @@ static const cli_opt opts[] = {
     {CLI_SHARE,  0,   "target-latency", ARG(target_latency), "SHARE", "the same for the time of a run on the first batch of --data, measured in our executor", false},
     {CLI_FLAG,   0,   "scan",    ARG(scan),    NULL,    "print what each group of channels costs at several ratios; targets choose by it", false},
     {CLI_STRING, 0,   "ratios",  ARG(ratios),  "LIST",  "ratios of the scan (default: 0.1,0.3,0.5,0.7)", false},
-    {CLI_OUT,    0,   "report",  ARG(report),  CLI_REPORT_ARG, "write a page with the layers, and a chart of the scan", false},
+    {CLI_OUT,    0,   "report",  ARG(report),  CLI_REPORT_ARG, "write a page with the graph, all layers, and a chart of the scan", false},
     {CLI_FILE,   0,   "before",  ARG(before),  "MODEL", "the network before training, for the criterion movement", false},
     {CLI_FLAG,   0,   "masks-only", ARG(masks_only), NULL, "set the weights of channels to zero instead of removing them, as Sparsebit did", false},
     {CLI_UINT,   0,   "opset",   ARG(opset),   "N",     "opset of the file (default: that of the model, or the lowest above it that holds all nodes)", false},
@@ -55,7 +55,7 @@ extern const cli_cmd cmd_prune;
 typedef struct {
     cli_env *env;
     const prune_args *args;
-    sb_model *model, *before, *result;
+    sb_model *model, *before;
     sb_prune *prune;
     sb_data *data;
     const char *subject; /* what an error is about */
@@ -88,6 +88,8 @@ static int prune_load(prune_job *j)
     opt.target_latency = a->target_latency;
     opt.scan = a->scan;
     sb_status status = sb_prune_create(j->model, &opt, &j->prune);
+    if (status == SB_OK && a->report)
+        status = sb_prune_source(j->prune, &j->told.source);
     return status == SB_OK
                ? CLI_OK
                : cli_fail(j->env, status == SB_BAD_CONFIG || status == SB_IO
@@ -210,7 +212,7 @@ static int prune_steps(prune_job *j)
 static int prune_measure(prune_job *j)
 {
     const sb_model_info *info = NULL;
-    sb_model *both[] = {j->model, j->result};
+    sb_model *both[] = {j->model, j->told.result};
 
     for (int i = 0; i < 2; i++) {
         if (sb_model_info_get(both[i], &info) != SB_OK)
@@ -226,14 +228,14 @@ static int prune_save(prune_job *j)
     const prune_args *a = j->args;
     sb_model *written = NULL;
 
-    if (sb_prune_model(j->prune, &j->result) != SB_OK)
+    if (sb_prune_model(j->prune, &j->told.result) != SB_OK)
         return cli_fail(j->env, a->model);
-    if (a->opset && sb_model_set_opset(j->result, a->opset) != SB_OK)
+    if (a->opset && sb_model_set_opset(j->told.result, a->opset) != SB_OK)
         return cli_fail(j->env, a->model);
     if (prune_measure(j) != CLI_OK)
         return CLI_FAILED;
-    sb_model_set_sparse(j->result, a->sparse);
-    if (sb_model_save(j->result, a->output) != SB_OK ||
+    sb_model_set_sparse(j->told.result, a->sparse);
+    if (sb_model_save(j->told.result, a->output) != SB_OK ||
         sb_model_load(j->env->ctx, a->output, &written) != SB_OK)
         return cli_fail(j->env, a->output);
     j->told.bytes[0] = sb_model_file_bytes(j->model);
@@ -250,7 +252,7 @@ static int prune_tell(prune_job *j)
     t->model = a->model;
     t->output = a->output;
     t->dry_run = a->dry_run;
-    t->done = j->result != NULL;
+    t->done = t->result != NULL;
     if (sb_prune_report_get(j->prune, &t->report) != SB_OK)
         return cli_fail(j->env, a->model);
     int rc = a->report ? cli_prune_page(j->env, a->report, t) : CLI_OK;
@@ -287,7 +289,8 @@ static int prune_run(cli_env *env, const void *parsed)
         rc = prune_tell(&j);
     sb_data_free(j.data);
     sb_prune_free(j.prune);
-    sb_model_free(j.result);
+    sb_model_free(j.told.result);
+    sb_model_free(j.told.source);
     sb_model_free(j.before);
     sb_model_free(j.model);
     return rc;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "feed_data.h"
 #include "report_page.h"
 
 typedef struct {
@@ -39,7 +39,7 @@ static const cli_opt opts[] = {
     {CLI_STRING, 0,   "folder",        ARG(folder),        "DIR",   "where checkpoints and the log go (default: the output with .train behind it)", false},
     {CLI_FLAG,   0,   "resume",        ARG(resume),        NULL,    "go on from the checkpoint in the folder", false},
     {CLI_UINT,   0,   "freeze-bn",     ARG(freeze_bn),     "N",     "batch norms keep their statistics after N epochs, as FREEZE_BN of the options", false},
-    {CLI_OUT,    0,   "report",        ARG(report),        "FILE.html", "write a page with the curves of loss, accuracy and learning rate", false},
+    {CLI_OUT,    0,   "report",        ARG(report),        "FILE.html", "write a page with the curves of loss, accuracy and learning rate, and the graph by how far weights moved, or with quantizers by their errors", false},
     CLI_FORCE_FOLDER(ARG(force)),
     {CLI_FLAG,   0,   "dry-run",       ARG(dry_run),       NULL,    "only list the parameters, and which are trained", false},
     {0},
@@ -246,17 +246,46 @@ static void train_summary(const train_job *j)
                 j->args->output, s->best_epoch + 1, best, j->folder);
 }
 
+/* What quantizers do to each layer, on samples enough to tell. */
+static int train_errors(const train_job *j, sb_quant_errors **out)
+{
+    sb_quant_errors_options opt = SB_QUANT_ERRORS_OPTIONS_INIT;
+    const char *path = j->valid ? j->args->valid : j->args->data;
+    cli_feed f = {.env = j->env,
+                  .model = j->model,
+                  .data = j->valid ? j->valid : j->train,
+                  .run = cli_feed_errors,
+                  .most = 256,
+                  .what = "comparing"};
+
+    opt.histograms = 1;
+    if (sb_quant_errors_create(j->qm, &opt, out) != SB_OK)
+        return cli_fail(j->env, j->args->model);
+    f.user = *out;
+    sb_data_rewind(f.data);
+    return cli_feed_all(&f) == SB_OK ? CLI_OK
+                                     : cli_feed_fail(&f, j->args->model, path);
+}
+
 static int train_write_page(const train_job *j)
 {
+    sb_quant_errors *errors = NULL;
+    int rc = j->qm ? train_errors(j, &errors) : CLI_OK;
     const cli_train_page page = {.path = j->args->report,
                                  .model = j->args->model,
                                  .output = j->args->output,
                                  .folder = j->folder,
+                                 .before = j->model,
+                                 .after = j->out,
                                  .qm = j->qm,
+                                 .errors = errors,
                                  .check = &j->check,
                                  .last = &j->last};
 
-    return cli_report_training(j->env, &page);
+    if (rc == CLI_OK)
+        rc = cli_report_training(j->env, &page);
+    sb_quant_errors_free(errors);
+    return rc;
 }
 
 static int train_adapt(train_job *j)

@@ -44,4 +44,14 @@ int eval_print_json(cli_env *env, const eval_job *j);
 /* The page of --report. */
 int eval_write_report(cli_env *env, const eval_job *j);
 
+/* eval_layers.c: results of nodes against those of the other model, on the
+ * first samples. */
+typedef struct eval_layers eval_layers;
+
+/* To be freed also on failure. */
+sb_status eval_layers_measure(const eval_job *j, eval_layers **out);
+/* Signal to noise in dB; NaN if the value is not in both, or not alike. */
+double eval_layers_sqnr(const eval_layers *layers, const char *result);
+void eval_layers_free(eval_layers *layers);
+
 #endif

@@ -315,6 +315,68 @@ static void report_comparison(sb_report *r, const eval_job *j)
     free(cells);
 }
 
+static const char *first_output(const sb_node_info *node)
+{
+    return node->n_outputs > 0 ? node->outputs[0] : "";
+}
+
+/* The graph colored by how far its nodes are from those of the reference, as
+ * far as both have the same names. */
+static sb_status report_layers(sb_report *r, const eval_job *j,
+                               const eval_layers *layers)
+{
+    static const char *const heads[] = {"node", "operator", "SQNR, dB"};
+    sb_report_marks marks = SB_REPORT_MARKS_INIT;
+    const sb_node_info *const *nodes = NULL;
+    size_t n = 0;
+    sb_status status = sb_model_nodes(j->main.model, &nodes, &n);
+    cli_nodes *t = cli_nodes_new(n, "lnr", heads);
+
+    for (size_t i = 0; i < n; i++) {
+        double sqnr = eval_layers_sqnr(layers, first_output(nodes[i]));
+
+        if (isnan(sqnr))
+            continue;
+        cli_nodes_row(t, first_output(nodes[i]), sqnr);
+        cli_nodes_cell(t, "%s", cli_node_label(nodes[i]));
+        cli_nodes_cell(t, "%s", nodes[i]->op);
+        if (isinf(sqnr) && sqnr > 0)
+            cli_nodes_cell(t, "%s", "exact");
+        else
+            cli_nodes_cell(t, "%.1f", sqnr);
+    }
+    marks.none = "not in the reference, or of another shape";
+    marks.jump = "worst node";
+    if (status == SB_OK)
+        status = cli_nodes_graph(t, r, j->main.model, marks);
+    if (status == SB_OK) {
+        sb_report_section(r, "Nodes", "In order of execution.");
+        cli_nodes_table(t, r, j->main.model);
+    }
+    cli_nodes_free(t);
+    return status;
+}
+
+static sb_status report_network(sb_report *r, const eval_job *j)
+{
+    eval_layers *layers = NULL;
+    sb_status status = SB_OK;
+
+    sb_report_section(r, "The network",
+                      j->other.path
+                          ? "Colored by how far the result of a node is from "
+                            "that of the same name in the reference, on the "
+                            "first samples."
+                          : NULL);
+    if (!j->other.path)
+        return sb_report_graph(r, j->main.model, NULL);
+    status = eval_layers_measure(j, &layers);
+    if (status == SB_OK)
+        status = report_layers(r, j, layers);
+    eval_layers_free(layers);
+    return status;
+}
+
 int eval_write_report(cli_env *env, const eval_job *j)
 {
     char *below = cli_printf("sparsebit %s eval%s%s", sb_version(),
@@ -331,8 +393,7 @@ int eval_write_report(cli_env *env, const eval_job *j)
                         sb_eval_get(j->main.eval)->samples);
         if (eval_compares(j))
             report_comparison(r, j);
-        sb_report_section(r, "The network", NULL);
-        status = sb_report_graph(r, j->main.model);
+        status = report_network(r, j);
     }
     if (status == SB_OK)
         status = sb_report_save(r, j->args->report);

@@ -28,9 +28,11 @@ sb_status cli_feed_all(cli_feed *f)
     cli_progress progress;
     sb_status status = sb_feed_create(f->model, &feed);
 
+    size_t all = sb_data_count(f->data) * (f->passes ? f->passes : 1);
+
     cli_progress_begin(&progress, f->env, f->what,
-                       sb_data_count(f->data) * (f->passes ? f->passes : 1));
-    while (status == SB_OK) {
+                       f->most && f->most < all ? f->most : all);
+    while (status == SB_OK && (!f->most || f->samples < f->most)) {
         f->in_data = true;
         status = sb_data_next(f->data, &batch);
         if (status != SB_OK || batch->count == 0)

@@ -15,6 +15,7 @@ typedef struct cli_feed {
     void *user;
     size_t passes;    /* over the data, which the caller makes; 0: one */
     const char *what; /* for the progress bar: a static word */
+    size_t most;      /* it ends with the batch that has this sample; 0: all */
     size_t samples;   /* run so far */
     bool in_data;     /* a failure was one of the data, not of the model */
     double seconds;

@@ -7,6 +7,8 @@
 typedef struct cli_prune_told {
     const char *model, *output; /* files; the second one may be NULL */
     bool dry_run, done;         /* done: a network was pruned */
+    sb_model *source, *result;  /* what was pruned, for the page; result: if
+                                   `done` */
     const sb_prune_report *report;
     const sb_prune_scan *scan; /* or NULL */
     double params[2], macs[2]; /* before and after */
@@ -15,7 +17,7 @@ typedef struct cli_prune_told {
 
 void cli_prune_text(const cli_env *env, const cli_prune_told *told);
 void cli_prune_json(const cli_prune_told *told);
-/* The page of --report. */
+/* The page of --report (prune_page.c). */
 int cli_prune_page(cli_env *env, const char *path, const cli_prune_told *told);
 
 #endif

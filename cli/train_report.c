@@ -1,5 +1,5 @@
 /* The page of `train --report`: curves from the log, which has all epochs, also
- * those before the run was resumed. */
+ * those before the run was resumed, and what became of the layers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,19 +59,34 @@ static bool read_log(const char *path, train_curves *c)
     return good;
 }
 
+static bool is_known(const train_curves *c, int column)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (!isnan(c->v[column][i]))
+            return true;
+    return false;
+}
+
+/* A heading and its chart, of those columns that say something. */
 static sb_status add_chart(sb_report *r, const char *title, const char *unit,
                            const train_curves *c, const int *columns,
-                           const char *const *names, size_t n)
+                           const char *const *names, size_t most)
 {
+    size_t n = 0;
     sb_report_line lines[2] = {SB_REPORT_LINE_INIT, SB_REPORT_LINE_INIT};
     const sb_report_line *list[2] = {&lines[0], &lines[1]};
 
-    for (size_t i = 0; i < n; i++) {
-        lines[i].name = names[i];
-        lines[i].x = c->v[EPOCH];
-        lines[i].y = c->v[columns[i]];
-        lines[i].n = c->n;
+    for (size_t i = 0; i < most; i++) {
+        if (!is_known(c, columns[i]))
+            continue;
+        lines[n].name = names[i];
+        lines[n].x = c->v[EPOCH];
+        lines[n].y = c->v[columns[i]];
+        lines[n++].n = c->n;
     }
+    if (n == 0)
+        return SB_OK;
+    sb_report_section(r, title, NULL);
     return sb_report_lines(r, title, "epoch", unit, list, n);
 }
 
@@ -148,8 +163,17 @@ int cli_report_training(cli_env *env, const cli_train_page *p)
     }
     if (good && status == SB_OK) {
         add_table(r, &curves);
-        status = sb_report_save(r, p->path);
+        if (p->qm)
+            sb_report_section(r, "Quantizers",
+                              "What they do to the trained network, against "
+                              "the same weights in float. It has learned to "
+                              "live with these errors: where accuracy is good, "
+                              "they do no harm.");
+        status = p->qm ? sb_report_quantization(r, p->errors)
+                       : cli_report_moved(r, p->before, p->after);
     }
+    if (good && status == SB_OK)
+        status = sb_report_save(r, p->path);
     int rc = !good             ? cli_error("%s: cannot be read", log)
              : status == SB_OK ? CLI_OK
                                : cli_fail(env, p->path);

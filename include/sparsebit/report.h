@@ -59,9 +59,40 @@ typedef struct sb_report_line {
 SB_API SB_MUST_USE sb_status sb_report_lines(
     sb_report *report, const char *title, const char *x_label,
     const char *y_label, const sb_report_line *const *lines, size_t n_lines);
-/** The graph of a model. */
+/** What nodes of a graph are colored by: a number for each, or several, of
+ *  which the most alarming counts. */
+typedef struct sb_report_marks {
+    size_t struct_size; /**< set by the INIT macro */
+    size_t n;
+    const char *const *results; /**< names of results of nodes; or NULL */
+    const double *values;       /**< NaN: not known */
+    /** Rising: what is less than limits[k] has the k-th of five colors, from
+     *  harmless to alarming, and what is less than none of them the last. */
+    double limits[4];
+    /** What the colors mean.  All NULL: values are signal to noise in dB,
+     *  colored as sb_report_quantization() does. */
+    const char *texts[5];
+    const char *none; /**< what no color means */
+    const char *jump; /**< text of a button to the most alarming node */
+} sb_report_marks;
+
+#define SB_REPORT_MARKS_INIT                                          \
+    {                                                                 \
+        sizeof(sb_report_marks), 0, NULL, NULL, {0}, {NULL}, "", NULL \
+    }
+
+/** The graph of a model.
+ *  @param marks NULL: without colors */
 SB_API SB_MUST_USE sb_status sb_report_graph(sb_report *report,
-                                             const sb_model *model);
+                                             const sb_model *model,
+                                             const sb_report_marks *marks);
+/** A table whose rows are about nodes of the model whose graph is in the page:
+ *  a click on either shows the other.
+ *  @param results by row, the name of a result of its node; NULL: of none */
+SB_API void sb_report_nodes(sb_report *report, const sb_model *model,
+                            const char *const *results, const char *align,
+                            const char *const *heads, const char *const *cells,
+                            size_t n_rows);
 /** What quantization does to a model: the graph with each node colored by its
  *  error, the layers that lose most, all layers as a table, and for each
  *  quantized tensor its histogram, range and grid.  Errors that saw no samples

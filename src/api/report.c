@@ -1,6 +1,7 @@
 /* The public side of reports. */
 #include <sparsebit/report.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "api/model.h"
@@ -62,10 +63,32 @@ void sb_report_section(sb_report *r, const char *heading, const char *text)
 void sb_report_table(sb_report *r, const char *align, const char *const *heads,
                      const char *const *cells, size_t n_rows)
 {
-    sb_html_table t = sb_html_table_begin(report_part(r), align, heads);
+    sb_report_nodes(r, NULL, NULL, align, heads, cells, n_rows);
+}
 
-    for (size_t i = 0; i < n_rows * strlen(align); i++)
-        sb_html_cell(&t, cells[i]);
+static sb_node_id report_node(const sb_graph *g, const char *result)
+{
+    sb_value_id v = result ? sb_graph_find_value(g, result) : SB_NONE;
+
+    return v == SB_NONE ? SB_NONE : sb_graph_value(g, v)->producer;
+}
+
+void sb_report_nodes(sb_report *r, const sb_model *model,
+                     const char *const *results, const char *align,
+                     const char *const *heads, const char *const *cells,
+                     size_t n_rows)
+{
+    sb_html_table t = sb_html_table_begin(report_part(r), align, heads);
+    size_t n = strlen(align);
+
+    for (size_t i = 0; i < n_rows; i++) {
+        sb_node_id node =
+            results ? report_node(model->graph, results[i]) : SB_NONE;
+
+        t.node = node == SB_NONE ? 0 : (size_t)node + 1;
+        for (size_t k = 0; k < n; k++)
+            sb_html_cell(&t, cells[i * n + k]);
+    }
     sb_html_table_end(&t);
 }
 
@@ -96,9 +119,66 @@ sb_status sb_report_lines(sb_report *r, const char *title, const char *x_label,
     return SB_OK;
 }
 
-sb_status sb_report_graph(sb_report *r, const sb_model *model)
+static uint8_t report_grade(const sb_report_marks *m, double v)
 {
-    return sb_graph_svg(model->graph, NULL, SB_NONE, report_part(r));
+    uint8_t i = 0;
+
+    if (isnan(v))
+        return 0;
+    if (!m->texts[0])
+        return sb_page_grade(v);
+    while (i + 1 < SB_GRAPH_GRADES && v >= m->limits[i])
+        i++;
+    return i + 1;
+}
+
+static void report_key(const sb_report_marks *m, sb_str *out)
+{
+    const char *texts[SB_GRAPH_GRADES + 1] = {m->none};
+
+    for (size_t i = 0; i < SB_GRAPH_GRADES; i++)
+        texts[i + 1] = m->texts[i] ? m->texts[i] : "";
+    if (m->texts[0])
+        sb_graph_key(texts, out);
+    else
+        sb_page_grades(m->none, out);
+}
+
+sb_status sb_report_graph(sb_report *r, const sb_model *model,
+                          const sb_report_marks *marks)
+{
+    const sb_report_marks none = SB_REPORT_MARKS_INIT;
+    const sb_graph *g = model->graph;
+    sb_str *out = report_part(r);
+    double most = -(double)INFINITY;
+    sb_report_marks m;
+
+    if (!marks)
+        return sb_graph_svg(g, NULL, out);
+    SB_TRY(
+        sb_options_read(r->ctx, "sb_report_marks", marks, &none, sizeof m, &m));
+    sb_graph_mark *colors = sb_alloc(r->ctx, g->n_nodes + 1, sizeof *colors);
+    if (!colors)
+        return SB_NO_MEMORY;
+    sb_graph_paint paint = {colors, SB_NONE, m.jump};
+    for (size_t i = 0; i < m.n; i++) {
+        sb_node_id node = report_node(g, m.results[i]);
+        double alarm = m.texts[0] ? m.values[i] : -m.values[i];
+
+        if (node == SB_NONE)
+            continue;
+        uint8_t grade = report_grade(&m, m.values[i]);
+        if (grade > colors[node].async)
+            colors[node].async = grade;
+        if (m.jump && alarm > most) {
+            most = alarm;
+            paint.most = node;
+        }
+    }
+    report_key(&m, out);
+    sb_status status = sb_graph_svg(g, &paint, out);
+    sb_free(r->ctx, colors);
+    return status;
 }
 
 sb_status sb_report_quantization(sb_report *r, const sb_quant_errors *errors)

@@ -126,9 +126,8 @@ static const language mermaid = {
 
 /* ---- the walk ----------------------------------------------------------- */
 
-static void add_shape(const sb_graph *g, const sb_value *v, sb_str *out)
+void sb_report_shape(const sb_graph *g, const sb_value *v, sb_str *out)
 {
-    sb_str_clear(out);
     for (int i = 0; i < v->type.shape.rank; i++) {
         sb_dim d = v->type.shape.dim[i];
         const char *symbol = sb_graph_symbol_name(g, d);
@@ -161,7 +160,8 @@ static void add_edge(const language *lang, const sb_graph *g, sb_value_id id,
 {
     const sb_value *v = sb_graph_value(g, id);
 
-    add_shape(g, v, label);
+    sb_str_clear(label);
+    sb_report_shape(g, v, label);
     if (v->producer != SB_NONE)
         lang->edge(out, kind_of(sb_graph_node(g, v->producer)), v->producer,
                    to_kind, to, sb_str_text(label));

@@ -10,5 +10,7 @@
  * scheme, dashed where they are fused away. */
 SB_MUST_USE sb_status sb_report_dot(const sb_graph *g, sb_str *out);
 SB_MUST_USE sb_status sb_report_mermaid(const sb_graph *g, sb_str *out);
+/* Appends "1x64xHx56"; nothing of a value whose rank is unknown. */
+void sb_report_shape(const sb_graph *g, const sb_value *v, sb_str *out);
 
 #endif

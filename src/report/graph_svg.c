@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "report/diagram.h"
 #include "report/html.h"
 #include "report/layout.h"
 
@@ -160,8 +161,20 @@ static void box_text(sb_str *out, double x, double y, const char *text)
     sb_str_add(out, "</text>");
 }
 
+/* Names of dimensions may be anything. */
+static void box_shape(const sb_graph *g, const sb_value *v, sb_str *out)
+{
+    sb_str text;
+
+    sb_str_init(&text, g->ctx);
+    sb_report_shape(g, v, &text);
+    sb_html_text(out, sb_str_text(&text));
+    out->failed = out->failed || text.failed;
+    sb_str_free(&text);
+}
+
 static void draw_box(const drawing *p, uint32_t box, const char *first,
-                     const char *second, sb_str *out)
+                     const char *second, sb_value_id shown, sb_str *out)
 {
     double x = (double)p->layout.at[box].x, y = (double)p->layout.at[box].y;
 
@@ -169,6 +182,9 @@ static void draw_box(const drawing *p, uint32_t box, const char *first,
     sb_html_text(out, first);
     sb_str_add(out, " ");
     sb_html_text(out, second);
+    sb_str_add(out, "\n");
+    if (shown != SB_NONE)
+        box_shape(p->g, sb_graph_value(p->g, shown), out);
     sb_str_add(out, "</title><rect rx=\"5\" x=\"");
     sb_html_num(out, x - BOX_WIDTH / 2.0, 0);
     sb_str_add(out, "\" y=\"");
@@ -179,7 +195,7 @@ static void draw_box(const drawing *p, uint32_t box, const char *first,
     sb_str_add(out, "</g>\n");
 }
 
-static void draw_boxes(const drawing *p, const sb_graph_mark *marks,
+static void draw_boxes(const drawing *p, const sb_graph_paint *paint,
                        sb_str *out)
 {
     const sb_graph *g = p->g;
@@ -190,26 +206,27 @@ static void draw_boxes(const drawing *p, const sb_graph_mark *marks,
         if (v->is_constant)
             continue;
         sb_str_add(out, "<g class=\"io\">");
-        draw_box(p, box++, "input", v->name, out);
+        draw_box(p, box++, "input", v->name, g->inputs[i], out);
     }
     for (size_t i = 0; i < p->n_nodes; i++) {
         sb_node_id id = p->order[i];
         const sb_node *node = sb_graph_node(g, id);
-        const sb_graph_mark m = marks ? marks[id] : (sb_graph_mark){0, 0};
+        const sb_graph_mark m =
+            paint ? paint->marks[id] : (sb_graph_mark){0, 0};
 
         sb_str_addf(out, "<g class=\"n a%u s%u\" id=\"n%u\">", m.async, m.sync,
                     id);
-        draw_box(p, box++, node->op, sb_node_label(g, node), out);
+        draw_box(p, box++, node->op, sb_node_label(g, node),
+                 node->n_out ? node->outputs[0] : SB_NONE, out);
     }
     for (size_t i = 0; i < g->n_outputs; i++) {
         sb_str_add(out, "<g class=\"io\">");
         draw_box(p, box++, "output", sb_graph_value(g, g->outputs[i])->name,
-                 out);
+                 g->outputs[i], out);
     }
 }
 
-static sb_status draw_all(drawing *p, const sb_graph_mark *marks,
-                          sb_node_id worst, sb_str *out)
+static sb_status draw_all(drawing *p, const sb_graph_paint *paint, sb_str *out)
 {
     SB_TRY(find_boxes(p));
     p->layout = (sb_layout_graph){.n = p->n_boxes,
@@ -226,19 +243,22 @@ static sb_status draw_all(drawing *p, const sb_graph_mark *marks,
                 "<div class=\"graph\"><svg viewBox=\"0 0 %d %d\" width=\"%d\" "
                 "height=\"%d\"",
                 width, height, width, height);
-    if (marks)
+    if (paint)
         sb_str_add(out, " data-by=\"async\"");
-    if (worst != SB_NONE)
-        sb_str_addf(out, " data-worst=\"%u\"", worst);
+    if (paint && paint->most != SB_NONE) {
+        sb_str_addf(out, " data-most=\"%u\" data-jump=\"", paint->most);
+        sb_html_text(out, paint->jump);
+        sb_str_add(out, "\"");
+    }
     sb_str_add(out, " role=\"img\" aria-label=\"the network\">\n");
     draw_edges(p, out);
-    draw_boxes(p, marks, out);
+    draw_boxes(p, paint, out);
     sb_str_add(out, "</svg></div>\n");
     return SB_OK;
 }
 
-sb_status sb_graph_svg(const sb_graph *g, const sb_graph_mark *marks,
-                       sb_node_id worst, sb_str *out)
+sb_status sb_graph_svg(const sb_graph *g, const sb_graph_paint *paint,
+                       sb_str *out)
 {
     drawing p = {.g = g};
     sb_status status = SB_OK;
@@ -247,11 +267,25 @@ sb_status sb_graph_svg(const sb_graph *g, const sb_graph_mark *marks,
         sb_str_addf(out, "<p>%zu nodes are too many for a drawing.</p>\n",
                     sb_graph_live_nodes(g));
     else
-        status = draw_all(&p, marks, worst, out);
+        status = draw_all(&p, paint, out);
     sb_layout_free(g->ctx, &p.layout);
     sb_free(g->ctx, p.order);
     sb_free(g->ctx, p.box_of_value);
     sb_free(g->ctx, p.from);
     sb_free(g->ctx, p.to);
     return status;
+}
+
+/* From good to bad, and what has no color in the end. */
+void sb_graph_key(const char *const *texts, sb_str *out)
+{
+    sb_str_add(out, "<div class=\"key\">");
+    for (int i = 1; i <= SB_GRAPH_GRADES + 1; i++) {
+        int k = i % (SB_GRAPH_GRADES + 1);
+
+        sb_str_addf(out, "<span><i style=\"background:var(--e%d)\"></i>", k);
+        sb_html_text(out, texts[k]);
+        sb_str_add(out, "</span>");
+    }
+    sb_str_add(out, "</div>\n");
 }

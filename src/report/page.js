@@ -77,7 +77,11 @@ function show(id, node) {
     list.appendChild(document.createElement('dt')).textContent = name;
     list.appendChild(document.createElement('dd')).textContent = text;
   };
-  if (node) line('node', node.querySelector('title').textContent);
+  if (node) {
+    const [name, shape] = node.querySelector('title').textContent.split('\n');
+    line('node', name);
+    line('result', shape);
+  }
   for (const row of all('tr[data-node="' + id + '"]')) {
     const heads = all('th', row.closest('table'));
     [...row.cells].forEach((cell, i) => line(heads[i].textContent, cell.textContent));
@@ -168,7 +172,11 @@ const view = svg && (() => {
     const node = e.target.closest('.n');
     if (node && !moved) select(node.id.slice(1), false);
   });
-  return {zoom, fit, center};
+  const trim = () => { // no room below a small graph
+    box.style.height = Math.max(240, Math.min(box.clientHeight, height * scale + 16)) + 'px';
+    fit(false);
+  };
+  return {zoom, fit, trim, center};
 })();
 
 if (svg) {
@@ -179,7 +187,7 @@ if (svg) {
   button(bar, '\u2212', () => view.zoom(1 / 1.4));
   button(bar, 'start', () => view.fit(false));
   button(bar, 'whole graph', () => view.fit(true));
-  if (svg.dataset.worst) button(bar, 'worst layer', () => select(svg.dataset.worst, true));
+  if (svg.dataset.most) button(bar, svg.dataset.jump, () => select(svg.dataset.most, true));
   if (svg.dataset.by) {
     const known = ['async', 'sync'].filter(by =>
       [1, 2, 3, 4, 5].some(k => svg.querySelector('.' + by[0] + k)));
@@ -192,6 +200,7 @@ if (svg) {
   const hint = bar.appendChild(document.createElement('span'));
   hint.textContent = 'drag to move, Ctrl and wheel (or two fingers) to zoom, click a node';
   view.fit(false);
+  view.trim();
   all('tr[data-node]').forEach(row => {
     row.onclick = () => {
       select(row.dataset.node, true);

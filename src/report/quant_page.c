@@ -12,7 +12,7 @@ enum { BARS_MOST = 25 };
 static const struct {
     double above;
     const char *text;
-} grades[] = {
+} grades[SB_GRAPH_GRADES] = {
     {40, "40 dB and more: no loss"},
     {30, "30 to 40 dB"},
     {20, "20 to 30 dB"},
@@ -46,17 +46,13 @@ static bool errors_seen(const sb_quant_errors *e)
 
 /* ---- the graph ----------------------------------------------------------- */
 
-void sb_page_grades(sb_str *out)
+void sb_page_grades(const char *none, sb_str *out)
 {
-    sb_str_add(out, "<div class=\"key\">");
-    for (size_t i = 0; i < SB_COUNT(grades); i++) {
-        sb_str_addf(out, "<span><i style=\"background:var(--e%zu)\"></i>",
-                    i + 1);
-        sb_html_text(out, grades[i].text);
-        sb_str_add(out, "</span>");
-    }
-    sb_str_add(out, "<span><i style=\"background:var(--e0)\"></i>not "
-                    "quantized</span></div>\n");
+    const char *texts[SB_GRAPH_GRADES + 1] = {none};
+
+    for (size_t i = 0; i < SB_COUNT(grades); i++)
+        texts[i + 1] = grades[i].text;
+    sb_graph_key(texts, out);
 }
 
 static double layer_noise(const sb_layer_error *l)
@@ -87,8 +83,9 @@ static sb_status add_graph(const sb_quant_errors *e, sb_str *out)
             worst = node;
         }
     }
+    const sb_graph_paint paint = {marks, worst, "worst layer"};
     sb_status status =
-        sb_graph_svg(e->qm->graph, errors_seen(e) ? marks : NULL, worst, out);
+        sb_graph_svg(e->qm->graph, errors_seen(e) ? &paint : NULL, out);
     sb_free(e->ctx, marks);
     return status;
 }
@@ -198,7 +195,7 @@ sb_status sb_page_layers(const sb_quant_errors *e, sb_str *out)
                            "network is (sync)."
                          : "Errors were not measured: no samples were given.");
     if (seen)
-        sb_page_grades(out);
+        sb_page_grades("not quantized", out);
     SB_TRY(add_graph(e, out));
     if (!seen)
         return SB_OK;

@@ -6,9 +6,10 @@
 #include "quant/search/search.h"
 #include "report/html.h"
 
-/* The color of a node (sb_graph_mark), and what all colors mean. */
+/* The color of a node (sb_graph_mark), and what all colors mean; `none`: no
+ * color. */
 uint8_t sb_page_grade(double sqnr_db);
-void sb_page_grades(sb_str *out);
+void sb_page_grades(const char *none, sb_str *out);
 /* The graph, the worst layers, the course of errors through the network. */
 SB_MUST_USE sb_status sb_page_layers(const sb_quant_errors *e, sb_str *out);
 /* All layers as a table. */

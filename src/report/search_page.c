@@ -30,7 +30,8 @@ static sb_status search_graph(const sb_search *s, sb_str *out)
             worst = s->m.layers[i].node;
         }
     }
-    sb_status status = sb_graph_svg(g, marks, worst, out);
+    sb_status status =
+        sb_graph_svg(g, &(sb_graph_paint){marks, worst, "worst layer"}, out);
     sb_free(s->ctx, marks);
     return status;
 }
@@ -65,7 +66,7 @@ sb_status sb_page_search(const sb_search *s, sb_str *out)
     sb_html_section(out, "The network",
                     "Colored by the noise that the width of a layer adds to "
                     "the outputs.");
-    sb_page_grades(out);
+    sb_page_grades("not quantized", out);
     SB_TRY(search_graph(s, out));
     sb_html_section(out, "Layers",
                     "What was chosen, and how much the error of the outputs "

@@ -31,6 +31,17 @@ code $sparsebit eval $models/tiny.onnx --data x.yaml --samples 2 --skip 1 --batc
 $sparsebit eval $models/tiny.onnx --data x.yaml --save-outputs out.npz -q >/dev/null
 code $sparsebit eval $models/tiny.onnx --data x.yaml --batch 5 --against-outputs out.npz --json | grep -v '_per_s\|seconds'
 code $sparsebit eval $models/tiny.onnx --data x.yaml --against $models/tiny.onnx | sed "$speed"
+echo --- a page: where both part
+python3 - <<'END'
+import struct
+w = struct.pack("<12f", 1, 0, 2, 0, 0, 1, 0, 2, 1, 1, 1, 1)
+double = struct.pack("<12f", *(2 * x for x in struct.unpack("<12f", w)))
+data = open("$models/tiny.onnx".replace("$models", __import__("os").environ["models"]), "rb").read()
+open("double.onnx", "wb").write(data.replace(w, double))
+END
+page() { code $sparsebit eval "$1" --data x.yaml --against $models/tiny.onnx --report page.html -q >/dev/null; grep -o '<g class="n a[0-5][^>]*><title>[A-Za-z]*' page.html | sed 's/<g class="n \(..\).*>/\1 /'; grep -A3 'data-node="0"' page.html | grep -o '<td.*' | sed 's/<[^>]*>/ /g'; }
+page $models/tiny.onnx
+page double.onnx | sed -n "1p;5p" # twice the signal: the noise is as large as it, 0 dB
 echo --- quantized files: as integers where the target is ONNX Runtime
 for target in onnxruntime-x86 tensorrt; do
     printf 'W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: {QSCHEME: per-tensor-%s, QUANTIZER: {BIT: 8}}\n' $([ $target = tensorrt ] && echo symmetric || echo affine) >q.yaml

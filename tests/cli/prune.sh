@@ -9,7 +9,11 @@ $sparsebit graph $models/cnn.onnx
 code $sparsebit prune $models/cnn.onnx -c half.yaml --dry-run
 $sparsebit prune $models/cnn.onnx -c half.yaml --dry-run -q --report dry.html >/dev/null
 grep -o '>remov[a-z]*<' dry.html
-code $sparsebit prune $models/cnn.onnx -c half.yaml -o small.onnx
+colors() { grep -o '<g class="n a[0-5] s0" id="n[0-9]*"><title>[A-Za-z]*' "$1" | sed 's/<g class="n \(..\).*>/\1 /' | grep -v a0; }
+colors dry.html # all of the convolution's channels, none of the last layer's
+code $sparsebit prune $models/cnn.onnx -c half.yaml -o small.onnx --report cut.html
+colors cut.html # 36 -> 18, 8 -> 4, and 27 -> 15 parameters
+grep -o '>[0-9x]* → [0-9x]*<' cut.html
 $sparsebit graph small.onnx
 code $sparsebit prune $models/cnn.onnx -c half.yaml -o small.onnx -q
 code $sparsebit prune $models/cnn.onnx -c half.yaml -o json.onnx --json
@@ -18,7 +22,8 @@ cmp small.onnx json.onnx && echo same file
 $sparsebit info small.onnx --against $models/cnn.onnx | sed -n '/against/,$p' | sed 's/latency.*/latency/; s/   */  /g'
 echo --- weights
 printf 'SPARSER: {TYPE: unstructured, RATIO: 0.5}\n' >weights.yaml
-code $sparsebit prune $models/cnn.onnx -c weights.yaml -o sparse.onnx -v
+code $sparsebit prune $models/cnn.onnx -c weights.yaml -o sparse.onnx -v --report zeros.html
+colors zeros.html # a half of each
 echo --- scan
 printf 'SPARSER: {RATIO: 0.5, REFIT: false}\n' >plain.yaml
 {

@@ -18,6 +18,22 @@ code $sparsebit train m.onnx -d none.yaml -o t.onnx -t onnxruntime-x86
 code $sparsebit train m.onnx -d none.yaml -o t.onnx -c q.yaml -t onnxruntime-x86
 code $sparsebit train m.onnx -d none.yaml -o t.onnx -c none.yaml
 ls
+echo --- a page: a layer that is frozen does not move
+python3 - <<'END' 2>/dev/null || exit 77
+import struct
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 1, 4, 4), }"
+head += " " * (118 - 1 - len(head)) + "\n"
+open("x.npy", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118)
+                          + head.encode() + struct.pack("<96f", *((7 * i) % 11 - 5 for i in range(96))))
+END
+printf '0\n1\n2\n0\n1\n2\n' >labels.txt
+printf 'SOURCE: npy\nPATH: x.npy\nLABELS: labels.txt\nBATCH: 3\n' >x.yaml
+code $sparsebit train m.onnx -d x.yaml -o t.onnx --set EPOCHS=1 --set 'FREEZE=["fc2.*"]' --report moved.html -q
+grep -o '<g class="n a[0-5]' moved.html | sort | uniq -c | sed -n 's/ *\([0-9]*\) .* a\([01]\)/\1 of color \2/p'
+grep -A2 'data-node' moved.html | grep -o 'fc2/.*' | sed 's/<[^>]*>/ /g; s/ \+/ /g' | cut -d' ' -f1-6
+code $sparsebit train m.onnx -d x.yaml -o q.onnx -c q.yaml --set EPOCHS=1 --report errors.html -q
+grep -o '<h2>[A-Za-z ]*' errors.html
+rm -r ./*.train ./*.html t.onnx q.onnx x.npy x.yaml labels.txt
 echo --- adapters
 tiny=$models/../../fixtures/llm/tiny.gguf
 printf '[{"instruction": "ab", "output": "ba"}, {"instruction": "ba", "input": "a", "output": "ab"}]' >qa.json

@@ -119,6 +119,24 @@ static sb_status folded(sb_ctx *ctx)
     return SB_OK;
 }
 
+static sb_status graph_page(sb_ctx *ctx, sb_report *report)
+{
+    const char *const results[] = {"y"}, *const cells[] = {"y"};
+    const double values[] = {3};
+    sb_report_marks marks = SB_REPORT_MARKS_INIT;
+    sb_model *model = NULL;
+
+    marks.n = 1;
+    marks.results = results;
+    marks.values = values;
+    marks.jump = "worst";
+    SB_TRY(sb_model_parse(ctx, net, &model));
+    sb_status status = sb_report_graph(report, model, &marks);
+    sb_report_nodes(report, model, results, "l", cells, cells, 1);
+    sb_model_free(model);
+    return status;
+}
+
 static sb_status analyzed(sb_ctx *ctx)
 {
     const sb_quant_errors_options opt = {sizeof opt, 1};
@@ -141,6 +159,8 @@ static sb_status analyzed(sb_ctx *ctx)
         status = sb_report_create(ctx, "title", "below", &report);
     if (status == SB_OK)
         status = sb_report_quantization(report, errors);
+    if (status == SB_OK)
+        status = graph_page(ctx, report);
     if (status == SB_OK)
         status = sb_report_save(report, path);
     sb_report_free(report);

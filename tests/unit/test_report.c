@@ -1,6 +1,6 @@
 /* Pages and charts: what is written must be whole, escaped, and the same in
  * every locale; and a profile must count what a network really does. */
-#include "sbtest.h"
+#include "quanttest.h"
 
 #include <math.h>
 
@@ -208,6 +208,95 @@ static void test_blocks_above_the_peak_are_marked(void **state)
     sb_str_free(&s);
 }
 
+/* ---- a colored graph ----------------------------------------------------- */
+
+/* Names that are no HTML, a value that is not known, one of no node. */
+static const char chain[] = "graph net(x: f32[2,3]) -> (e: f32[2,3]) {\n"
+                            "  a = Relu(x) \"<b>&\"\n"
+                            "  b = Neg(a) \"two\"\n"
+                            "  c = Neg(b) \"three\"\n"
+                            "  d = Neg(c) \"four\"\n"
+                            "  e = Neg(d) \"five\"\n"
+                            "}\n";
+static const char *const chain_results[] = {"a", "b", "c", "c", "d", "x", "no"};
+static const double chain_values[] = {0, 1, 2.5, 0, NAN, 9, 9};
+
+static const char *page_text(sb_report *r)
+{
+    static char page[100000];
+
+    assert_ok(sb_report_save(r, test_quant_file()));
+    sb_report_free(r);
+    FILE *f = fopen(test_quant_file(), "rb");
+    assert_non_null(f);
+    page[fread(page, 1, sizeof page - 1, f)] = '\0';
+    (void)fclose(f);
+    return page;
+}
+
+static void test_graphs_are_colored_by_values(void **state)
+{
+    (void)state;
+    const sb_report_marks none = SB_REPORT_MARKS_INIT;
+    const sb_report_marks marks = {.struct_size = none.struct_size,
+                                   .n = 7,
+                                   .results = chain_results,
+                                   .values = chain_values,
+                                   .limits = {1, 2, 3, 4},
+                                   .texts = {"<1", "1", "2", "3", "4"},
+                                   .none = "<none>",
+                                   .jump = "\"most\""};
+    const char *const heads[] = {"h"}, *const cells[] = {"p", "q", "r"};
+    const char *const rows[] = {"b", NULL, "no"};
+    sb_model *model = NULL;
+    sb_report *r = NULL;
+
+    assert_ok(sb_model_parse(test_ctx(), chain, &model));
+    assert_ok(sb_report_create(test_ctx(), "t", "s", &r));
+    assert_ok(sb_report_graph(r, model, &marks));
+    sb_report_nodes(r, model, rows, "l", heads, cells, 3);
+    const char *text = page_text(r);
+    assert_non_null(strstr(text, "class=\"n a1 s0\" id=\"n0\""));
+    assert_non_null(strstr(text, "class=\"n a2 s0\" id=\"n1\""));
+    assert_non_null(strstr(text, "class=\"n a3 s0\" id=\"n2\"")); /* not 0 */
+    assert_non_null(strstr(text, "class=\"n a0 s0\" id=\"n3\""));
+    assert_non_null(strstr(text, "class=\"n a0 s0\" id=\"n4\""));
+    assert_non_null(
+        strstr(text, "data-most=\"2\" data-jump=\"&quot;most&quot;\""));
+    assert_non_null(strstr(text, "Relu &lt;b&gt;&amp;\n2x3</title>"));
+    assert_non_null(strstr(text, ">&lt;1</span>"));
+    assert_non_null(strstr(text, ">&lt;none&gt;</span>"));
+    assert_non_null(strstr(text, "<tr data-node=\"1\"><td class=\"l\">p<"));
+    assert_non_null(strstr(text, "<tr><td class=\"l\">q<"));
+    assert_non_null(strstr(text, "<tr><td class=\"l\">r<"));
+    sb_model_free(model);
+}
+
+/* Without texts: decibels, of which few are bad. */
+static void test_graphs_are_colored_by_noise(void **state)
+{
+    (void)state;
+    static const double db[] = {INFINITY, 25, 5, 35, NAN, 0, 0};
+    sb_report_marks marks = SB_REPORT_MARKS_INIT;
+    sb_model *model = NULL;
+    sb_report *r = NULL;
+
+    marks.n = 7;
+    marks.results = chain_results;
+    marks.values = db;
+    marks.jump = "worst";
+    assert_ok(sb_model_parse(test_ctx(), chain, &model));
+    assert_ok(sb_report_create(test_ctx(), "t", "s", &r));
+    assert_ok(sb_report_graph(r, model, &marks));
+    const char *text = page_text(r);
+    assert_non_null(strstr(text, "class=\"n a1 s0\" id=\"n0\""));
+    assert_non_null(strstr(text, "class=\"n a3 s0\" id=\"n1\""));
+    assert_non_null(strstr(text, "class=\"n a5 s0\" id=\"n2\""));
+    assert_non_null(strstr(text, "class=\"n a0 s0\" id=\"n3\""));
+    assert_non_null(strstr(text, "data-most=\"2\""));
+    sb_model_free(model);
+}
+
 /* ---- a profile through the public calls --------------------------------- */
 
 static const char net[] = "graph net(x: f32[1,8,16,16]) -> (y: f32[*]) {\n"
@@ -307,6 +396,8 @@ int main(void)
         cmocka_unit_test(test_plots_take_any_width),
         cmocka_unit_test(test_names_break_behind_their_separators),
         cmocka_unit_test(test_blocks_above_the_peak_are_marked),
+        cmocka_unit_test(test_graphs_are_colored_by_values),
+        cmocka_unit_test(test_graphs_are_colored_by_noise),
         cmocka_unit_test(test_profiles_count_what_runs),
         cmocka_unit_test(test_no_profile_unless_asked),
         cmocka_unit_test(test_peak_is_a_sane_number),
