@@ -1,6 +1,7 @@
 /* How far outputs are from those of the float network, against sums by hand;
  * when errors have clearly fallen; which batches judge. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "quant/calibrate/replay.h"
@@ -458,33 +459,109 @@ static void test_own_signal(void **state)
     sb_quant_model_free(qm);
 }
 
-/* The same weight loses 0.4, which is no longer among what is above 0.25. */
-static void test_another_shape(void **state)
+/* Errors of the two samples [-128, 0] and [127, 0.4], of which the weight loses
+ * 0.4. */
+static void errors_of_tail(const char *tail, double *errors)
 {
     const sb_tensor *x = test_f32("2x2", -128, 0, 127, 0.4);
-    double errors[2];
+    char text[512];
     sb_quant_model *qm = NULL;
     sb_reference r = {0};
     size_t seen = 0;
 
-    (void)state;
-    assert_ok(test_quant_try_train(test_ctx(),
-                                   "graph main(x: f32[N,2]) -> (z) {\n"
-                                   "w: f32[2,2] = [1, 0, 0, 1]\n"
-                                   "least: f32[] = 0.25\nall: i64[1] = [-1]\n"
-                                   "y = MatMul(x, w) \"m\"\n"
-                                   "g = Greater(y, least)\n"
-                                   "c = Reshape(g, all)\n"
-                                   "z = Compress(y, c)\n}",
-                                   TEST_W8 TEST_A8, NULL, &qm));
+    (void)snprintf(text, sizeof text,
+                   "graph main(x: f32[N,2]) -> (z) {\n"
+                   "w: f32[2,2] = [1, 0, 0, 1]\n"
+                   "least: f32[] = 0.25\nall: i64[1] = [-1]\n"
+                   "y = MatMul(x, w) \"m\"\n%s}",
+                   tail);
+    assert_ok(
+        test_quant_try_train(test_ctx(), text, TEST_W8 TEST_A8, NULL, &qm));
     test_calibrate(qm, NULL, (const sb_tensor *[]){x, NULL});
     assert_ok(sb_reference_open(qm, &r));
     assert_ok(sb_reference_errors(&r, NULL, 1, errors, &seen));
     assert_int_equal(seen, 2);
-    assert_close("all noise", errors[0], 1, 0);
-    assert_close("all noise", errors[1], 1, 0);
+    assert_int_equal(qm->graph->n_outputs, 1);
+    assert_string_equal(sb_graph_value(qm->graph, qm->graph->outputs[0])->name,
+                        "z"); /* it still makes what it made */
     sb_reference_close(&r);
     sb_quant_model_free(qm);
+}
+
+/* What is above 0.25, classes, places that are not 0: what they are computed
+ * from is compared instead. */
+static void test_judged_before(void **state)
+{
+    static const char *const tails[] = {
+        "g = Greater(y, least)\nc = Reshape(g, all)\nz = Compress(y, c)\n",
+        "z = ArgMax(y) {axis=1}\n",
+        "s = Reshape(y, all)\nz = NonZero(s)\n",
+    };
+    const double weight = pow(0.5 / 127.5, 2); /* 1 is 127 steps of 1/127.5 */
+    double errors[2];
+
+    (void)state;
+    for (size_t i = 0; i < SB_COUNT(tails); i++) {
+        errors_of_tail(tails[i], errors);
+        assert_close(tails[i], errors[0], weight, 1e-9);
+        assert_close(tails[i], errors[1], (16129 * weight + 0.16) / 16129.16,
+                     1e-9);
+    }
+}
+
+/* The names of what judges, with 2 batches, of which calibration keeps the
+ * outputs. */
+static const char *judged_names(const char *tail, const char *result,
+                                const double *b)
+{
+    static char names[64];
+    char text[512];
+    sb_judged judged = {0};
+
+    (void)snprintf(text, sizeof text,
+                   "graph main(x: f32[N,2]) -> (%s) {\n"
+                   "w: f32[2,2] = [1, 0, 0, 1]\n"
+                   "least: f32[] = 0.25\nall: i64[1] = [-1]\n"
+                   "y = MatMul(x, w) \"m\"\np = Softmax(y)\n%s}",
+                   result, tail);
+    sb_quant_model *qm = test_quant(
+        text, "SCHEDULE: {BIAS_CORRECTION: true}\n" TEST_W8 TEST_A8, NULL);
+    assert_ok(sb_quant_model_prepare_calibration(qm, NULL));
+    (void)test_quant_forward(qm, test_f32("1x2", 1.0, 2.0));
+    (void)test_quant_forward(qm, test_tensor(SB_DTYPE_F32, "1x2", b));
+    assert_ok(sb_judged_values(qm, &judged));
+    names[0] = '\0';
+    for (size_t i = 0; i < judged.n; i++)
+        (void)snprintf(names + strlen(names), sizeof names - strlen(names),
+                       "%s ", sb_graph_value(qm->graph, judged.v[i])->name);
+    sb_free(test_ctx(), judged.v);
+    sb_quant_model_free(qm);
+    return names;
+}
+
+/* An output that comes out equally long judges by itself; slices of a value are
+ * judged as one; integers only if nothing else is there; sizes do not depend on
+ * what is quantized. */
+static void test_judged_names(void **state)
+{
+    static const char cut[] = "g = Greater(p, least)\nc = Reshape(g, all)\n"
+                              "z = Compress(p, c)\n";
+    static const char slices[] =
+        "r = Transpose(p) {perm=[1, 0]}\na: i64[] = 0\nb: i64[] = 1\n"
+        "s = Gather(r, a)\nt = Gather(r, b)\n"
+        "sg = Greater(s, least)\ntg = Greater(t, least)\n"
+        "sz = Compress(s, sg)\ntz = Compress(t, tg)\n"
+        "z = Concat(sz, tz) {axis=0}\n";
+    static const char classes[] = "z = ArgMax(p) {axis=1}\ns = Shape(y)\n";
+    const double same[] = {1.5, 2}, other[] = {-9, 9};
+
+    (void)state;
+    assert_string_equal(judged_names(cut, "z", same), "z ");
+    assert_string_equal(judged_names(cut, "z", other), "p ");
+    assert_string_equal(judged_names(cut, "y, z", other), "y p ");
+    assert_string_equal(judged_names(slices, "z", other), "p ");
+    assert_string_equal(judged_names(classes, "z, s", same), "p ");
+    assert_string_equal(judged_names(classes, "y, z, s", same), "y ");
 }
 
 int main(void)
@@ -500,7 +577,8 @@ int main(void)
         cmocka_unit_test(test_least_probability),
         cmocka_unit_test(test_least_signal),
         cmocka_unit_test(test_own_signal),
-        cmocka_unit_test(test_another_shape),
+        cmocka_unit_test(test_judged_before),
+        cmocka_unit_test(test_judged_names),
         cmocka_unit_test(test_fell),
         cmocka_unit_test(test_rose),
         cmocka_unit_test(test_not_finite),

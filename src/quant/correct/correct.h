@@ -40,13 +40,25 @@ SB_MUST_USE sb_status sb_snapshot_take(const sb_quant_model *qm,
 /* Goes back to the snapshot unless `keep`, and frees it. */
 void sb_snapshot_settle(sb_quant_model *qm, sb_snapshot *s, bool keep);
 
+/* ---- what is measured (judged.c) ---------------------------------------- */
+
+typedef struct sb_judged {
+    sb_value_id *v; /* sb_free() it, even if finding them failed */
+    size_t n, cap;
+} sb_judged;
+
+/* The values that are compared: outputs, or what they are computed from. */
+SB_MUST_USE sb_status sb_judged_values(const sb_quant_model *qm,
+                                       sb_judged *out);
+
 /* ---- measuring (output_error.c) ----------------------------------------- */
 
-/* Outputs of the float network for the batches that judge. */
+/* What the float network makes of the batches that judge. */
 typedef struct sb_reference {
     sb_quant_model *qm;
+    sb_judged judged;
     sb_batch_store *outputs; /* own, or those that calibration kept */
-    sb_output_form *forms;   /* of each output */
+    sb_output_form *forms;   /* of each judged value */
     size_t *batch;           /* which they are */
     size_t n_batches, n_samples;
 } sb_reference;
@@ -58,9 +70,9 @@ void sb_reference_close(sb_reference *r);
  * of n_samples: the mean over outputs of noise / signal.  Fewer samples run
  * once it is clear that errors are more than `left` times `before` (NULL: not
  * known); *seen is how many. */
-SB_MUST_USE sb_status sb_reference_errors(const sb_reference *r,
-                                          const double *before, double left,
-                                          double *errors, size_t *seen);
+SB_MUST_USE sb_status sb_reference_errors(sb_reference *r, const double *before,
+                                          double left, double *errors,
+                                          size_t *seen);
 /* Noise of a sample is relative to its own signal: a few samples with large
  * values must not decide for all others.  But of one with next to none, as a
  * page without text has, it is relative to this: a tenth of what the median

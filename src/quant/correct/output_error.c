@@ -39,12 +39,35 @@ static sb_status reference_fill(sb_reference *r, sb_replay *replay)
     return SB_OK;
 }
 
-/* Did calibration keep the outputs of all batches?  (Of several ranks each kept
- * its own.) */
-static bool reference_is_kept(const sb_quant_model *qm)
+/* Did calibration keep what is judged of all batches?  (Of several ranks each
+ * kept its own.) */
+static bool reference_is_kept(const sb_reference *r)
 {
-    return qm->state.outputs && sb_batch_store_count(qm->state.outputs) ==
-                                    sb_batch_store_count(qm->state.batches);
+    const sb_quant_model *qm = r->qm;
+    size_t n = qm->graph->n_outputs;
+
+    return qm->state.outputs && r->judged.n == n &&
+           memcmp(r->judged.v, qm->graph->outputs, n * sizeof *r->judged.v) ==
+               0 &&
+           sb_batch_store_count(qm->state.outputs) ==
+               sb_batch_store_count(qm->state.batches);
+}
+
+/* What is judged takes the place of the network's outputs, and at the second
+ * call they are back: for graphs that are derived in between. */
+static void reference_swap(sb_reference *r)
+{
+    sb_graph *g = r->qm->graph;
+    const sb_judged was = {g->outputs, g->n_outputs, g->cap_outputs};
+
+    for (size_t k = 0; k < g->n_outputs; k++)
+        sb_graph_value(g, g->outputs[k])->is_output = false;
+    g->outputs = r->judged.v;
+    g->n_outputs = r->judged.n;
+    g->cap_outputs = r->judged.cap;
+    r->judged = was;
+    for (size_t k = 0; k < g->n_outputs; k++)
+        sb_graph_value(g, g->outputs[k])->is_output = true;
 }
 
 static sb_status reference_get(const sb_reference *r, size_t i,
@@ -61,11 +84,13 @@ static sb_status reference_run(sb_reference *r)
     sb_graph *g = NULL;
     sb_replay replay = {0};
 
-    SB_TRY(sb_batch_store_create(qm->ctx, qm->graph->n_outputs,
-                                 qm->state.calibration.memory_limit,
-                                 &r->outputs));
-    SB_TRY(sb_replay_float(qm, &g));
-    sb_status status = sb_replay_open(qm, g, NULL, &replay);
+    SB_TRY(sb_batch_store_create(
+        qm->ctx, r->judged.n, qm->state.calibration.memory_limit, &r->outputs));
+    reference_swap(r);
+    sb_status status = sb_replay_float(qm, &g);
+    reference_swap(r);
+    if (status == SB_OK)
+        status = sb_replay_open(qm, g, NULL, &replay);
     if (status == SB_OK)
         status = reference_fill(r, &replay);
     sb_replay_close(&replay);
@@ -79,7 +104,7 @@ static sb_status reference_look(const sb_reference *r, bool count)
 
     for (size_t i = 0; i < r->n_batches; i++) {
         SB_TRY(reference_get(r, i, &t));
-        for (size_t k = 0; k < r->qm->graph->n_outputs; k++)
+        for (size_t k = 0; k < r->judged.n; k++)
             if (count)
                 sb_output_form_count(&r->forms[k], t[k]);
             else
@@ -88,12 +113,12 @@ static sb_status reference_look(const sb_reference *r, bool count)
     return SB_OK;
 }
 
-/* How many of the outputs count. */
+/* How many of the values count. */
 static double reference_counts(const sb_reference *r)
 {
     double outputs = 0;
 
-    for (size_t k = 0; k < r->qm->graph->n_outputs; k++)
+    for (size_t k = 0; k < r->judged.n; k++)
         outputs += r->forms[k].counts;
     return outputs;
 }
@@ -155,7 +180,7 @@ static sb_status reference_levels(const sb_reference *r)
     double *levels = sb_alloc(r->qm->ctx, r->n_samples + 1, sizeof *levels);
     sb_status status = levels ? SB_OK : SB_NO_MEMORY;
 
-    for (size_t k = 0; k < r->qm->graph->n_outputs && status == SB_OK; k++) {
+    for (size_t k = 0; k < r->judged.n && status == SB_OK; k++) {
         size_t seen = 0;
 
         memset(levels, 0, r->n_samples * sizeof *levels);
@@ -180,11 +205,13 @@ sb_status sb_reference_open(sb_quant_model *qm, sb_reference *r)
     size_t n = sb_batch_store_count(qm->state.batches);
 
     *r = (sb_reference){.qm = qm};
-    r->forms = sb_alloc(qm->ctx, qm->graph->n_outputs + 1, sizeof *r->forms);
+    if (n > 0)
+        SB_TRY(sb_judged_values(qm, &r->judged));
+    r->forms = sb_alloc(qm->ctx, r->judged.n + 1, sizeof *r->forms);
     r->batch = sb_alloc(qm->ctx, n + 1, sizeof *r->batch);
     if (!r->forms || !r->batch)
         return SB_NO_MEMORY;
-    if (reference_is_kept(qm)) {
+    if (reference_is_kept(r)) {
         r->outputs = qm->state.outputs;
         SB_TRY(reference_fill(r, NULL));
     } else {
@@ -205,10 +232,11 @@ void sb_reference_close(sb_reference *r)
         return;
     if (r->outputs != r->qm->state.outputs)
         sb_batch_store_free(r->outputs);
-    for (size_t k = 0; r->forms && k < r->qm->graph->n_outputs; k++)
+    for (size_t k = 0; r->forms && k < r->judged.n; k++)
         sb_output_form_free(r->qm->ctx, &r->forms[k]);
     sb_free(r->qm->ctx, r->forms);
     sb_free(r->qm->ctx, r->batch);
+    sb_free(r->qm->ctx, r->judged.v);
     *r = (sb_reference){0};
 }
 
@@ -327,7 +355,7 @@ static sb_status reference_compare(const sb_reference *r, sb_replay *replay,
         SB_TRY(sb_ctx_poll(r->qm->ctx));
         SB_TRY(sb_replay_run(replay, r->batch[i]));
         SB_TRY(reference_get(r, i, &want));
-        for (size_t k = 0; k < r->qm->graph->n_outputs; k++)
+        for (size_t k = 0; k < r->judged.n; k++)
             reference_add(r, &r->forms[k], want[k], replay->outputs[k], n, at,
                           NULL);
         for (int64_t s = 0; s < n && outputs > 0; s++)
@@ -359,7 +387,18 @@ static void reference_refuse(const sb_reference *r, double *errors,
     *seen = r->n_samples;
 }
 
-sb_status sb_reference_errors(const sb_reference *r, const double *before,
+/* The quantized network up to what is judged. */
+static sb_status reference_derive(sb_reference *r, bool integers,
+                                  sb_graph **out)
+{
+    reference_swap(r);
+    sb_status status = integers ? sb_export_integers(r->qm, out)
+                                : sb_replay_quantized(r->qm, out);
+    reference_swap(r);
+    return status;
+}
+
+sb_status sb_reference_errors(sb_reference *r, const double *before,
                               double left, double *errors, size_t *seen)
 {
     sb_graph *g = NULL;
@@ -368,8 +407,7 @@ sb_status sb_reference_errors(const sb_reference *r, const double *before,
     *seen = 0;
     memset(errors, 0, r->n_samples * sizeof *errors);
     const bool integers = reference_integers(r->qm);
-    sb_status status = integers ? sb_export_integers(r->qm, &g)
-                                : sb_replay_quantized(r->qm, &g);
+    sb_status status = reference_derive(r, integers, &g);
     if (integers && status == SB_BAD_ARG) {
         reference_refuse(r, errors, seen);
         return SB_OK;

@@ -130,20 +130,6 @@ bool sb_refine_wanted(const sb_quant_model *qm)
     return correction.wanted(qm) || clipping.wanted(qm);
 }
 
-/* Can the outputs be compared? */
-static bool refine_compares(const sb_quant_model *qm)
-{
-    const sb_graph *g = qm->graph;
-    bool found = false;
-
-    for (size_t i = 0; i < g->n_outputs && !found; i++) {
-        sb_dtype dtype = sb_graph_value(g, g->outputs[i])->type.dtype;
-
-        found = dtype == SB_DTYPE_NONE || sb_output_form_takes(dtype);
-    }
-    return found;
-}
-
 bool sb_refine_measures(const sb_quant_model *qm)
 {
     size_t limit = sb_memory_share(qm->ctx, 16, SIZE_MAX), bytes = 0;
@@ -152,8 +138,7 @@ bool sb_refine_measures(const sb_quant_model *qm)
         return true;
     /* A journal is for language models, whose outputs take more time than all
      * of their layers, unless weights are learned, which takes yet more. */
-    if ((qm->state.calibration.journal && !sb_learns_weights(qm)) ||
-        !refine_compares(qm))
+    if (qm->state.calibration.journal && !sb_learns_weights(qm))
         return false;
     for (size_t i = 0; i < qm->graph->n_values; i++)
         if (qm->graph->values[i].is_constant)
@@ -203,7 +188,7 @@ static sb_status refine_look(refiner *r)
 }
 
 /* Judges what a method has done. */
-static sb_status refine_measure(const refiner *r, const refine_method *method,
+static sb_status refine_measure(refiner *r, const refine_method *method,
                                 sb_quant_step *step)
 {
     size_t seen = r->given_up;
@@ -230,7 +215,7 @@ static sb_status refine_measure(const refiner *r, const refine_method *method,
 }
 
 /* Judged once more as it is then. */
-static sb_status refine_settle(const refiner *r, const refine_method *method,
+static sb_status refine_settle(refiner *r, const refine_method *method,
                                sb_quant_step *step)
 {
     size_t seen = 0;
