@@ -8,6 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "cli.h"
 
 #define CLI_CMD(id) extern const cli_cmd cmd_##id;
@@ -216,8 +220,33 @@ static int check_values(const cli_cmd *cmd, const cli_env *env,
     return rc;
 }
 
+static bool is_memory_chosen(const cli_cmd *cmd, const cli_env *env,
+                             const void *args)
+{
+    size_t bytes = env->common.max_memory;
+
+    for (const cli_opt *o = cmd->opts; o->kind != CLI_END && bytes == 0; o++)
+        if (o->kind == CLI_SIZE)
+            memcpy(&bytes, (const char *)args + o->offset, sizeof bytes);
+    return bytes > 0;
+}
+
+/* Weights are copied, packed and freed again and again, and new pages cost up
+ * to a quarter of the time: what is freed stays with the process. */
+static void keep_pages(void)
+{
+#ifdef __GLIBC__
+    enum { LARGEST = 32 << 20 }; /* that may be told to glibc */
+
+    (void)mallopt(M_MMAP_THRESHOLD, LARGEST);
+    (void)mallopt(M_TRIM_THRESHOLD, -1); /* never */
+#endif
+}
+
 static int run_command(const cli_cmd *cmd, cli_env *env, const void *args)
 {
+    if (!is_memory_chosen(cmd, env, args))
+        keep_pages();
     if (sb_ctx_create(NULL, &env->ctx) != SB_OK)
         return cli_error("out of memory");
     cli_signals_catch(env->ctx);
