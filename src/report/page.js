@@ -77,14 +77,15 @@ function show(id, node) {
     list.appendChild(document.createElement('dt')).textContent = name;
     list.appendChild(document.createElement('dd')).textContent = text;
   };
-  if (node) {
-    const [name, shape] = node.querySelector('title').textContent.split('\n');
-    line('node', name);
-    line('result', shape);
-  }
+  const [name, shape] = node ? node.querySelector('title').textContent.split('\n') : [''];
+  const told = text => name.startsWith(text + ' ') || name.endsWith(' ' + text);
+  line('node', name);
+  line('result', shape);
   for (const row of all('tr[data-node="' + id + '"]')) {
     const heads = all('th', row.closest('table'));
-    [...row.cells].forEach((cell, i) => line(heads[i].textContent, cell.textContent));
+    [...row.cells].forEach((cell, i) => {
+      if (!told(cell.textContent)) line(heads[i].textContent, cell.textContent);
+    });
   }
   const cards = panel.appendChild(document.createElement('div'));
   cards.className = 'cards';

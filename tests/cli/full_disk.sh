@@ -14,6 +14,17 @@ printf '\x93NUMPY\x01\x00\x76\x00%-117s\n\0\0\x80\x3f\0\0\x80\x3f\0\0\x80\x3f' "
 cat /dev/zero >>disk/filler 2>/dev/null
 code $sparsebit quantize $models/tiny.onnx -d x.yaml -o disk/out.onnx -q
 code $sparsebit quantize $models/tiny.onnx -d x.yaml --save-calibration disk/seen.json -q
+# Pages; what else was asked for is there.
+page() { $sparsebit "$@" --report disk/page.html -q 2>&1 >/dev/null || echo "exit code $?"; }
+printf '0\n' >labels.txt
+printf 'LABELS: labels.txt\n' | cat x.yaml - >labeled.yaml
+printf 'SPARSER: {RATIO: 0.5}\n' >half.yaml
+page analyze $models/tiny.onnx -d x.yaml
+page eval $models/tiny.onnx -d x.yaml --against $models/tiny.onnx
+page prune $models/cnn.onnx -c half.yaml -o small.onnx
+page train $models/tiny.onnx -d labeled.yaml -b 1 --set EPOCHS=1 -o trained.onnx
+ls disk ./*.onnx
+rm -r small.onnx trained.onnx* labels.txt labeled.yaml half.yaml
 # What --asym keeps goes to TMPDIR.
 {
     printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (200000, 3), }"

@@ -21,4 +21,5 @@ printf '\x93NUMPY\x01\x00\x76\x00%-117s\n\0\0\x80\x3f\0\0\x80\x3f\0\0\x80\x3f' "
 printf 'SOURCE: npy\nPATH: x.npy\n' >x.yaml
 code $as $sparsebit quantize $models/tiny.onnx -d x.yaml -o dir/out.onnx
 code $as $sparsebit quantize $models/tiny.onnx -d x.yaml --save-calibration dir/seen.json
+code $as $sparsebit analyze $models/tiny.onnx -d x.yaml --report dir/page.html
 ls dir
