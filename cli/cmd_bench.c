@@ -70,12 +70,9 @@ typedef struct {
     uint64_t model_bytes;
 } timing;
 
-static double now_ms(void)
+static double bench_ms(void)
 {
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+    return 1e3 * cli_seconds();
 }
 
 static int by_value(const void *a, const void *b)
@@ -210,17 +207,17 @@ static void runner_close(runner *r)
 static sb_status bench_measure(const runner *r, double seconds, timing *t)
 {
     double *ms = cli_alloc(MAX_RUNS, sizeof *ms);
-    double begin = now_ms();
+    double begin = bench_ms();
     sb_status status = runner_run(r);
 
-    t->first_ms = now_ms() - begin;
-    begin = now_ms();
+    t->first_ms = bench_ms() - begin;
+    begin = bench_ms();
     while (status == SB_OK && t->runs < MAX_RUNS &&
-           (t->runs < 3 || now_ms() - begin < seconds * 1e3)) {
-        double at = now_ms();
+           (t->runs < 3 || bench_ms() - begin < seconds * 1e3)) {
+        double at = bench_ms();
 
         status = runner_run(r);
-        ms[t->runs++] = now_ms() - at;
+        ms[t->runs++] = bench_ms() - at;
     }
     if (status == SB_OK) {
         qsort(ms, t->runs, sizeof *ms, by_value);
@@ -332,9 +329,9 @@ static int bench_model(cli_env *env, const bench_args *args,
                 .n_inputs = sb_model_input_count(model)};
     int rc = CLI_OK;
 
-    double begin = now_ms();
+    double begin = bench_ms();
     sb_status status = runner_open(args, model, &r);
-    t.create_ms = now_ms() - begin;
+    t.create_ms = bench_ms() - begin;
     if (status == SB_OK && args->train)
         status = runner_target(env->ctx, args, model, &r);
     if (status == SB_OK)
@@ -375,7 +372,7 @@ static int bench_run(cli_env *env, const void *parsed)
                                  env->common.seed};
     sb_tensor **inputs = NULL;
     sb_model *model = NULL;
-    double begin = now_ms();
+    double begin = bench_ms();
     int rc = bench_check(args);
 
     if (rc != CLI_OK)
@@ -387,7 +384,7 @@ static int bench_run(cli_env *env, const void *parsed)
     if (rc == CLI_OK && args->simplify &&
         sb_model_simplify(model, NULL, NULL, NULL) != SB_OK)
         rc = cli_fail(env, args->model);
-    double load_ms = now_ms() - begin;
+    double load_ms = bench_ms() - begin;
     if (rc == CLI_OK)
         rc = cli_inputs_make(env, &cmd_bench, model, &spec, &inputs);
     if (rc == CLI_OK)

@@ -5,10 +5,7 @@
  * enough of them to hide the latency of one (two units, five cycles deep at
  * most), and touches no memory.  The best of some short rounds of each thread
  * counts. */
-#define _DEFAULT_SOURCE
 #include "api/peak.h"
-
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/threads.h"
@@ -133,14 +130,6 @@ static variant peak_choose(void)
 }
 #endif
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 typedef struct peak_job {
     variant how;
     double *best;       /* operations a second of each thread */
@@ -155,10 +144,10 @@ static void run_parts(void *arg, size_t begin, size_t end)
 
     for (size_t i = begin; i < end; i++) {
         for (int round = 0; round < ROUNDS; round++) {
-            double at = now_s();
+            double at = sb_seconds_now();
             /* Not 0: numbers that fade away are slow to compute with. */
             job->sink = job->how.chains((float)i + 1);
-            double seconds = now_s() - at;
+            double seconds = sb_seconds_now() - at;
             double rate = 2.0 * CHAINS * STEPS * job->how.lanes;
             rate = seconds > 0 ? rate / seconds : 0;
             job->best[i] = rate > job->best[i] ? rate : job->best[i];

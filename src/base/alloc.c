@@ -12,10 +12,6 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include "base/options.h"
-#include "base/ranks/comm.h"
-#include "base/threads.h"
-
 enum {
     HUGE_PAGE = 2 << 20,
     HUGE_LEAST = 4 << 20,
@@ -23,8 +19,8 @@ enum {
 };
 
 /* Asks for large pages in a large piece of memory: fewer faults while it is
- * filled, fewer misses while it is used.  Only a wish. */
-static void wish_huge_pages(void *ptr, size_t size)
+ * filled, fewer misses while it is used.  The system may decline. */
+static void advise_huge_pages(void *ptr, size_t size)
 {
 #ifdef MADV_HUGEPAGE
     uintptr_t begin = ((uintptr_t)ptr + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
@@ -45,7 +41,7 @@ static void *default_realloc(void *user, void *ptr, size_t size)
 
     (void)user;
     if (p && size >= HUGE_LEAST)
-        wish_huge_pages(p, size);
+        advise_huge_pages(p, size);
     return p;
 }
 
@@ -55,12 +51,12 @@ static void default_free(void *user, void *ptr)
     free(ptr);
 }
 
-static const sb_allocator default_allocator = {sizeof(sb_allocator), NULL,
-                                               default_realloc, default_free};
+const sb_allocator sb_default_allocator = {sizeof(sb_allocator), NULL,
+                                           default_realloc, default_free};
 
 static const sb_allocator *allocator_of(const sb_ctx *ctx)
 {
-    return ctx->alloc.resize ? &ctx->alloc : &default_allocator;
+    return ctx->alloc.resize ? &ctx->alloc : &sb_default_allocator;
 }
 
 bool sb_mul_size(size_t a, size_t b, size_t *out)
@@ -409,71 +405,4 @@ sb_status sb_grow(sb_ctx *ctx, void *ptr_to_array, size_t *cap, size_t want,
     memcpy(ptr_to_array, &p, sizeof p);
     *cap = n;
     return SB_OK;
-}
-
-/* The context itself is the one object that exists before a context does. */
-sb_status sb_ctx_create(const sb_allocator *alloc, sb_ctx **out)
-{
-    sb_allocator a;
-    sb_ctx none = {.n_threads = 0}; /* for the message, which is not read */
-
-    SB_TRY(sb_options_read(&none, "sb_allocator", alloc, &default_allocator,
-                           sizeof a, &a));
-    if (!a.resize || !a.free)
-        return SB_BAD_ARG;
-    sb_ctx *ctx = a.resize(a.user, NULL, sizeof *ctx);
-    if (!ctx)
-        return SB_NO_MEMORY;
-    memset(ctx, 0, sizeof *ctx);
-    ctx->alloc = a;
-    ctx->budget = &ctx->own_budget;
-    sb_ctx_set_threads(ctx, 0);
-    *out = ctx;
-    return SB_OK;
-}
-
-sb_status sb_ctx_create_child(sb_ctx *parent, sb_ctx **out)
-{
-    SB_TRY(sb_ctx_create(&parent->alloc, out));
-    (*out)->budget = parent->budget;
-    (*out)->copy_files = parent->copy_files;
-    return SB_OK;
-}
-
-static void ctx_free_rows(sb_ctx *ctx)
-{
-    for (size_t k = 0; k < SB_ROW_KINDS; k++) {
-        for (size_t i = 0; i < ctx->rows[k].n; i++)
-            sb_free(ctx, ctx->rows[k].v[i]);
-        sb_free(ctx, ctx->rows[k].v);
-    }
-}
-
-void sb_ctx_free(sb_ctx *ctx)
-{
-    if (ctx) {
-        sb_allocator a = ctx->alloc;
-        sb_threads_stop(ctx);
-        sb_comm_forget(ctx);
-        ctx_free_rows(ctx);
-        a.free(a.user, ctx);
-    }
-}
-
-sb_status sb_ctx_add_row(sb_ctx *ctx, sb_row_kind kind, void *row)
-{
-    sb_row_list *list = &ctx->rows[kind];
-    sb_status status =
-        sb_grow(ctx, &list->v, &list->cap, list->n + 1, sizeof *list->v);
-
-    if (status == SB_OK)
-        list->v[list->n++] = row;
-    else
-        sb_free(ctx, row);
-    return status;
-}
-
-const void *sb_ctx_row(const sb_ctx *ctx, sb_row_kind kind, size_t i)
-{
-    return i < ctx->rows[kind].n ? ctx->rows[kind].v[i] : NULL;
 }

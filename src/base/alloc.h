@@ -7,6 +7,9 @@
 
 #include "base/ctx.h"
 
+/* malloc and free, for contexts without hooks of the program. */
+extern const sb_allocator sb_default_allocator;
+
 /* `count * size` bytes, zeroed; NULL on overflow or when memory is out.
  * A zero-sized request gives a valid pointer. */
 void *sb_alloc(sb_ctx *ctx, size_t count, size_t size);

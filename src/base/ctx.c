@@ -1,11 +1,16 @@
-/* The context: error messages, log, interruption. */
+/* The context: its life, error messages, log, interruption. */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "base/ctx.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/options.h"
+#include "base/ranks/comm.h"
 #include "base/str.h"
+#include "base/threads.h"
 
 #define CTX_TEXT_OF(x) #x
 #define CTX_TEXT(x)    CTX_TEXT_OF(x)
@@ -33,6 +38,77 @@ const char *sb_status_text(sb_status status)
         return "unknown status";
     return status_texts[status];
 }
+
+/* ---- life --------------------------------------------------------------- */
+
+/* The context itself is the one object that exists before a context does. */
+sb_status sb_ctx_create(const sb_allocator *alloc, sb_ctx **out)
+{
+    sb_allocator a;
+    sb_ctx none = {.n_threads = 0}; /* for the message, which is not read */
+
+    SB_TRY(sb_options_read(&none, "sb_allocator", alloc, &sb_default_allocator,
+                           sizeof a, &a));
+    if (!a.resize || !a.free)
+        return SB_BAD_ARG;
+    sb_ctx *ctx = a.resize(a.user, NULL, sizeof *ctx);
+    if (!ctx)
+        return SB_NO_MEMORY;
+    memset(ctx, 0, sizeof *ctx);
+    ctx->alloc = a;
+    ctx->budget = &ctx->own_budget;
+    sb_ctx_set_threads(ctx, 0);
+    *out = ctx;
+    return SB_OK;
+}
+
+sb_status sb_ctx_create_child(sb_ctx *parent, sb_ctx **out)
+{
+    SB_TRY(sb_ctx_create(&parent->alloc, out));
+    (*out)->budget = parent->budget;
+    (*out)->copy_files = parent->copy_files;
+    return SB_OK;
+}
+
+static void ctx_rows_free(sb_ctx *ctx)
+{
+    for (size_t k = 0; k < SB_ROW_KINDS; k++) {
+        for (size_t i = 0; i < ctx->rows[k].n; i++)
+            sb_free(ctx, ctx->rows[k].v[i]);
+        sb_free(ctx, ctx->rows[k].v);
+    }
+}
+
+void sb_ctx_free(sb_ctx *ctx)
+{
+    if (ctx) {
+        sb_allocator a = ctx->alloc;
+        sb_threads_stop(ctx);
+        sb_comm_forget(ctx);
+        ctx_rows_free(ctx);
+        a.free(a.user, ctx);
+    }
+}
+
+sb_status sb_ctx_add_row(sb_ctx *ctx, sb_row_kind kind, void *row)
+{
+    sb_row_list *list = &ctx->rows[kind];
+    sb_status status =
+        sb_grow(ctx, &list->v, &list->cap, list->n + 1, sizeof *list->v);
+
+    if (status == SB_OK)
+        list->v[list->n++] = row;
+    else
+        sb_free(ctx, row);
+    return status;
+}
+
+const void *sb_ctx_row(const sb_ctx *ctx, sb_row_kind kind, size_t i)
+{
+    return i < ctx->rows[kind].n ? ctx->rows[kind].v[i] : NULL;
+}
+
+/* ---- messages ----------------------------------------------------------- */
 
 sb_status sb_fail(sb_ctx *ctx, sb_status code, const char *fmt, ...)
 {
@@ -89,6 +165,8 @@ void sb_log_mute(sb_ctx *ctx, bool on)
 {
     ctx->muted += on ? 1 : -1;
 }
+
+/* ---- progress and interruption ------------------------------------------ */
 
 sb_status sb_progress(sb_ctx *ctx, const char *stage, size_t done, size_t total)
 {
@@ -158,8 +236,7 @@ bool sb_ctx_cut_allow(sb_ctx *ctx)
     return outer;
 }
 
-/* Who cut says so in `cut`: the interruption itself may be taken back by then.
- */
+/* Asks `cut`, not the interruption itself, which may be taken back by then. */
 sb_status sb_ctx_cut_end(sb_ctx *ctx, bool outer)
 {
     ctx->may_cut = outer;
@@ -168,4 +245,12 @@ sb_status sb_ctx_cut_end(sb_ctx *ctx, bool outer)
     if (!outer)
         atomic_store(&ctx->cut, false);
     return sb_fail(ctx, SB_INTERRUPTED, "interrupted");
+}
+
+double sb_seconds_now(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }

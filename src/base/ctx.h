@@ -119,6 +119,9 @@ SB_MUST_USE sb_status sb_ctx_add_row(sb_ctx *ctx, sb_row_kind kind, void *row);
 /* The i-th row of a kind in the order of adding; NULL past the end. */
 const void *sb_ctx_row(const sb_ctx *ctx, sb_row_kind kind, size_t i);
 
+/* By a clock that is never set: differences say how long something took. */
+double sb_seconds_now(void);
+
 /* Forwards a failure.  The only macro that hides control flow. */
 #define SB_TRY(expr)                       \
     do {                                   \

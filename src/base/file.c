@@ -532,11 +532,9 @@ static int temp_open_in(const char *folder)
         return -1;
     }
     (void)snprintf(path, sizeof path, "%s%s", folder, name);
-    int fd = mkstemp(path);
-    if (fd >= 0) {
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0)
         (void)unlink(path);
-        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    }
     return fd;
 }
 

@@ -2,14 +2,14 @@
  *
  * Why not OpenMP's: its loops give each thread its share beforehand, and all
  * wait for the slowest.  On a machine that is busy with something else the
- * slowest is one that has no core at the moment, and the others wait whole
- * time slices, turning round and round, after every step of a network.  Here
+ * slowest is one that has no core at the moment, and the others spin for whole
+ * time slices after every step of a network.  Here
  * the caller works too, and takes whatever the others have not begun; it waits
  * only for pieces that other threads have begun, and then it sleeps.
  *
  * The pieces of a job are dealt out evenly at first, so that a thread finds
- * the neighborhood of what it wrote the step before in its cache; who is done
- * takes from the others.
+ * in its cache the neighborhood of what it wrote in the step before; a thread
+ * that is done takes pieces from the others.
  *
  * A job is open while `open` holds its number.  A thread that wants to join
  * counts itself in first and looks at `open` then; the caller closes first and

@@ -1,4 +1,4 @@
-/* threads.h - one pool a context, used through two calls.
+/* threads.h - one pool for each context, used through two calls.
  *
  * Work is cut into pieces of whole items.  A kernel writes each item's result
  * independently of the cut, so results are the same for any thread count;

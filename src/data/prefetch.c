@@ -112,6 +112,17 @@ static void start_workers(sb_prefetch *p, int threads)
     }
 }
 
+/* Waits by a clock that is never set. */
+static void init_ready(pthread_cond_t *ready)
+{
+    pthread_condattr_t attr;
+
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(ready, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
 sb_status sb_prefetch_start(sb_ctx *ctx, size_t begin, size_t end, size_t slots,
                             int threads, sb_make_fn make, const void *user,
                             sb_prefetch **out)
@@ -136,7 +147,7 @@ sb_status sb_prefetch_start(sb_ctx *ctx, size_t begin, size_t end, size_t slots,
         p->locks_made = true;
         (void)pthread_mutex_init(&p->lock, NULL);
         (void)pthread_cond_init(&p->room, NULL);
-        (void)pthread_cond_init(&p->ready, NULL);
+        init_ready(&p->ready);
         start_workers(p, threads);
     }
     *out = p;
@@ -151,7 +162,7 @@ static sb_status wait_for(sb_prefetch *p, const slot *s)
     while (!s->ready && status == SB_OK) {
         struct timespec until;
 
-        (void)clock_gettime(CLOCK_REALTIME, &until);
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += 100000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;

@@ -5,9 +5,7 @@
  * beside what operators cost.  The first run is left out: it touches memory
  * for the first time.  Of the others the last RUNS_MOST are kept, for the best
  * and the median; no run allocates. */
-#define _DEFAULT_SOURCE
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/map.h"
 #include "exec/plan.h"
@@ -57,27 +55,20 @@ void sb_profile_free(sb_plan *plan)
 
 /* ---- measuring ---------------------------------------------------------- */
 
-static double now_ms(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
+/* Milliseconds since then, which becomes now. */
 static float profile_lap(double *since)
 {
-    double now = now_ms(), ms = now - *since;
+    double now = sb_seconds_now(), seconds = now - *since;
 
     *since = now;
-    return (float)ms;
+    return (float)(1e3 * seconds);
 }
 
 sb_status sb_profile_run(sb_plan *plan)
 {
     sb_plan_profile *p = plan->profile;
     float *ms = p->ms + (p->runs % RUNS_MOST) * (p->n_rows + 1);
-    double begin = now_ms(), at = begin;
+    double begin = sb_seconds_now(), at = begin;
 
     for (size_t i = 0; i < plan->n_steps; i++) {
         sb_step *st = plan->steps[i];
@@ -96,7 +87,7 @@ sb_status sb_profile_run(sb_plan *plan)
     }
     sb_plan_finish(plan);
     ms[p->n_rows - 1] = profile_lap(&at);
-    ms[p->n_rows] = (float)(at - begin);
+    ms[p->n_rows] = (float)(1e3 * (at - begin));
     p->runs += p->started;
     p->started = true;
     return SB_OK;

@@ -1,18 +1,9 @@
 /* Writing text: prompt in, token by token out. */
 #include <string.h>
-#include <time.h>
 
 #include "base/options.h"
 #include "llm/generator.h"
 #include "llm/llm_load.h"
-
-static double seconds_now(void)
-{
-    struct timespec t;
-
-    (void)timespec_get(&t, TIME_UTC);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- life --------------------------------------------------------------- */
 
@@ -145,9 +136,9 @@ static sb_status write_all(sb_generator *g, const sb_generate_options *opt)
                                                         : NULL;
 
     SB_TRY(sb_kv_cache_prepare(&g->cache, g->ids.n));
-    double start = seconds_now();
+    double start = sb_seconds_now();
     SB_TRY(sb_kv_cache_take(&g->cache, g->ids.v, g->ids.n, &logits));
-    double ready = seconds_now();
+    double ready = sb_seconds_now();
     g->result.prompt_seconds = ready - start;
     while (!end) {
         uint32_t id = 0;
@@ -161,7 +152,7 @@ static sb_status write_all(sb_generator *g, const sb_generate_options *opt)
         if (!end)
             SB_TRY(sb_kv_cache_take(&g->cache, &id, 1, &logits));
     }
-    g->result.seconds = seconds_now() - ready;
+    g->result.seconds = sb_seconds_now() - ready;
     g->result.end = end;
     (void)hand_on(g, opt, g->text.len);
     return SB_OK;

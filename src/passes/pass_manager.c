@@ -9,7 +9,6 @@
  * where nothing else is known. */
 #include <assert.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/str.h"
 #include "graph/text.h"
@@ -258,14 +257,6 @@ static sb_status run_everywhere(sb_graph *g, const sb_pass_def *pass,
     return SB_OK;
 }
 
-static double seconds_now(void)
-{
-    struct timespec t;
-
-    (void)timespec_get(&t, TIME_UTC);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* What a run carries along. */
 typedef struct pass_run {
     sb_graph *g;
@@ -277,7 +268,7 @@ static sb_status run_pass(pass_run *run, const sb_pass_def *pass,
                           sb_pass_result *result)
 {
     sb_graph *g = run->g;
-    double start = seconds_now();
+    double start = sb_seconds_now();
     size_t changes = 0;
     sb_status status = run_everywhere(g, pass, &changes);
 
@@ -292,7 +283,7 @@ static sb_status run_pass(pass_run *run, const sb_pass_def *pass,
         return sb_note(g->ctx, status, "while running the pass '%s'",
                        pass->name);
     result->changes += changes;
-    result->seconds += seconds_now() - start;
+    result->seconds += sb_seconds_now() - start;
     bool wanted = run->dump_after && strcmp(run->dump_after, pass->name) == 0;
     return changes > 0 && wanted ? sb_graph_log(g) : SB_OK;
 }

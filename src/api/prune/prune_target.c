@@ -1,11 +1,9 @@
 /* How much must go to meet a target: one ratio for all groups, or, after a
  * scan, groups one by one, the cheapest first. */
-#define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/prune/prune_state.h"
 
@@ -24,14 +22,6 @@ typedef struct target {
 
 /* ---- measuring ---------------------------------------------------------------- */
 
-static double target_clock(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static int compare_times(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -45,9 +35,9 @@ static sb_status time_once(const sb_prune *p, sb_session *s, double *seconds)
     const sb_tensor *out = NULL;
 
     SB_TRY(sb_batch_store_get(p->batches, 0, &in));
-    double start = target_clock();
+    double start = sb_seconds_now();
     SB_TRY(sb_session_run(s, in, p->pruner.graph->n_inputs, &out, 1));
-    *seconds = target_clock() - start;
+    *seconds = sb_seconds_now() - start;
     return SB_OK;
 }
 
