@@ -28,7 +28,8 @@ typedef enum comm_kind {
 
 enum {
     INLINE_BYTES = 1000,
-    SUM_PIECE = 1 << 20,    /* numbers that are added up at a time */
+    SUM_PIECE = 1 << 20,    /* numbers that are moved at a time */
+    SUM_TILE = 512,         /* sums that stay in the first cache */
     GATHER_PIECE = 1 << 22, /* bytes of a rank that are moved at a time */
     MOST_RANKS = 1 << 16,
 };
@@ -232,22 +233,36 @@ bool sb_comm_reopen(sb_ctx *ctx)
 
 /* ---- sums --------------------------------------------------------------- */
 
-/* out[i] = the sum over ranks of element i of from + r * stride bytes. */
+/* sum[i] += x[i] */
+static void add_numbers(bool wide, const void *x, size_t n, double *sum)
+{
+    if (wide)
+        for (size_t i = 0; i < n; i++)
+            sum[i] += ((const double *)x)[i];
+    else
+        for (size_t i = 0; i < n; i++)
+            sum[i] += (double)((const float *)x)[i];
+}
+
+/* out[i] = the sum over ranks, in their order, of element i of from + r *
+ * stride bytes. */
 static void add_ranks(const struct sb_comm_state *s, bool wide,
                       const char *from, size_t stride, void *out, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        double sum = 0;
+    size_t each = wide ? sizeof(double) : sizeof(float);
+    double sum[SUM_TILE];
 
-        for (int r = 0; r < s->comm.size; r++) {
-            const void *x = from + (size_t)r * stride;
-            sum +=
-                wide ? ((const double *)x)[i] : (double)((const float *)x)[i];
-        }
+    for (size_t at = 0; at < n; at += SUM_TILE) {
+        size_t m = n - at < SUM_TILE ? n - at : SUM_TILE;
+        char *to = (char *)out + at * each;
+
+        memset(sum, 0, sizeof sum);
+        for (int r = 0; r < s->comm.size; r++)
+            add_numbers(wide, from + (size_t)r * stride + at * each, m, sum);
         if (wide)
-            ((double *)out)[i] = sum;
-        else
-            ((float *)out)[i] = (float)sum;
+            memcpy(to, sum, m * sizeof *sum);
+        for (size_t i = 0; i < m && !wide; i++)
+            ((float *)(void *)to)[i] = (float)sum[i];
     }
 }
 
@@ -424,7 +439,7 @@ static comm_route route_of(const struct sb_comm_state *s, int rank)
     return route;
 }
 
-/* Does everybody take what is given, and nothing else?  All see all routes, so
+/* Does every rank take what is given, and nothing else?  All see all routes, so
  * no rank waits for what does not come. */
 static sb_status route_check(sb_ctx *ctx, size_t *most)
 {
