@@ -135,8 +135,8 @@ static void mapped_release(void *user)
     sb_free(ctx, map);
 }
 
-sb_status sb_buf_map_file(sb_ctx *ctx, const char *path, bool pipes,
-                          sb_buf **out)
+static sb_status buf_map(sb_ctx *ctx, const char *path, bool pipes,
+                         bool read_only, sb_buf **out)
 {
     sb_mapping *map = sb_alloc(ctx, 1, sizeof *map);
 
@@ -150,7 +150,18 @@ sb_status sb_buf_map_file(sb_ctx *ctx, const char *path, bool pipes,
             sb_buf_wrap(ctx, map->data, map->size, mapped_release, map, out);
     if (status != SB_OK)
         mapped_release(map);
-    else if (map->is_file)
+    else if (map->is_file && read_only)
         sb_buf_set_mapped(*out);
     return status;
+}
+
+sb_status sb_buf_map_file(sb_ctx *ctx, const char *path, bool pipes,
+                          sb_buf **out)
+{
+    return buf_map(ctx, path, pipes, true, out);
+}
+
+sb_status sb_buf_map_input(sb_ctx *ctx, const char *path, sb_buf **out)
+{
+    return buf_map(ctx, path, true, false, out);
 }

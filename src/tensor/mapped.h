@@ -38,5 +38,9 @@ SB_MUST_USE sb_status sb_tensor_alloc_weight_raw(sb_ctx *ctx, sb_tensor *t);
  * for what the caller of the library named. */
 SB_MUST_USE sb_status sb_buf_map_file(sb_ctx *ctx, const char *path, bool pipes,
                                       sb_buf **out);
+/* The same, pipes included, to be written to: its pages are never given back
+ * while it is there. */
+SB_MUST_USE sb_status sb_buf_map_input(sb_ctx *ctx, const char *path,
+                                       sb_buf **out);
 
 #endif

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tensor/mapped.h"
 #include "tensor/npy_internal.h"
 
 enum { MAGIC_LEN = 6, HEADER_ALIGN = 64 };
@@ -319,67 +320,34 @@ sb_status sb_npy_parse(sb_ctx *ctx, const char *what, const void *data,
     return SB_OK;
 }
 
-/* ---- mapped files ------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------- */
 
-typedef struct {
-    sb_ctx *ctx;
-    sb_mapping map;
-} mapped;
-
-static void release_mapping(void *user)
-{
-    mapped *m = user;
-
-    sb_file_unmap(&m->map);
-    sb_free(m->ctx, m);
-}
-
-/* Leaves the elements in the file; `map` belongs to the tensor on success. */
-static sb_status use_mapping(sb_ctx *ctx, const sb_mapping *map, size_t offset,
-                             sb_tensor *t)
-{
-    mapped *m = sb_alloc(ctx, 1, sizeof *m);
-
-    if (!m)
-        return SB_NO_MEMORY;
-    *m = (mapped){ctx, *map};
-    t->data = (unsigned char *)map->data + offset;
-    sb_status status = sb_buf_wrap(ctx, t->data, sb_tensor_bytes(t),
-                                   release_mapping, m, &t->buf);
-    if (status != SB_OK)
-        sb_free(ctx, m);
-    return status;
-}
-
+/* Elements stay in the file if they can be computed with as they are. */
 static sb_status npy_load(sb_ctx *ctx, const char *path, bool read_only,
                           sb_tensor *out)
 {
     header h = {.ctx = ctx, .what = path};
-    sb_mapping map = {0};
+    sb_buf *file = NULL;
     size_t offset = 0;
     sb_tensor t;
 
-    SB_TRY(read_only ? sb_file_map(ctx, path, &map)
-                     : sb_file_map_input(ctx, path, &map));
-    sb_status status = read_array(&h, map.data, map.size, &t, &offset);
+    SB_TRY(read_only ? sb_buf_map_file(ctx, path, false, &file)
+                     : sb_buf_map_input(ctx, path, &file));
+    unsigned char *data = sb_buf_data(file);
+    sb_status status = read_array(&h, data, sb_buf_size(file), &t, &offset);
     if (status == SB_OK) {
-        size_t size = sb_dtype_size(t.dtype);
         bool as_is = !h.swapped && (!h.fortran || t.rank < 2) &&
-                     t.dtype != SB_DTYPE_BOOL && offset % size == 0 &&
+                     t.dtype != SB_DTYPE_BOOL &&
+                     offset % sb_dtype_size(t.dtype) == 0 &&
                      sb_tensor_bytes(&t) > 0;
         if (as_is) {
-            status = use_mapping(ctx, &map, offset, &t);
-            if (status == SB_OK) {
-                if (read_only && map.is_file)
-                    sb_buf_set_mapped(t.buf);
-                *out = t;
-                return SB_OK;
-            }
+            t.buf = sb_buf_ref(file);
+            t.data = data + offset;
         } else {
-            status = copy_elements(&h, (unsigned char *)map.data + offset, &t);
+            status = copy_elements(&h, data + offset, &t);
         }
     }
-    sb_file_unmap(&map);
+    sb_buf_unref(file);
     if (status == SB_OK)
         *out = t;
     return status;
