@@ -274,7 +274,7 @@ static int set_size(const parser *p, const cli_opt *o, size_t *field,
 
     errno = 0;
     unsigned long long n = strtoull(value, &end, 10);
-    const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
+    const char *unit = *end > ' ' ? strchr(units, *end & ~0x20) : NULL;
     int shift = unit ? 10 * (int)(unit - units + 1) : 0;
     end += unit != NULL;
     end += *end == 'B' || *end == 'b';

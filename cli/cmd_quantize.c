@@ -326,22 +326,14 @@ static int check_limit(const quantize_args *args)
                      args->limit, LIMIT_LEAST >> 20);
 }
 
-/* What is wrong with the words, before anything is read. */
-static int check_options(const cli_env *env, const quantize_args *args)
+/* Options that only some formats of the file have. */
+static int check_format(const quantize_args *args)
 {
-    if (args->memory && (!args->asym || !strchr(args->asym, 'a')))
-        return cli_usage(&cmd_quantize, "--asym-memory is for --asym a");
     if (format_of(args) < 0)
         return cli_usage(&cmd_quantize,
                          "--format: found '%s', allowed are qdq, qoperator, "
                          "matmulnbits, gguf, gptq",
                          args->format);
-    if (args->calibrate && strcmp(args->calibrate, "self") != 0)
-        return cli_usage(&cmd_quantize, "--calibrate: found '%s', want `self`",
-                         args->calibrate);
-    if (args->calibrate && args->data.path)
-        return cli_usage(&cmd_quantize, "--calibrate self stands for --data: "
-                                        "give one of the two");
     if (((args->tokenizer && !args->calibrate) || args->float_as) &&
         !quantize_is_language(args))
         return cli_usage(&cmd_quantize, "--%s is for --format gguf and gptq",
@@ -363,6 +355,22 @@ static int check_options(const cli_env *env, const quantize_args *args)
         (args->level > 4 || format_of(args) != SB_EXPORT_FORMAT_MATMULNBITS))
         return cli_usage(&cmd_quantize, "--accuracy-level is 1 to 4 and for "
                                         "--format matmulnbits");
+    return CLI_OK;
+}
+
+/* What is wrong with the words, before anything is read. */
+static int check_options(const cli_env *env, const quantize_args *args)
+{
+    if (args->memory && (!args->asym || !strchr(args->asym, 'a')))
+        return cli_usage(&cmd_quantize, "--asym-memory is for --asym a");
+    if (args->calibrate && strcmp(args->calibrate, "self") != 0)
+        return cli_usage(&cmd_quantize, "--calibrate: found '%s', want `self`",
+                         args->calibrate);
+    if (args->calibrate && args->data.path)
+        return cli_usage(&cmd_quantize, "--calibrate self stands for --data: "
+                                        "give one of the two");
+    if (check_format(args) != CLI_OK)
+        return CLI_USAGE;
     if (args->reduce && word_in(args->reduce, reductions) < 0)
         return cli_usage(&cmd_quantize,
                          "--reduce-range: found '%s', allowed are off, auto, "
@@ -406,6 +414,29 @@ static bool quantize_writes_folder(const void *parsed)
     return format_of(parsed) == FORMAT_GPTQ;
 }
 
+/* Writes and tells what came of it. */
+static int quantize_finish(quantize_job *j)
+{
+    const quantize_args *args = j->args;
+    bool quiet = j->env->common.quiet;
+    int rc = export_model(j);
+
+    if (rc == CLI_OK && args->report)
+        rc = quantize_write_report(j);
+    if (rc != CLI_OK)
+        return rc;
+    warn_limit(j);
+    if (args->extra_info && args->output && !quiet)
+        (void)cli_error("%s: ONNX Runtime refuses files with the attribute "
+                        "`bits` (--extra-info)",
+                        args->output);
+    if (j->env->common.json)
+        quantize_print_json(j);
+    else if (!quiet)
+        quantize_print_text(j);
+    return CLI_OK;
+}
+
 static int quantize_run(cli_env *env, const void *parsed)
 {
     const quantize_args *args = parsed;
@@ -419,32 +450,13 @@ static int quantize_run(cli_env *env, const void *parsed)
     j.load = cli_progress_end(&progress);
     if (rc == CLI_OK)
         rc = check_export(&j);
-    if (args->dry_run) {
-        if (rc == CLI_OK)
-            quantize_print_plan(&j);
-        quantize_free(&j);
-        return rc;
-    }
-    if (rc == CLI_OK)
+    if (rc == CLI_OK && args->dry_run)
+        quantize_print_plan(&j);
+    if (rc == CLI_OK && !args->dry_run)
         rc = quantize_all_but(&j);
-    if (sb_ctx_rank(env->ctx) > 0) { /* the first one writes and tells */
-        quantize_free(&j);
-        return rc;
-    }
-    if (rc == CLI_OK)
-        rc = export_model(&j);
-    if (rc == CLI_OK && args->report)
-        rc = quantize_write_report(&j);
-    if (rc == CLI_OK)
-        warn_limit(&j);
-    if (rc == CLI_OK && args->extra_info && args->output && !env->common.quiet)
-        (void)cli_error("%s: ONNX Runtime refuses files with the attribute "
-                        "`bits` (--extra-info)",
-                        args->output);
-    if (rc == CLI_OK && env->common.json)
-        quantize_print_json(&j);
-    else if (rc == CLI_OK && !env->common.quiet)
-        quantize_print_text(&j);
+    /* The first rank writes and tells. */
+    if (rc == CLI_OK && !args->dry_run && sb_ctx_rank(env->ctx) == 0)
+        rc = quantize_finish(&j);
     quantize_free(&j);
     return rc;
 }

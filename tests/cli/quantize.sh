@@ -77,6 +77,7 @@ quantize $models/photo.onnx
 quantize $models/photo.onnx -d good.yaml
 quantize $models/photo.onnx -d good.yaml --max-memory 0
 quantize $models/photo.onnx -d good.yaml --max-memory 1X
+quantize $models/photo.onnx -d good.yaml --max-memory '512 '
 quantize $models/photo.onnx -d good.yaml --max-memory 99999999T
 quantize $models/photo.onnx -d good.yaml --max-memory 20kb -o o.onnx 2>&1 | sed 's/[0-9.]* MB/N MB/g'
 quantize $models/photo.onnx -d good.yaml --asym=b
