@@ -49,9 +49,12 @@ static const struct {
 
 /* ---- out ---------------------------------------------------------------- */
 
-/* Consumers may be without the GIL. */
+/* Consumers may be without the GIL, and may free what they hold when the
+ * process ends: after the interpreter, which has freed all else. */
 static void let_go(void *owner, void *managed)
 {
+    if (!Py_IsInitialized())
+        return;
     PyGILState_STATE gil = PyGILState_Ensure();
 
     PyMem_Free(managed);

@@ -169,6 +169,16 @@ static int make_strides(py_tensor *t)
     return 0;
 }
 
+/* Row-major order is column-major, too, where it has one way to go. */
+static bool is_column_major(const sb_tensor *t)
+{
+    int longer = 0;
+
+    for (int i = 0; i < sb_tensor_rank(t); i++)
+        longer += sb_tensor_dims(t)[i] > 1;
+    return longer < 2 || sb_tensor_elements(t) == 0;
+}
+
 static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "shapes are shared");
 
 static int tensor_buffer(PyObject *self, Py_buffer *view, int flags)
@@ -184,6 +194,11 @@ static int tensor_buffer(PyObject *self, Py_buffer *view, int flags)
                      "elements of type %s have no buffer: use tolist(), or "
                      "DLPack for bfloat16",
                      dtype_name(dtype));
+        return -1;
+    }
+    if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS &&
+        !is_column_major(t->tensor)) {
+        PyErr_SetString(PyExc_BufferError, "elements lie in row-major order");
         return -1;
     }
     if (make_strides(t) != 0)

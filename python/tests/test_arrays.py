@@ -1,6 +1,7 @@
 """Arrays in and out: types, shapes, memory that is shared, bad ones."""
 
 import array
+import ctypes
 import gc
 
 import numpy as np
@@ -94,6 +95,28 @@ def test_buffers_without_numpy():
     assert memoryview(sb.tensor(a)).tolist() == [1, 2, 3]
     m = memoryview(bytearray(12)).cast("f", (1, 3))
     assert sb.tensor(m).shape == (1, 3)
+
+
+def test_buffers_say_which_order_they_have():
+    """As NumPy does: PyBUF_F_CONTIGUOUS is refused where rows lie in a row."""
+    def column_major(a):
+        view = (ctypes.c_char * 128)()  # a Py_buffer has 80 bytes
+        if ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(a), view, 0x58):
+            return False
+        ctypes.pythonapi.PyBuffer_Release(view)
+        return True
+
+    for shape in (), (3,), (1, 3), (3, 1), (2, 3), (2, 1, 3), (2, 0, 3):
+        a = np.zeros(shape, np.float32)
+        try:
+            want = column_major(a)
+        except (BufferError, ValueError):
+            want = False
+        try:
+            got = column_major(sb.tensor(a))
+        except BufferError:
+            got = False
+        assert got == want == a.flags.f_contiguous, shape
 
 
 def test_readonly_arrays_are_read_and_not_written():
