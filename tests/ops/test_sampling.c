@@ -136,6 +136,12 @@ static void test_unpool_and_columns(void **state)
                                "strides=[2,2]}\n}\n",
                                INPUTS(x)),
                   SB_BAD_DATA);
+    /* Pads that have no opposite number give no size. */
+    assert_true(test_try_run("graph g(x: f32[1,1,1,2]) -> (y) {\n"
+                             "  i: i64[1,1,1,2] = [0, 1]\n"
+                             "  y = MaxUnpool(x, i) {kernel_shape=[2,2], "
+                             "pads=[-9223372036854775808,0,0,0]}\n}\n",
+                             INPUTS(x)) != SB_OK);
     /* Blocks [1,2] at 0 and 1 of a row of three meet in the middle. */
     assert_tensor("columns",
                   test_run1("graph g(x: f32[1,2,2]) -> (y) {\n"

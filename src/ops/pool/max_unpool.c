@@ -31,7 +31,7 @@ static sb_dim max_unpool_unpooled(const unpool_attrs *a, size_t i, sb_dim n)
         return SB_DIM_UNKNOWN;
     if (!sb_dim_known(n) || n <= 0 || !sb_mul_i64(n - 1, stride, &size) ||
         !sb_add_i64(size, a->kernel.v[i], &size) ||
-        !sb_add_i64(size, -pads, &size))
+        !sb_mul_i64(pads, -1, &pads) || !sb_add_i64(size, pads, &size))
         return SB_DIM_UNKNOWN;
     return size;
 }
