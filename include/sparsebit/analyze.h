@@ -13,6 +13,8 @@ extern "C" {
 
 typedef struct sb_quant_errors sb_quant_errors; /* errors being measured */
 
+/** Options of sb_quant_errors_create().  Start from
+ *  SB_QUANT_ERRORS_OPTIONS_INIT. */
 typedef struct sb_quant_errors_options {
     size_t struct_size; /**< set by the INIT macro */
     /** Also counts the values of every activation that is quantized, for the

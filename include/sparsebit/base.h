@@ -101,8 +101,8 @@ typedef int (*sb_progress_fn)(void *user, const char *stage, size_t done,
                               size_t total);
 
 /** Sets the progress callback of every long call on the context: loading,
- * saving, simplifying, creating and running sessions, calibrating, computing
- * scales, exporting.  NULL (the default): no callback. */
+ *  saving, simplifying, creating and running sessions, calibrating, computing
+ *  scales, exporting.  NULL (the default): no callback. */
 SB_API void sb_ctx_set_progress(sb_ctx *ctx, sb_progress_fn progress,
                                 void *user);
 
@@ -160,10 +160,9 @@ typedef struct sb_listing {
 } sb_listing;
 
 /** Entry `i` of the list "nets", "ops", "passes", "observers", "quantizers",
- * "sources", "stages" or "targets"; NULL past the end, or if there is no such
- * list.  What plug-ins have added to the context comes last.  Valid until the
- * next call.
- */
+ *  "sources", "stages" or "targets"; NULL past the end, or if there is no such
+ *  list.  What plug-ins have added to the context comes last.  Valid until the
+ *  next call. */
 SB_API const sb_listing *sb_list_get(sb_ctx *ctx, const char *list, size_t i);
 
 #ifdef __cplusplus

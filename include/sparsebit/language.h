@@ -118,6 +118,8 @@ typedef enum sb_language_format {
     SB_LANGUAGE_GENAI  /**< a folder with ONNX for onnxruntime-genai */
 } sb_language_format;
 
+/** Options of sb_model_save_language().  Start from
+ *  SB_LANGUAGE_OPTIONS_INIT. */
 typedef struct sb_language_options {
     size_t struct_size; /**< set by the INIT macro */
     sb_language_format format;

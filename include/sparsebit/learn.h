@@ -50,6 +50,7 @@ typedef struct sb_learn_group {
         sizeof(sb_learn_group), "*", -1.0, -1.0 \
     }
 
+/** Options of sb_learner_create().  Start from SB_LEARN_OPTIONS_INIT. */
 typedef struct sb_learn_options {
     size_t struct_size; /**< set by the INIT macro */
     sb_learn_loss loss;
@@ -159,7 +160,7 @@ SB_API SB_MUST_USE sb_status sb_learner_step_batch_to(sb_learner *learner,
                                                       const sb_tensor *target,
                                                       double *loss);
 /** What `features` of the options are to be like in the next step, one tensor
- * of floats for each, of its shape; borrowed until that step is done. */
+ *  of floats for each, of its shape; borrowed until that step is done. */
 SB_API SB_MUST_USE sb_status sb_learner_set_features(
     sb_learner *learner, const sb_tensor *const *features, size_t n);
 /** Loss and gradients alone: nothing changes but what sb_parameter_info calls
@@ -283,7 +284,7 @@ SB_API SB_MUST_USE sb_status sb_learner_set_mask(sb_learner *learner,
 SB_API const sb_tensor *sb_learner_mask(const sb_learner *learner,
                                         const char *name);
 /** A text of the caller's that is saved and loaded with the rest: what else
- * must be known to go on.  It is copied. */
+ *  must be known to go on.  It is copied. */
 SB_API SB_MUST_USE sb_status sb_learner_set_note(sb_learner *learner,
                                                  const char *text);
 /** That text; "" if there is none.  Valid until it is set or loaded. */

@@ -15,14 +15,15 @@ typedef struct sb_model sb_model; /* one ONNX network */
 
 /** Reads an ONNX file, checks it, upgrades it to one opset, infers shapes.
  *
- * Operators that the library does not know are kept; sb_model_info_get() lists
- * them.  Graph inputs that have an initializer are constants and no inputs,
- * which the log is told; sb_model_load_with() can keep them.
- * @param path external tensor data is looked up beside it
- * @return SB_IO, SB_BAD_MODEL, SB_UNSUPPORTED or SB_NO_MEMORY on failure
- */
+ *  Operators that the library does not know are kept; sb_model_info_get() lists
+ *  them.  Graph inputs that have an initializer are constants and no inputs,
+ *  which the log is told; sb_model_load_with() can keep them.
+ *  @param path external tensor data is looked up beside it
+ *  @return SB_IO, SB_BAD_MODEL, SB_UNSUPPORTED or SB_NO_MEMORY on failure */
 SB_API SB_MUST_USE sb_status sb_model_load(sb_ctx *ctx, const char *path,
                                            sb_model **out);
+
+/** Options of sb_model_load_with().  Start from SB_LOAD_OPTIONS_INIT. */
 typedef struct sb_load_options {
     size_t struct_size; /**< set by the INIT macro */
     /** Inputs that have an initializer stay inputs: a run may give another
@@ -81,8 +82,8 @@ SB_API SB_MUST_USE sb_status sb_model_save_memory(const sb_model *model,
  *  @return SB_UNSUPPORTED, naming a node that the opset cannot hold */
 SB_API SB_MUST_USE sb_status sb_model_set_opset(sb_model *model, int64_t opset);
 /** Whether constants that are mostly zero are saved as sparse initializers,
- * where that makes the file smaller: the elements that are not zero and their
- * places, of 8 bytes each.  Off unless it is set. */
+ *  where that makes the file smaller: the elements that are not zero and their
+ *  places, of 8 bytes each.  Off unless it is set. */
 SB_API void sb_model_set_sparse(sb_model *model, int on);
 /** Bytes of the model file and its external data; 0 if it came from memory. */
 SB_API uint64_t sb_model_file_bytes(const sb_model *model);
@@ -262,7 +263,7 @@ typedef struct sb_quant_count {
     int bits;       /**< in use, as far as the file tells; at most those of
                          `dtype` */
     /** "per tensor", "per channel", "per group", "at run time", or "" if the
-     * file does not say at that place. */
+     *  file does not say at that place. */
     const char *granularity;
     size_t values;
     int64_t elements; /**< of weights */
@@ -356,6 +357,7 @@ typedef struct sb_pass_result {
     double seconds;
 } sb_pass_result;
 
+/** Options of sb_model_simplify().  Start from SB_SIMPLIFY_OPTIONS_INIT. */
 typedef struct sb_simplify_options {
     size_t struct_size;     /**< set by the INIT macro */
     const char *passes;     /**< pipeline or pass names separated by commas */

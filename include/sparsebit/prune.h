@@ -11,6 +11,7 @@ extern "C" {
 
 typedef struct sb_prune sb_prune; /* a model being pruned */
 
+/** Options of sb_prune_create().  Start from SB_PRUNE_OPTIONS_INIT. */
 typedef struct sb_prune_options {
     size_t struct_size;      /**< set by the INIT macro */
     const char *config;      /**< an sconfig.yaml */
@@ -112,6 +113,7 @@ typedef struct sb_prune_cut {
     size_t n_indices;
 } sb_prune_cut;
 
+/** What has been, and can be, removed. */
 typedef struct sb_prune_report {
     const sb_prune_layer *const *layers;
     size_t n_layers;
@@ -151,6 +153,7 @@ typedef struct sb_prune_group {
     size_t n_points;
 } sb_prune_group;
 
+/** What each group of channels can spare. */
 typedef struct sb_prune_scan {
     const sb_prune_group *const *groups;
     size_t n_groups;

@@ -22,6 +22,7 @@ typedef enum sb_reduce_range {
     SB_REDUCE_RANGE_ALL   /**< all weights within [-64, 64] */
 } sb_reduce_range;
 
+/** Options of sb_quant_model_create().  Start from SB_QUANT_OPTIONS_INIT. */
 typedef struct sb_quant_options {
     size_t struct_size;      /**< set by the INIT macro */
     const char *config;      /**< a qconfig.yaml; NULL for the defaults */
@@ -78,6 +79,8 @@ SB_API SB_MUST_USE sb_status sb_quant_model_create(const sb_model *model,
 /** Frees a quantized model; NULL is allowed. */
 SB_API void sb_quant_model_free(sb_quant_model *qm);
 
+/** Options of sb_quant_model_prepare_calibration().  Start from
+ *  SB_CALIBRATION_OPTIONS_INIT. */
 typedef struct sb_calibration_options {
     size_t struct_size; /**< set by the INIT macro */
     /** What is quantized in the part of the network before the value that is
@@ -88,9 +91,9 @@ typedef struct sb_calibration_options {
     size_t memory_limit;
     /** A folder that is made for weights whose rounding calc_qparams() has
      *  decided, and for blocks that it has learned, or NULL.  If it is there
-     * from a run with the same model, samples and settings that was ended, that
-     * run goes on.  Folder and text must stay until the model is freed or
-     * end_journal() was called. */
+     *  from a run with the same model, samples and settings that was ended,
+     *  that run goes on.  Folder and text must stay until the model is freed or
+     *  end_journal() was called. */
     const char *journal;
     uint64_t seed; /**< of methods that draw samples at random */
 } sb_calibration_options;
@@ -164,8 +167,8 @@ SB_API int sb_quant_model_needs_calibration(const sb_quant_model *qm);
  *  none), or a method that runs over samples? */
 SB_API int sb_quant_model_can_calibrate(const sb_quant_model *qm);
 /** Does calc_qparams() learn weights in many steps (AdaRound, BLOCKWISE),
- * beside activations that are quantized?  That takes minutes; a journal is of
- * use. */
+ *  beside activations that are quantized?  That takes minutes; a journal is of
+ *  use. */
 SB_API int sb_quant_model_learns(const sb_quant_model *qm);
 /** The name of the runtime that it is made for, as in the list "targets". */
 SB_API const char *sb_quant_model_target(const sb_quant_model *qm);
@@ -180,6 +183,7 @@ typedef enum sb_export_format {
     SB_EXPORT_FORMAT_MATMULNBITS /**< `A: none`: com.microsoft MatMulNBits */
 } sb_export_format;
 
+/** Options of sb_quant_model_export().  Start from SB_EXPORT_OPTIONS_INIT. */
 typedef struct sb_export_options {
     size_t struct_size; /**< set by the INIT macro */
     /** Weights as float constants behind Q and DQ, instead of integers behind
@@ -329,7 +333,7 @@ typedef struct sb_lint {
 } sb_lint;
 
 /** Is the target of that name a runtime, of which it is known what it makes of
- * a file?  0 for `virtual`, which stands for none in particular, and for names
+ *  a file?  0 for `virtual`, which stands for none in particular, and for names
  *  that are not in the list "targets". */
 SB_API int sb_target_is_runtime(const char *target);
 /** Says what the runtime `target` (see the list "targets"; NULL is the first

@@ -30,6 +30,7 @@ typedef enum sb_integer_mode {
     SB_INTEGER_MODE_BY_TARGET
 } sb_integer_mode;
 
+/** Options of sb_session_create().  Start from SB_SESSION_OPTIONS_INIT. */
 typedef struct sb_session_options {
     size_t struct_size; /**< set by the INIT macro */
     sb_dump_fn dump;    /**< NULL, or called with each intermediate result */
@@ -118,6 +119,7 @@ SB_API SB_MUST_USE sb_status sb_session_profile(sb_session *session,
 
 /* ---- data --------------------------------------------------------------- */
 
+/** Options of sb_data_open().  Start from SB_DATA_OPTIONS_INIT. */
 typedef struct sb_data_options {
     size_t struct_size; /**< set by the INIT macro */
     size_t samples;     /**< take at most this many; 0: all */
@@ -127,8 +129,8 @@ typedef struct sb_data_options {
     int threads;   /**< that decode ahead; -1: as many as the context has (none
                         if it has one); 0: none, sb_data_next() decodes */
     uint64_t seed; /**< of SHUFFLE */
-    /** NULL, or YAML (`SCALE: 255`, a key a line) that stands instead of what
-     *  the file says about these keys. */
+    /** NULL, or YAML (`SCALE: 255`, one key per line) that stands instead of
+     *  what the file says about these keys. */
     const char *keys;
 } sb_data_options;
 
@@ -219,8 +221,8 @@ SB_API size_t sb_data_text_from(const sb_data *data);
 /** Back to the first sample, in the order of the last epoch. */
 SB_API void sb_data_rewind(sb_data *data);
 /** Back to the first sample, to train or calibrate: with SHUFFLE in an order of
- * its own for each epoch, and with the random changes that AUGMENT asks for.
- * Both depend on seed and epoch alone.  sb_data_rewind() ends it. */
+ *  its own for each epoch, and with the random changes that AUGMENT asks for.
+ *  Both depend on seed and epoch alone.  sb_data_rewind() ends it. */
 SB_API void sb_data_start_epoch(sb_data *data, uint64_t epoch);
 /** Does AUGMENT ask for such changes, so that samples differ by epoch? */
 SB_API int sb_data_varies(const sb_data *data);
@@ -253,11 +255,15 @@ SB_API int sb_data_has_labels(const sb_data *data);
 SB_API size_t sb_data_broken_count(const sb_data *data);
 /** The name of the i-th of them; NULL out of range. */
 SB_API const char *sb_data_broken(const sb_data *data, size_t i);
+
+/* ---- batches as inputs -------------------------------------------------- */
+
 /** Brings the tensors of batches to the inputs of a model, and its states from
  *  one batch to the next. */
 typedef struct sb_feed sb_feed;
 
-/** @param model must outlive the feed */
+/** A feed for a model, without states from earlier batches.
+ *  @param model must outlive the feed */
 SB_API SB_MUST_USE sb_status sb_feed_create(const sb_model *model,
                                             sb_feed **out);
 /** Frees it; NULL is allowed. */
@@ -296,12 +302,13 @@ SB_API SB_MUST_USE sb_status sb_session_run_batch(sb_session *session,
 
 typedef struct sb_eval sb_eval; /* counts over batches of outputs */
 
+/** Options of sb_eval_create().  Start from SB_EVAL_OPTIONS_INIT. */
 typedef struct sb_eval_options {
     size_t struct_size; /**< set by the INIT macro */
     /** What the outputs are, and so how they are compared: `classify`, `detect`
      *  (or with the layout of boxes: `detect:yolov5`, `detect:yolov8`,
      *  `detect:yolox`, `detect:pair`, `detect:nms`), `embed`, `segment`,
-     * `text`, `language` or `none`.  NULL: guessed at the first comparison. */
+     *  `text`, `language` or `none`.  NULL: guessed at the first comparison. */
     const char *task;
     /** Least score of a box (0.25) or of a pixel of a one-channel map (0.5);
      *  negative: these. */

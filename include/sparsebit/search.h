@@ -21,6 +21,7 @@ typedef enum sb_search_budget {
                                     the smallest weights within it are found */
 } sb_search_budget;
 
+/** Options of sb_search_create().  Start from SB_SEARCH_OPTIONS_INIT. */
 typedef struct sb_search_options {
     size_t struct_size;      /**< set by the INIT macro */
     const char *config;      /**< a qconfig.yaml; NULL for the defaults */
