@@ -4,9 +4,9 @@
  *
  * Feeds eight batches like the activations of a large network (normal, half of
  * them cut to zero) to each observer, one channel and many, and a weight of
- * many channels once; prints the processor time (of all
- * threads) of an update per element, of asking for
- * the ranges, and the state's size.  Target `bench_observers`. */
+ * many channels once; prints the processor time (of all threads) of an update
+ * per element, of asking for the ranges, and the state's size.  Target
+ * `bench_observers`. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>

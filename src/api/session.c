@@ -33,7 +33,6 @@ static bool has_q(const sb_graph *g)
  * simplified and fused, unless the caller wants to see every value. */
 static sb_status session_lower(sb_session *s, bool fuse)
 {
-
     if (s->integer)
         SB_TRY(sb_sim_to_integer(s->graph, sb_target_default()));
     if (!fuse)

@@ -7,7 +7,7 @@
 /* ---- embeddings ---------------------------------------------------------- */
 
 /* The vectors of an output: one per sample if only one axis is longer than 1,
- * else along the last axis, one a token. */
+ * else along the last axis, one for each token. */
 static int64_t vector_length(const sb_tensor *t, int64_t count)
 {
     int64_t all = sb_tensor_count(t);

@@ -11,7 +11,7 @@
 /* ---- making ------------------------------------------------------------- */
 
 /* Walks the order backwards: a node is needed if something needed reads it.
- * Who reads only the shape of a value needs it, but not its memory. */
+ * One that reads only the shape of a value needs it, but not its memory. */
 static void mark_needed(sb_exec *exec)
 {
     const sb_graph *g = exec->graph;

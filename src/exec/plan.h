@@ -74,11 +74,11 @@ typedef struct sb_step {
 struct sb_plan {
     sb_exec *exec;
     sb_arena arena;
-    sb_slot **values; /* one a graph value */
+    sb_slot **values; /* by graph value */
     sb_slot *slots;   /* list of all */
     sb_step **steps;
     size_t n_steps;
-    sb_slot **outputs;     /* plain; one a graph output */
+    sb_slot **outputs;     /* plain; by graph output */
     sb_conversion *finals; /* that make them so */
     size_t n_finals;
     sb_conversion *writes; /* after them: to states that no kernel writes */

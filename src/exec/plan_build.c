@@ -114,8 +114,8 @@ static sb_status keep_folded(sb_plan_builder *b, sb_value_id v, sb_tensor *t,
     return SB_OK;
 }
 
-static sb_status plan_build_fold(sb_plan_builder *b, const sb_node *node,
-                                 const sb_step *st)
+static sb_status fold_node(sb_plan_builder *b, const sb_node *node,
+                           const sb_step *st)
 {
     sb_ctx *ctx = b->exec->ctx;
     uint32_t n = node->n_in + node->n_implicit;
@@ -321,7 +321,7 @@ static sb_status add_pack_rooms(sb_plan_builder *b, sb_step *st)
     return SB_OK;
 }
 
-static sb_status plan_build_prepare(sb_plan_builder *b, sb_step *st)
+static sb_status prepare_step(sb_plan_builder *b, sb_step *st)
 {
     sb_kernel *k = &st->k;
 
@@ -366,7 +366,7 @@ static sb_status finish_step(sb_plan_builder *b, const sb_node *node,
         if (st->in[i] && (st->in[i]->kind == SLOT_CONST ||
                           st->in[i]->root->kind == SLOT_STATE))
             st->k.lasting |= 1u << i;
-    return plan_build_prepare(b, st);
+    return prepare_step(b, st);
 }
 
 /* Facts for inference; unknown where the shape comes only at the run. */
@@ -411,7 +411,7 @@ static sb_status add_node(sb_plan_builder *b, const sb_node *node)
     gather_facts(b, st);
     SB_TRY(sb_op_infer(exec->ctx, exec->graph, node, b->ins, outs));
     if (can_fold(st) && worth_folding(st, outs))
-        return plan_build_fold(b, node, st);
+        return fold_node(b, node, st);
     st->position = b->position;
     b->plan->steps[b->plan->n_steps++] = st;
     return finish_step(b, node, st, outs);
@@ -515,9 +515,8 @@ static void find_watchers(sb_plan *plan)
     }
 }
 
-static sb_status plan_build_build(sb_plan_builder *b,
-                                  const sb_tensor *const *inputs,
-                                  const sb_tensor *const *captured)
+static sb_status build_steps(sb_plan_builder *b, const sb_tensor *const *inputs,
+                             const sb_tensor *const *captured)
 {
     sb_exec *exec = b->exec;
     const sb_graph *g = exec->graph;
@@ -565,7 +564,7 @@ sb_status sb_plan_build(sb_exec *exec, const sb_tensor *const *inputs,
     plan->exec = exec;
     sb_arena_init(&plan->arena, exec->ctx);
     sb_plan_builder b = {.exec = exec, .plan = plan};
-    sb_status status = plan_build_build(&b, inputs, captured);
+    sb_status status = build_steps(&b, inputs, captured);
     if (status == SB_OK)
         *out = plan;
     else

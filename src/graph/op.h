@@ -1,8 +1,8 @@
 /* op.h - what one operator is: a row of facts and functions.
  *
  * Other code asks the row instead of switching over operator names.  To add
- * an operator write src/ops/<name>.c ending with its row, add a line to
- * src/ops/ops.def, add a test; see src/ops/TEMPLATE.c. */
+ * an operator write src/ops/<family>/<name>.c ending with its row, add a line
+ * to src/ops/ops.def, add a test; see src/ops/TEMPLATE.c. */
 #ifndef SB_GRAPH_OP_H
 #define SB_GRAPH_OP_H
 
@@ -214,9 +214,10 @@ enum {
     SB_OP_DATA_SHAPE = 1 << 5,
     /* Reads only the shape of input 0, never its elements (Shape, Size). */
     SB_OP_SHAPE_ONLY = 1 << 6,
+    /* Inputs 0 and 1 may change places. */
+    SB_OP_COMMUTES = 1 << 7,
     /* Output 0 may be written over input 3, an addend of the same size. */
     SB_OP_INPLACE_SUM = 1 << 8,
-    SB_OP_COMMUTES = 1 << 7, /* inputs 0 and 1 may change places */
     /* Reads no more of input 0 than it writes (Gather, Slice). */
     SB_OP_PICKS = 1 << 9,
     /* `aux` is an sb_ew_def (ops/elementwise.h) whose f32 function does all

@@ -1,4 +1,5 @@
-/* The life of a pipeline: who has which parameters, and what all have. */
+/* The life of a pipeline: which rank has which parameters, and what all have.
+ */
 #include "learn/pipe.h"
 
 #include <string.h>

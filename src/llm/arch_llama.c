@@ -32,8 +32,8 @@ double sb_rope_frequency(const sb_llm_config *c, const sb_rope *r,
     return f * (ramp + (1 - ramp) / r->factor);
 }
 
-/* In floats, as everybody computes them: positions times frequencies are
- * rounded before the cosine. */
+/* In floats, as all other programs compute them: positions times frequencies
+ * are rounded before the cosine. */
 static void fill_tables(const sb_llm_config *c, const sb_rope *r,
                         const float *divisors, int64_t rows, float *cosines,
                         float *sines)

@@ -30,7 +30,7 @@ static int64_t largest_weight(const sb_graph *g, const sb_node *n)
     return most;
 }
 
-/* No weight makes channels: who has the largest constants? */
+/* No weight makes channels: names the node with the largest constants. */
 static sb_status nothing_to_read(const sb_pruner *p)
 {
     const sb_graph *g = p->graph;

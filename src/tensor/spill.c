@@ -249,7 +249,6 @@ sb_status sb_spill_put(sb_spill *s, const sb_tensor *t, sb_spilled_tensor *out)
     sb_spilled_tensor kept = {.t = sb_tensor_make(t->dtype, t->rank, t->dims)};
 
     kept.t.layout = t->layout;
-
     if (t->dtype == SB_DTYPE_STRING)
         return sb_fail(s->ctx, SB_UNSUPPORTED,
                        "a tensor of texts cannot be kept between blocks");

@@ -83,8 +83,8 @@ static void start_library(decoder *d, const void *data, size_t size)
     (void)jpeg_read_header(&d->lib, TRUE);
 }
 
-/* Ink to light.  Adobe writes ink inverted, and so does everybody else who
- * writes such files at all. */
+/* Ink to light.  Adobe writes ink inverted, and so do all other programs that
+ * write such files. */
 static void cmyk_to_rgb(const uint8_t *cmyk, uint8_t *rgb, size_t n)
 {
     for (size_t i = 0; i < n; i++)

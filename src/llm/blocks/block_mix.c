@@ -111,11 +111,6 @@ const char *sb_block_mix_names(void)
            "q4_k_s, q4_k_m, q5_k_s, q5_k_m";
 }
 
-const char *sb_block_mix_name(const sb_block_mix *mix)
-{
-    return mix->name;
-}
-
 bool sb_block_mix_is_mixed(const sb_block_mix *mix)
 {
     return mix->mixed;

@@ -26,7 +26,6 @@ typedef struct sb_block_place {
 
 /* By the name of a format, or of what llama.cpp calls a file; NULL: none. */
 const sb_block_mix *sb_block_mix_find(const char *name);
-const char *sb_block_mix_name(const sb_block_mix *mix);
 /* For messages. */
 const char *sb_block_mix_names(void);
 /* Several formats by design. */

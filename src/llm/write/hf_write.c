@@ -8,11 +8,12 @@
  * Files of the first version hold zero - 1.  Those around the middle are read
  * by every program.  Others are written in the second version, because the
  * programs that know it take the first one only around the middle, or from
- * themselves (GPTQModel), unless the caller wants the first one.  That cannot
- * have a zero point of 0: who reads it adds 1 to whole words, so it would carry
- * into its neighbor; nor three bits, whose first version programs do not agree
- * on, nor the middle + 1 everywhere: stored less one it looks like the middle
- * itself. */
+ * themselves (GPTQModel), unless the caller wants the first one.
+ *
+ * What the first version cannot hold: a zero point of 0, since readers add 1 to
+ * whole words, which would carry into its neighbor; three bits, on which
+ * programs do not agree; and the middle + 1 everywhere, which stored less one
+ * looks like the middle itself. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,8 @@
 #include "base/threads.h"
 #include "ops/int8/nbits_int8.h"
 
-int64_t sb_matrix_source_row(const sb_matrix *m, int64_t row)
+/* Where row `row` of the file comes from. */
+static int64_t source_row(const sb_matrix *m, int64_t row)
 {
     if (m->heads == 0)
         return row;
@@ -91,7 +92,7 @@ static float zero_at(const sb_matrix *m, int64_t from, int64_t group)
 
 void sb_matrix_codes(const sb_matrix *m, int64_t row, uint8_t *codes)
 {
-    const uint8_t *packed = codes_row(m, sb_matrix_source_row(m, row));
+    const uint8_t *packed = codes_row(m, source_row(m, row));
 
     if (m->bits == 4) /* most matrices; the compiler knows where codes are */
         for (int64_t i = 0; i < m->cols; i++)
@@ -104,7 +105,7 @@ void sb_matrix_codes(const sb_matrix *m, int64_t row, uint8_t *codes)
 void sb_matrix_scales(const sb_matrix *m, int64_t row, float *scales,
                       float *zeros)
 {
-    int64_t from = sb_matrix_source_row(m, row), n = sb_matrix_groups(m);
+    int64_t from = source_row(m, row), n = sb_matrix_groups(m);
 
     floats_of(m->scales, from * n, n, scales);
     for (int64_t g = 0; g < n; g++)
@@ -113,7 +114,7 @@ void sb_matrix_scales(const sb_matrix *m, int64_t row, float *scales,
 
 void sb_matrix_floats(const sb_matrix *m, int64_t row, float *to)
 {
-    int64_t from = sb_matrix_source_row(m, row), n = m->cols;
+    int64_t from = source_row(m, row), n = m->cols;
 
     if (m->bits == 0 && !m->turned) {
         floats_of(m->t, from * n, n, to);

@@ -37,8 +37,6 @@ bool sb_is_plain_float(const sb_tensor *t);
 /* Are there all elements that the sizes speak of?  Files may say anything: only
  * kernels, which are not made for writing, check it. */
 bool sb_matrix_fits(const sb_matrix *m);
-/* Where row `row` of the file comes from. */
-int64_t sb_matrix_source_row(const sb_matrix *m, int64_t row);
 void sb_matrix_floats(const sb_matrix *m, int64_t row, float *to);
 /* Of codes: [cols] codes; [groups] scales and zero points. */
 void sb_matrix_codes(const sb_matrix *m, int64_t row, uint8_t *codes);

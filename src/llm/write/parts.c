@@ -20,6 +20,17 @@ static const sb_tensor *constant_of(const sb_graph *g, sb_value_id v)
     return v == SB_NONE ? NULL : &sb_graph_value(g, v)->constant;
 }
 
+/* NULL if there is none. */
+static const sb_part *parts_find(const sb_parts *p, const char *name,
+                                 const char *ending)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (strcmp(p->v[i].name, name) == 0 &&
+            strcmp(p->v[i].ending, ending) == 0)
+            return &p->v[i];
+    return NULL;
+}
+
 static sb_status parts_add(sb_parts *p, const sb_part *part)
 {
     if (!part->name)
@@ -28,22 +39,12 @@ static sb_status parts_add(sb_parts *p, const sb_part *part)
         return sb_fail(p->ctx, SB_BAD_MODEL,
                        "a weight belongs to no module: this is no language "
                        "model that sparsebit has read");
-    if (sb_parts_find(p, part->name, part->ending))
+    if (parts_find(p, part->name, part->ending))
         return sb_fail(p->ctx, SB_BAD_MODEL, "module '%s' has two weights",
                        part->name);
     SB_TRY(sb_grow(p->ctx, &p->v, &p->cap, p->n + 1, sizeof *p->v));
     p->v[p->n++] = *part;
     return SB_OK;
-}
-
-const sb_part *sb_parts_find(const sb_parts *p, const char *name,
-                             const char *ending)
-{
-    for (size_t i = 0; i < p->n; i++)
-        if (strcmp(p->v[i].name, name) == 0 &&
-            strcmp(p->v[i].ending, ending) == 0)
-            return &p->v[i];
-    return NULL;
 }
 
 /* The module of a node: its name without the operator, since nodes are named
@@ -62,8 +63,7 @@ static const char *module_name(sb_parts *p, const sb_node *node)
 static const char *module_of(sb_parts *p, const sb_node *node, bool table)
 {
     const char *name = module_name(p, node);
-    const sb_part *same =
-        table || !name ? NULL : sb_parts_find(p, name, "weight");
+    const sb_part *same = table || !name ? NULL : parts_find(p, name, "weight");
 
     return same && same->table ? "lm_head" : name;
 }

@@ -35,9 +35,6 @@ typedef struct sb_parts {
  * floats that are still to be quantized. */
 SB_MUST_USE sb_status sb_parts_take(sb_parts *p, const sb_graph *g, bool early);
 void sb_parts_free(sb_parts *p);
-/* NULL if there is none. */
-const sb_part *sb_parts_find(const sb_parts *p, const char *name,
-                             const char *ending);
 /* Takes q and k in the order that a file wants; SB_BAD_MODEL if they are not of
  * the size that the numbers say. */
 SB_MUST_USE sb_status sb_parts_set_rotary(sb_parts *p, bool neighbors);

@@ -36,12 +36,11 @@ static const sb_attr_def attrs[] = {
 
 /* Where the two operators keep things. */
 typedef struct {
-    bool projects;
     uint32_t bias, mask, add, past; /* inputs; past: the first of the state */
 } ms_kind;
 
-static const ms_kind attention_kind = {true, 2, 3, 5, 4};
-static const ms_kind mha_kind = {false, 3, 4, 5, 6};
+static const ms_kind attention_kind = {2, 3, 5, 4};
+static const ms_kind mha_kind = {3, 4, 5, 6};
 
 typedef struct {
     sb_attention att;

@@ -27,8 +27,8 @@ static inline int64_t mod_int(int64_t a, int64_t b)
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
-/* Floats with fmod = 0 are not allowed by ONNX, but ONNX Runtime's answer is
- * what everybody would expect. */
+/* ONNX does not allow floats with fmod = 0; this is what ONNX Runtime makes of
+ * them: the sign is that of the divisor, as with integers. */
 static inline double mod_real(double a, double b)
 {
     double r = fmod(a, b);

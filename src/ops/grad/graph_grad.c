@@ -119,7 +119,7 @@ static sb_status grad_add(grad_walk *w, const sb_node *node, sb_value_id v,
     return g.status;
 }
 
-/* Does the node have a gradient to pass on, and who wants it? */
+/* Has the node a gradient to pass on, and inputs that want one? */
 static bool grad_is_on_way(grad_walk *w, const sb_node *node)
 {
     bool any_dy = false, any_wanted = false;

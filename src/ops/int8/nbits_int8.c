@@ -307,9 +307,10 @@ static void nbits_part(void *arg, size_t lane, size_t part)
 }
 
 /* In more parts than usual: where memory is what all wait for, threads do not
- * end together, and who is late holds up the next layer.  A small product stays
- * on its thread: to call another one and to move between their caches what it
- * reads and writes takes some microseconds, as such a product does alone. */
+ * end together, and the last one holds up the next layer.  A small product
+ * stays on its thread: to call another one and to move between their caches
+ * what it reads and writes takes some microseconds, as such a product does
+ * alone. */
 static void share_tiles(sb_ctx *ctx, nbits_job *job)
 {
     enum { PARTS = 16, ALONE = 1 << 17 }; /* of a thread; multiplications */

@@ -157,7 +157,7 @@ size_t sb_nbits_panel_bytes(const sb_nbits_shape *s);
 /* The i-th implementation that this program has, the most wanted first, plain
  * loops last; NULL past the end. */
 const sb_nbits_kernel *sb_nbits_kernel_at(size_t i);
-/* Of processor families, a file each; NULL on other ones. */
+/* Of processor families, one file for each; NULL on other ones. */
 const sb_nbits_kernel *sb_nbits_vnni(void);
 const sb_nbits_kernel *sb_nbits_avx2(void);
 const sb_nbits_kernel *sb_nbits_dotprod(void);

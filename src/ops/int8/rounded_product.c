@@ -2,9 +2,9 @@
  *
  * FakeQuant's results are round(clamp(x / scale, qmin - zero, qmax - zero))
  * times scale, and finite whatever x is, so that a division gives the whole
- * numbers back.  Those of a
- * become unsigned bytes, counted from the least one, `low`; those of b signed
- * ones.  What `low` times the sum of a column is, is added at the end.
+ * numbers back.  Those of a become unsigned bytes, counted from the least one,
+ * `low`; those of b signed ones.  What `low` times the sum of a column is, is
+ * added at the end.
  *
  *     a: some rows at a time, [row][k / 4][4]
  *     b: panels of PANEL columns, [k / 4][PANEL][4]

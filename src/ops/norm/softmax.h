@@ -1,5 +1,5 @@
-/* softmax.h - one row of softmax or of what it divides by,
- * for operators that contain it. */
+/* softmax.h - one row of softmax or of what it divides by, for operators that
+ * contain it. */
 #ifndef SB_OPS_NORM_SOFTMAX_H
 #define SB_OPS_NORM_SOFTMAX_H
 

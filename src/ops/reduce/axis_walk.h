@@ -1,7 +1,6 @@
 /* axis_walk.h - a tensor seen as [outer, n, inner] around one axis, as it lies
- * in memory, and cut
- * into blocks of neighboring columns: what CumSum, ArgMax, LpNormalization
- * and the like share. */
+ * in memory, and cut into blocks of neighboring columns: what CumSum, ArgMax,
+ * LpNormalization and the like share. */
 #ifndef SB_OPS_REDUCE_AXIS_WALK_H
 #define SB_OPS_REDUCE_AXIS_WALK_H
 

@@ -30,7 +30,7 @@ typedef struct reduce_walk {
     const sb_tensor *x;
     sb_tensor *y;
     sb_dtype as;
-    size_t x_size, y_size, as_size;
+    size_t x_size, y_size;
     reduce_group kept[SB_MAX_RANK], folded[SB_MAX_RANK];
     int n_kept, n_folded;
     size_t width;  /* neighboring outputs per row; 1 if rows are reduced */

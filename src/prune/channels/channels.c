@@ -9,7 +9,7 @@ enum { AXIS_MOST = 1 << 20, ATOMS_MOST = 1 << 28 };
 
 /* ---- union-find ------------------------------------------------------------ */
 
-uint32_t sb_atom_root(sb_solver *s, uint32_t a)
+static uint32_t atom_root(sb_solver *s, uint32_t a)
 {
     while (s->atoms[a].parent != a) {
         s->atoms[a].parent = s->atoms[s->atoms[a].parent].parent;
@@ -20,14 +20,14 @@ uint32_t sb_atom_root(sb_solver *s, uint32_t a)
 
 sb_atom *sb_atom_of(sb_solver *s, uint32_t a)
 {
-    return &s->atoms[sb_atom_root(s, a)];
+    return &s->atoms[atom_root(s, a)];
 }
 
 /* The lower number stays the root, so that nothing depends on the order. */
 void sb_atom_join(sb_solver *s, uint32_t a, uint32_t b)
 {
-    a = sb_atom_root(s, a);
-    b = sb_atom_root(s, b);
+    a = atom_root(s, a);
+    b = atom_root(s, b);
     if (a == b)
         return;
     uint32_t keep = a < b ? a : b, drop = a < b ? b : a;
@@ -273,7 +273,7 @@ static sb_status channels_number(sb_solver *s)
     if (!ch->channel_of || !ch->blame)
         return SB_NO_MEMORY;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t r = sb_atom_root(s, i);
+        uint32_t r = atom_root(s, i);
         const sb_atom *a = &s->atoms[r];
         ch->blame[i] = a->blame;
         ch->channel_of[i] = a->blame || !a->made ? SB_NONE

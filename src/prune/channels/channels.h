@@ -4,7 +4,7 @@
  * rows of the weights that make it, its bias and norms, columns of the weights
  * that read it.  Channels that come out of the same weights are a *group*,
  * among which a criterion chooses.  A channel that meets an axis that may not
- * change is none; who objects is kept. */
+ * change is none; the objection is kept. */
 #ifndef SB_PRUNE_CHANNELS_H
 #define SB_PRUNE_CHANNELS_H
 

@@ -14,15 +14,15 @@
 
 #include "prune/channels/solver.h"
 
-/* Who objects to an atom while digits are chosen. */
+/* The objection to an atom while digits are chosen; NULL: none. */
 static const sb_blame *atom_objection(const sb_atom *a)
 {
     return a->blame ? a->blame : a->pairs;
 }
 
-/* Who objects to every one of them; NULL if one may go.  *only_pairs: some are
- * objected to only for sums over pairs, and it is that objection which counts,
- * as the weaker one. */
+/* The objection to every one of them; NULL if one may go.  *only_pairs: some
+ * are objected to only for sums over pairs, and it is that objection which
+ * counts, as the weaker one. */
 static const sb_blame *atoms_fixed(sb_solver *s, uint32_t first, uint32_t n,
                                    bool *only_pairs)
 {

@@ -31,11 +31,10 @@ typedef struct sb_solver {
 
 const sb_blame *sb_blame_make(sb_solver *s, sb_node_id node, const char *why);
 
-/* The atom that stands for all that are tied to this one, and its number. */
-uint32_t sb_atom_root(sb_solver *s, uint32_t a);
+/* The atom that stands for all that are tied to this one. */
 sb_atom *sb_atom_of(sb_solver *s, uint32_t a);
 void sb_atom_join(sb_solver *s, uint32_t a, uint32_t b);
-/* None of these n may go, or only where statistics may; who objects first is
+/* None of these n may go, or only where statistics may; the first objection is
  * kept. */
 void sb_atoms_fix(sb_solver *s, uint32_t first, uint32_t n, const sb_blame *b);
 void sb_atoms_pair(sb_solver *s, uint32_t first, uint32_t n, const sb_blame *b);

@@ -3,10 +3,9 @@
  * What observers of all ranks have seen is merged in the order of ranks, on all
  * of them; states are integers and values that were seen (for moving averages,
  * the ranges of all samples), so that is what one rank would have after all
- * samples.  Batches that were kept for methods that
- * run the network again go from every rank to all, and each computes the rest
- * alone: those methods take batches in order, and sums of floats would be
- * others. */
+ * samples.  Batches that were kept for methods that run the network again go
+ * from every rank to all, and each computes the rest alone: those methods take
+ * batches in order, and sums of floats would be others. */
 #include <stdio.h>
 #include <string.h>
 

@@ -340,9 +340,7 @@ static sb_status stage_outputs(sb_stage *k, const sb_value_id *instead)
     sb_value_id *tail = NULL;
 
     SB_TRY(stage_tail(g, g->outputs, own, g->n_outputs, &tail));
-    for (size_t i = 0; i < g->n_outputs; i++)
-        sb_graph_value(g, g->outputs[i])->is_output = false;
-    g->n_outputs = 0;
+    sb_graph_clear_outputs(g);
     for (size_t i = 0; i < k->n_out; i++) {
         sb_value_id v = k->out[i];
         bool other = instead && instead[v] != SB_NONE;

@@ -23,7 +23,8 @@ SB_MUST_USE sb_status sb_refine_start(sb_quant_model *qm);
 /* ---- going back (snapshot.c) -------------------------------------------- */
 
 /* Constants, what lies over them, scales, and what observers of activations
- * saw: who has these see anew puts others in their place, and frees none. */
+ * saw: a method that observes anew puts other observers in their place, and
+ * frees none. */
 typedef struct sb_snapshot {
     sb_tensor *constants, *overlay; /* by value */
     sb_qparams *qparams;            /* by quantizer */

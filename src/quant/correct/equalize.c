@@ -207,9 +207,7 @@ static bool equalize_is_read(const sb_graph *g, const sb_node *node)
 static sb_status equalize_cut(sb_graph *g, const sb_node_id *order, size_t n,
                               bool *needed)
 {
-    for (size_t i = 0; i < g->n_outputs; i++)
-        sb_graph_value(g, g->outputs[i])->is_output = false;
-    g->n_outputs = 0;
+    sb_graph_clear_outputs(g);
     for (size_t i = n; i-- > 0;) {
         const sb_node *node = sb_graph_node(g, order[i]);
 

@@ -69,7 +69,7 @@ static bool link_from_norm(const sb_graph *g, const sb_node *node, sb_link *out,
            (out->bias == SB_NONE || link_owns(g, out->bias));
 }
 
-/* ---- who reads it ------------------------------------------------------- */
+/* ---- consumers ---------------------------------------------------------- */
 
 bool sb_link_reader_set(const sb_graph *g, const sb_link *l, sb_use use,
                         sb_link_reader *out)

@@ -1,14 +1,17 @@
 /* The methods that run after scales are known, in their order.
  *
- * Each is measured on some calibration samples; without a configuration of the
- * user these are such that no method saw, and what does not bring the outputs
- * nearer to those of the float network is taken back; blocks that were learned
- * are so with a configuration, too.  Rounding and biases
- * lower the error of every layer, and only must not raise that of the outputs;
- * what clips values, or makes all channels fill their ranges, may lose those of
- * other samples, and must clearly help.  What stays in any case is not
- * measured if the whole network would have to be in memory for it, and is too
- * large for that. */
+ * Each is measured on some calibration samples.  Without a configuration of the
+ * user no method has seen these, and one that does not bring the outputs nearer
+ * to those of the float network is taken back; learned blocks are taken back
+ * with a configuration, too.
+ *
+ * How much a method must help depends on what it can break.  Rounding and bias
+ * correction lower the error of every layer, so they only must not raise that
+ * of the outputs.  Methods that clip values, or that make all channels fill
+ * their ranges, may lose values of other samples: these must clearly help.
+ *
+ * A method that stays in any case is not measured if the network is too large
+ * to be in memory as a whole, which measuring takes. */
 #include <math.h>
 
 #include "quant/calibrate/batch_store.h"

@@ -1,8 +1,8 @@
 /* Which edges get a quantizer: where the target's row makes integer kernels of
  * them (placer.c), under the configuration.
  *
- * A result of a kernel that makes integers is quantized once, and everybody
- * reads it so; other values are quantized only for those who want integers. */
+ * A result of a kernel that makes integers is quantized once, and all consumers
+ * read it so; other values are quantized only for those who want integers. */
 #include "quant/place/placer.h"
 
 /* ---- settings ----------------------------------------------------------- */

@@ -25,7 +25,7 @@ bool sb_placer_has(const sb_placer *t, sb_node_id id, sb_place place)
     return t->row[id] && t->row[id]->place == place;
 }
 
-/* Does the kernel store integers, which everybody has to read? */
+/* Does the kernel store integers, which all consumers have to read? */
 static bool stores_integers(const sb_placer *t, sb_node_id id)
 {
     return t->integer[id] && (sb_placer_has(t, id, SB_PLACE_BOTH) ||
@@ -103,8 +103,7 @@ static bool is_anchor(const sb_placer *t, sb_node_id id)
     return !spec.disabled;
 }
 
-/* Does every computed input come from an integer kernel?  (And is there
- * one.) */
+/* Is there a computed input, and do all come from integer kernels? */
 static bool all_made(const sb_placer *t, const sb_node *node,
                      const sb_target_op *row)
 {
@@ -301,7 +300,9 @@ static void mark_results(sb_placer *t)
 
 void sb_placer_choose(sb_placer *t)
 {
-    const bool free = !t->qm->asked && t->qm->known.n == 0;
+    /* Neither a configuration nor a quantized file says what runs on integers.
+     */
+    const bool is_ours = !t->qm->asked && t->qm->known.n == 0;
 
     for (size_t i = 0; i < t->n_order; i++)
         t->row[t->order[i]] = choose_row(t, sb_graph_node(t->g, t->order[i]));
@@ -309,11 +310,11 @@ void sb_placer_choose(sb_placer *t)
         sb_node_id id = t->order[i];
         t->anchor[id] =
             is_anchor(t, id) &&
-            !(free && is_narrow(t, sb_graph_node(t->g, id), t->row[id]));
+            !(is_ours && is_narrow(t, sb_graph_node(t->g, id), t->row[id]));
     }
     placer_spread(t);
     give_up(t);
-    if (t->target->fast_float && free)
+    if (t->target->fast_float && is_ours)
         leave_depthwise(t);
     mark_results(t);
 }

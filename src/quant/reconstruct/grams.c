@@ -242,13 +242,6 @@ static sb_status grams_put(sb_graph *g, const sb_gram *gram, sb_value_id y,
                : sb_graph_set_attr_int(g, made, "rows", 1);
 }
 
-static void grams_drop_outputs(sb_graph *g)
-{
-    for (size_t i = 0; i < g->n_outputs; i++)
-        sb_graph_value(g, g->outputs[i])->is_output = false;
-    g->n_outputs = 0;
-}
-
 /* One node; `sums` and `count` are where its two states are. */
 static sb_status grams_bind(sb_graph *g, const sb_gram *gram, sb_value_id y,
                             float *sums, float *count, sb_state *states,
@@ -273,7 +266,7 @@ static sb_status grams_bind(sb_graph *g, const sb_gram *gram, sb_value_id y,
 sb_status sb_gram_nodes(sb_graph *g, sb_gram *grams, size_t n, sb_state *states,
                         sb_exec_state *bound)
 {
-    grams_drop_outputs(g);
+    sb_graph_clear_outputs(g);
     for (size_t i = 0; i < n; i++)
         SB_TRY(grams_bind(g, &grams[i], SB_NONE, grams[i].sums, &grams[i].count,
                           &states[2 * i], &bound[2 * i]));

@@ -270,29 +270,38 @@ static void block_set_weights(const sb_layer_block *b, weight_values_fn values)
     }
 }
 
+/* What makes up for moments that began at zero, at one step. */
+typedef struct moments_fix {
+    double m, u;
+} moments_fix;
+
+static moments_fix moments_fix_of(int64_t step)
+{
+    return (moments_fix){1 / (1 - pow(0.9, (double)step + 1)),
+                         1 / (1 - pow(0.999, (double)step + 1))};
+}
+
 /* Which way Adam goes, for number i. */
-static double moments_step(sb_block_moments *s, int64_t i, int64_t step,
+static double moments_step(sb_block_moments *s, int64_t i, moments_fix fix,
                            double g)
 {
-    double fix_m = 1 / (1 - pow(0.9, (double)step + 1));
-    double fix_u = 1 / (1 - pow(0.999, (double)step + 1));
-
     s->m[i] = 0.9 * s->m[i] + 0.1 * g;
     s->u[i] = 0.999 * s->u[i] + 0.001 * g * g;
-    return s->m[i] * fix_m / (sqrt(s->u[i] * fix_u) + 1e-8);
+    return s->m[i] * fix.m / (sqrt(s->u[i] * fix.u) + 1e-8);
 }
 
 /* Of logarithms: a scale stays positive, and steps are parts of it. */
 static void scale_step(sb_block_scale *s, double rate, int64_t step,
                        const float *gradient, double factor)
 {
+    const moments_fix fix = moments_fix_of(step);
     sb_state *state = &s->p->kept[SB_STORE_VALUE];
     float *v = state->t.data;
 
     for (int64_t i = 0; i < sb_tensor_count(&state->t); i++) {
         double g = (double)gradient[i] * factor * (double)v[i];
 
-        v[i] *= (float)exp(-rate * moments_step(&s->moments, i, step, g));
+        v[i] *= (float)exp(-rate * moments_step(&s->moments, i, fix, g));
         if (s->most > 0 && v[i] > s->most)
             v[i] = s->most;
     }
@@ -302,13 +311,14 @@ static void scale_step(sb_block_scale *s, double rate, int64_t step,
 static void bias_step(sb_block_weight *w, double rate, int64_t step,
                       const float *gradient, double factor)
 {
+    const moments_fix fix = moments_fix_of(step);
     sb_state *state = &w->bias_p->kept[SB_STORE_VALUE];
     float *v = state->t.data;
 
     for (int64_t i = 0; i < sb_tensor_count(&state->t); i++) {
         double g = (double)gradient[i] * factor * w->unit;
 
-        v[i] -= (float)(rate * w->unit * moments_step(&w->moments, i, step, g));
+        v[i] -= (float)(rate * w->unit * moments_step(&w->moments, i, fix, g));
     }
     state->version++;
 }

@@ -31,14 +31,14 @@ struct sb_search {
     sb_search_result result;
 };
 
-/* search_choose.c: refuses, before anything is measured, a
- * budget that the smallest widths exceed. */
+/* search_choose.c: refuses, before anything is measured, a budget that the
+ * smallest widths exceed. */
 SB_MUST_USE sb_status sb_search_check(const sb_search *s);
 /* Sets `choices` to the smallest widths; returns what they take of the
  * budget. */
 double sb_search_least(const sb_search *s, uint32_t *choices);
-/* Sets `trial` to the best mixture within the budget by what
- * is known of layers. */
+/* Sets `trial` to the best mixture within the budget by what is known of
+ * layers. */
 SB_MUST_USE sb_status sb_search_choose(sb_search *s);
 /* Measures what each width of each layer costs. */
 SB_MUST_USE sb_status sb_search_measure(sb_search *s);

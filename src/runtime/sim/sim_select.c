@@ -51,7 +51,7 @@ SB_SIM_REASON(r_weight_const, "weight-constant", "the weight or its scale is not
        "store weight, scale and zero point as constants that nothing else reads");
 SB_SIM_REASON(r_weight_shape, "weight-blocks", "the weight is not a matrix with one scale, one per column, or blocks of 16 to 256 rows",
        "use axis 0 with a block size that is a power of two in [16, 256]");
-SB_SIM_REASON(r_gemm_form, "gemm-form", "only a Gemm that is a plain product with a bias a column is taken",
+SB_SIM_REASON(r_gemm_form, "gemm-form", "only a Gemm that is a plain product with one bias per column is taken",
        "use alpha 1, beta 1, transA 0 and transB 0");
 SB_SIM_REASON(r_wide, "inputs-many", "it has too many inputs", "split it");
 /* clang-format on */
