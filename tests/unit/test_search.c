@@ -161,6 +161,28 @@ static sb_search *search_net(const sb_model *model, double limit,
     return search_with(model, TEST_W8 "A: none\n", limit, budget);
 }
 
+static void test_more_outputs_than_there_are_are_refused(void **state)
+{
+    (void)state;
+    const int64_t dims[] = {16, 4};
+    const sb_tensor *outputs[9] = {NULL};
+    sb_model *model = NULL;
+    sb_tensor *x = NULL;
+
+    assert_ok(sb_model_parse(test_ctx(), net, &model));
+    sb_search *s = search_net(model, 1e9, SB_SEARCH_BUDGET_SIZE);
+    assert_ok(sb_tensor_create(test_ctx(), SB_DTYPE_F32, 2, dims, &x));
+    assert_status(sb_search_add(s, (const sb_tensor *[]){x}, 1, outputs,
+                                SB_COUNT(outputs)),
+                  SB_BAD_ARG);
+    assert_error_has("got 9 outputs, want at most 1");
+    assert_ok(sb_search_add(s, (const sb_tensor *[]){x}, 1, outputs, 1));
+    assert_non_null(outputs[0]);
+    sb_tensor_free(x);
+    sb_search_free(s);
+    sb_model_free(model);
+}
+
 static void test_layers_in_float_are_added(void **state)
 {
     (void)state;
@@ -359,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_solutions_are_the_best_of_all_mixtures),
         cmocka_unit_test(test_many_things_are_nearly_exact),
         cmocka_unit_test(test_configurations_keep_everything_else),
+        cmocka_unit_test(test_more_outputs_than_there_are_are_refused),
         cmocka_unit_test(test_layers_in_float_are_added),
         cmocka_unit_test(test_the_layer_that_matters_least_is_small),
         cmocka_unit_test(test_equalized_weights),

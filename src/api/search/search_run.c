@@ -224,8 +224,9 @@ sb_status sb_search_add(sb_search *s, const sb_tensor *const *inputs,
                         size_t n_outputs)
 {
     size_t n = s->models[0]->graph->n_outputs;
-    const sb_tensor **all = sb_alloc(s->ctx, n + 1, sizeof(sb_tensor *));
 
+    SB_TRY(sb_quant_run_check(s->models[0], inputs, n_inputs, n_outputs));
+    const sb_tensor **all = sb_alloc(s->ctx, n + 1, sizeof(sb_tensor *));
     if (!all)
         return SB_NO_MEMORY;
     sb_status status =

@@ -20,10 +20,11 @@ SB_HOT static sb_moments moments(const float *x, int64_t n)
 
     if (n == 0)
         return (sb_moments){0};
-    for (; i + PARTS <= n; i += PARTS)
+    for (; i + PARTS <= n; i += PARTS) {
         SB_SIMD
-    for (int j = 0; j < PARTS; j++)
-        part[j] += (double)x[i + j];
+        for (int j = 0; j < PARTS; j++)
+            part[j] += (double)x[i + j];
+    }
     for (; i < n; i++)
         part[0] += (double)x[i];
     double mean = add_parts(part) / (double)n;
@@ -42,10 +43,11 @@ SB_HOT static double mean_square(const float *x, int64_t n)
     double part[PARTS] = {0};
     int64_t i = 0;
 
-    for (; i + PARTS <= n; i += PARTS)
+    for (; i + PARTS <= n; i += PARTS) {
         SB_SIMD
-    for (int j = 0; j < PARTS; j++)
-        part[j] += (double)x[i + j] * (double)x[i + j];
+        for (int j = 0; j < PARTS; j++)
+            part[j] += (double)x[i + j] * (double)x[i + j];
+    }
     for (; i < n; i++)
         part[0] += (double)x[i] * (double)x[i];
     return n ? add_parts(part) / (double)n : 0;
