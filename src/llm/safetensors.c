@@ -2,7 +2,7 @@
  * the elements.
  *
  *     {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]},
- * ...}
+ *      ...}
  *
  * Everything in the header is checked against the file: a name may come once,
  * a tensor has just the bytes that its shape needs, and lies inside.  As the

@@ -2,7 +2,9 @@
  *
  * For each spatial dimension with input size i, kernel k, stride s, dilation d
  * and pads (lo, hi), the window reaches r = (k - 1) d + 1 and there are
+ *
  *     (i + lo + hi - r) / s + 1
+ *
  * windows, rounded down, or up with ceil_mode unless the last window would
  * start beyond the input and its low pad. */
 #ifndef SB_OPS_CONV_WINDOW_H

@@ -32,11 +32,13 @@ typedef void (*sb_strip_fn)(const sb_strip *s);
 
 /* ---- the table of one operator ------------------------------------------
  * Which class computes which element type:
+ *
  *     f32  float, float16, bfloat16, float8; double too if f64 is absent
  *     f64  (optional) double
  *     i64  (optional) int8..int64, uint8..uint32; results wrap
  *     u64  (optional) uint64
  *     b8   (optional) bool, as bytes 0 and 1
+ *
  * A type without function is refused. */
 typedef struct sb_ew_def {
     sb_strip_fn f32, f64, i64, u64, b8;

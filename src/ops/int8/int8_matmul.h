@@ -38,6 +38,7 @@ typedef struct sb_int8_matmul {
  *   float        (sum + bias) * (alpha * row_scale * col_scale) + bias_float
  *   uint8, int8  saturate(round_half_even((sum + bias) * multiplier) + zero),
  *                multiplier = alpha * row_scale * col_scale / y.scale
+ *
  * in float32, in this order, as ONNX Runtime's CPU kernels do. */
 typedef struct sb_int8_epilogue {
     sb_dtype dtype;

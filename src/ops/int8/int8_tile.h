@@ -13,7 +13,9 @@
 enum { SB_INT_TILE_ROWS = 4, SB_INT_TILE_COLS = 64 };
 
 /* acc[r][j] = init[r] + sum over u < n, i < 4 of
+ *
  *     (int8) w[u][r][i] * x[at(u) + j][i]
+ *
  * for j < cols, at most 64, and `r` below 4 or 1; rows of acc are 64 apart.
  * at(u) is offset[u], in quads, or without offsets 64 u; it may be read, and
  * acc written, to a multiple of 16 columns.  Sums wrap. */

@@ -3,12 +3,12 @@
  * With y, which is like x, the sum of y x^T.
  *
  *     rows 1   x is [..., groups * K]: the rows of a matrix product, of which
- * only products within K columns that lie together are wanted
+ *              only products within K columns that lie together are wanted
  *     rows 0   x is [N, C, D...]: the patches of a convolution with weight w
- * and its attributes; K = C / groups * taps, in the order of w
+ *              and its attributes; K = C / groups * taps, in the order of w
  *     upper 1  of the sums of x x^T those below the diagonal are not wanted
  *     ones 1   a 1 stands behind the elements of each x and y, so that the last
- * row and column, K is one more, are the sums of y and x themselves
+ *              row and column, K is one more, are the sums of y and x
  *
  * With it the squared error of a layer's results is a quadratic form of the
  * error of its weight, whatever number of samples it was summed over; matrices

@@ -18,9 +18,10 @@ void sb_scale_shift(const float *x, float *y, int64_t n, float factor,
                     float shift);
 
 /* ---- rows ------------------------------------------------------------------
- * Layer normalization of x [rows, size]:
+ * Layer normalization of x [rows, size], and what it is without centering:
+ *
  *     y = (x - mean) / sqrt(var + epsilon) * scale + bias
- * or, not centered, y = x / sqrt(mean(x^2) + epsilon) * scale. */
+ *     y = x / sqrt(mean(x^2) + epsilon) * scale */
 typedef struct sb_row_norm {
     int64_t rows, size;
     bool centered;

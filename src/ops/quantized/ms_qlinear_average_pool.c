@@ -1,8 +1,11 @@
 /* com.microsoft QLinearAveragePool and QLinearGlobalAveragePool.
  *
  * As in ONNX Runtime the window sum of the first is in float32 over dequantized
- * elements, row by row, then y = saturate(round_half_even(mean / y_scale +
- * y_zero)).  The global one sums integers exactly:
+ * elements, row by row:
+ *
+ *     y = saturate(round_half_even(mean / y_scale + y_zero))
+ *
+ * The global one sums integers exactly:
  *
  *     y = saturate(round_half_even(sum(x - x_zero) *
  *                                  (x_scale / (y_scale * count))) + y_zero)

@@ -1,7 +1,7 @@
 /* QLinearMatMul: the product of two quantized matrices, quantized again.
  *
- *     y = saturate(round_half_even(sum * (a_scale * b_scale / y_scale)) +
- * y_zero)
+ *     y = saturate(round_half_even(sum * (a_scale * b_scale / y_scale))
+ *                  + y_zero)
  *
  * with the exact int32 sum of (a - a_zero)(b - b_zero), the rest in float32.
  * Scales are one, or one per row of A, or one per column of B. */

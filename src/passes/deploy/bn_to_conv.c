@@ -2,8 +2,8 @@
  * a convolution of one weight a channel.
  *
  *     y = BatchNormalization(x, gamma, beta, mean, var)
- *     =>  y = Conv(x, w, b) {group=C}      w = gamma * r,  r = 1 / sqrt(var +
- * e) b = beta - mean * r * gamma
+ *     =>  y = Conv(x, w, b) {group=C}
+ *         w = gamma * r,  b = beta - mean * r * gamma,  r = 1 / sqrt(var + e)
  *
  * Networks that normalize before they activate (DenseNet) have many.  Runtimes
  * have no integer kernel for the normalization; for the convolution they do,

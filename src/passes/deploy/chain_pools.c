@@ -1,9 +1,8 @@
 /* Pass "chain_pools": maxima over windows of several sizes, each from the one
  * before.
  *
- *     before:  a = MaxPool(x) 5x5    b = MaxPool(x) 9x9     c = MaxPool(x)
- * 13x13 after:   a = MaxPool(x) 5x5    b = MaxPool(a) 5x5     c = MaxPool(b)
- * 5x5
+ *     before:  a = MaxPool(x) 5x5  b = MaxPool(x) 9x9  c = MaxPool(x) 13x13
+ *     after:   a = MaxPool(x) 5x5  b = MaxPool(a) 5x5  c = MaxPool(b) 5x5
  *
  * Spatial pyramids (YOLOv3-SPP, YOLOX) have such pools, all of stride 1.  The
  * windows of size k' - k + 1 over maxima of windows of size k see the same

@@ -1,10 +1,11 @@
 /* Passes "train_mode" and "eval_mode": the forms that a network has while it is
  * trained, and otherwise.
  *
- *     BatchNormalization   with statistics of the batch (BatchNormTrain), if
- * its running ones are parameters: graph inputs with a default; else with the
- * running ones Dropout              drops elements (DropoutTrain), as the graph
- * input SB_COUNTER_INPUT says; else does nothing
+ *     BatchNormalization  with statistics of the batch (BatchNormTrain), if its
+ *                         running ones are parameters: graph inputs with a
+ *                         default; else with the running ones
+ *     Dropout             drops elements (DropoutTrain), as the graph input
+ *                         SB_COUNTER_INPUT says; else does nothing
  *
  * Exporters write the form that the network was in, so each pass goes both
  * ways. */

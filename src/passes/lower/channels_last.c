@@ -3,7 +3,7 @@
  *
  *     r = Reshape(x)    [N, C.., S..]   from [N, C, H, W]
  *     y = Transpose(r)  perm
- * =>
+ *     =>
  *     t = Transpose(x)  [N, H, W, C]
  *     r = Reshape(t)    [N, S.., C..]
  *     y = Transpose(r)  the rest of perm, if any is left

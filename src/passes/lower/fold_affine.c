@@ -7,8 +7,11 @@
  * Networks of PaddleOCR (PP-LCNet) have such a pair before and behind every
  * activation.  Between quantized layers each of them is a pass over the tensor
  * in float.  A sum before a convolution that pads cannot go into its bias,
- * since pads are zeros behind the sum; the product still can: a x + b = a (x +
- * b / a). Not where what is in between has another consumer. */
+ * since pads are zeros behind the sum; the product still can:
+ *
+ *     a x + b = a (x + b / a)
+ *
+ * Not where what is in between has another consumer. */
 #include <math.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "ops/op_registry.h"
 #include "prune/channels/channels.h"
 
-/* The same for elements of less than a byte. */
+/* Elements of less than a byte into `out`, which is zeroed. */
 static void cut_packed(const sb_tensor *x, int axis, const uint8_t *gone,
                        sb_tensor *out)
 {

@@ -1,10 +1,11 @@
 /* Q/DQ graphs of calibrated models.
  *
- *     activation x   -> [Clip ->] QuantizeLinear -> DequantizeLinear ->
- * consumer constant w     -> integers -> DequantizeLinear -> consumer
+ *     activation x  -> [Clip ->] QuantizeLinear -> DequantizeLinear -> consumer
+ *     constant w    -> integers -> DequantizeLinear -> consumer
  *
- * One Q a tensor; one DQ a consumer where the target wants that.  Zero points
- * and axes are always written: runtimes differ in what they assume. */
+ * One Q for each tensor; one DQ for each consumer where the target wants that.
+ * Zero points and axes are always written: runtimes differ in what they
+ * assume. */
 #include "quant/export/export.h"
 
 #include <math.h>

@@ -3,9 +3,9 @@
  *
  *     w_scale, w_zero_point    its parameters
  *     w_quantized              its integers
- *     w_dequantized            what consumers get; one per consumer, then _2,
- * _3
- * ... y_float                  before the pair at an output `y`
+ *     w_dequantized            what consumers get; one per consumer, then with
+ *                              _2, _3 ... behind it
+ *     y_float                  before the pair at an output `y`
  *
  * Reading such a file takes the names apart again, so that writing it once more
  * gives the same names. */

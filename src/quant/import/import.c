@@ -1,8 +1,8 @@
 /* Reading Q/DQ nodes back.
  *
- *     x -> [Clip ->] Q -> DQ -> consumer    becomes   x -> consumer,  scales of
- * x x -> DynamicQuantizeLinear -> DQ    becomes   x -> consumer,  and a mark
- *     constants                           see import_constant.c
+ *     x -> [Clip ->] Q -> DQ            becomes x, and its scales are kept
+ *     x -> DynamicQuantizeLinear -> DQ  becomes x, which is marked
+ *     constants                         see import_constant.c
  */
 #include "quant/import/import.h"
 
