@@ -203,6 +203,8 @@ typedef struct block {
     sb_blocks *b;
     sb_stage stage;
     sb_value_id *watched; /* [value] what Observe makes of it; or SB_NONE */
+    sb_node_id *readers;  /* of points that are observed */
+    size_t n_readers;
 } block;
 
 static sb_status put_point(void *user, sb_graph *g, uint32_t point,
@@ -211,14 +213,14 @@ static sb_status put_point(void *user, sb_graph *g, uint32_t point,
     block *k = user;
     const sb_quant_model *qm = k->b->qm;
     const sb_quantizer *q = sb_point_quantizer(&qm->place, point);
+    sb_value_id value = qm->place.points[point].value, watched = SB_NONE;
     bool constant = sb_quantizer_is_constant(qm, q);
-    sb_value_id watched = SB_NONE;
 
     *y = x;
     if (k->b->point_level[point] == k->stage.level) {
         SB_TRY(sb_calibrate_put(qm, g, point, beside, x, &watched));
-        if (k->watched[x] == SB_NONE && !q->def->map_activation) {
-            k->watched[x] = watched;
+        if (k->watched[value] == SB_NONE && !q->def->map_activation) {
+            k->watched[value] = watched;
             return SB_OK;
         }
         return sb_graph_add_output(g, watched);
@@ -242,6 +244,18 @@ static sb_status cut_out(block *k)
     return SB_OK;
 }
 
+/* Readers of later levels are needed to see the edges of the point. */
+static void list_point(block *k, uint32_t point)
+{
+    const sb_placement *p = &k->b->qm->place;
+
+    k->stage.wanted[p->points[point].value] = true;
+    for (uint32_t i = p->points[point].head; i != SB_NONE;
+         i = p->quantizers[i].next)
+        if (p->quantizers[i].n_uses > 0)
+            k->readers[k->n_readers++] = p->quantizers[i].uses[0].node;
+}
+
 static sb_status list_cut(block *k)
 {
     const sb_graph *g = k->b->g;
@@ -253,10 +267,15 @@ static sb_status list_cut(block *k)
         return SB_NO_MEMORY;
     for (sb_value_id v = 0; v < g->n_values; v++)
         k->watched[v] = SB_NONE;
+    k->readers =
+        sb_alloc(k->b->qm->ctx, p->n_quantizers + 1, sizeof *k->readers);
+    if (!k->readers)
+        return SB_NO_MEMORY;
     for (uint32_t s = 0; s < p->n_points; s++)
         if (k->b->point_level[s] == k->stage.level)
-            k->stage.wanted[p->points[s].value] = true;
-    return sb_stage_list(&k->stage);
+            list_point(k, s);
+    SB_TRY(sb_stage_list(&k->stage));
+    return sb_stage_take_part(&k->stage, k->readers, k->n_readers);
 }
 
 static sb_status make_block(block *k)
@@ -268,7 +287,8 @@ static sb_status make_block(block *k)
                            .observe_user = qm};
 
     SB_TRY(list_cut(k));
-    SB_TRY(sb_quant_derive(qm, put_point, k, &k->stage.graph));
+    SB_TRY(sb_quant_derive_part(qm, &k->stage.part, put_point, k,
+                                &k->stage.graph));
     SB_TRY(cut_out(k));
     return sb_stage_start(&k->stage, &opt);
 }
@@ -303,6 +323,7 @@ static sb_status run_level(sb_blocks *b, int32_t level)
         sb_status status = run_block(&k);
         sb_stage_clear(&k.stage);
         sb_free(b->qm->ctx, k.watched);
+        sb_free(b->qm->ctx, k.readers);
         SB_TRY(status);
     }
     if (b->qm->state.shared)

@@ -110,6 +110,9 @@ static sb_node_id derive_beside(const derived *d, const sb_quantizer *q)
 
     if (!d->part)
         return sb_quantizer_beside(d->g, q);
+    if (q->n_uses == 0)
+        return sb_graph_part_node(d->part,
+                                  sb_quantizer_beside(d->qm->graph, q));
     for (size_t k = 0; k < q->n_uses && node == SB_NONE; k++)
         node = sb_graph_part_node(d->part, q->uses[k].node);
     return node;
