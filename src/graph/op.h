@@ -246,6 +246,11 @@ enum {
     SB_OP_GAINS = 1 << 18,
     /* Input i from 2 on is input i of the body in its first run (Loop). */
     SB_OP_CARRIES = 1 << 19,
+    /* Output 0 is as long in steps as input 0 in factors: 0.001 and 0.01 are
+     * as far apart as 1 and 10 (Log). */
+    SB_OP_LOG = 1 << 20,
+    /* And the other way round (Exp). */
+    SB_OP_EXP = 1 << 21,
 };
 
 enum { SB_ARITY_ANY = 255 };

@@ -264,7 +264,7 @@ typedef struct sb_target_def {
      * is not folded into it, which runs over the largest values. */
     bool fast_float;
     /* Convolutions whose groups have fewer channels, in or out, are faster in
-     * float, but for depthwise ones. */
+     * float; depthwise ones only if they have fewer groups than this. */
     int min_group;
     /* It has QLinearConv and the like, so that files may be written with
      * them. */

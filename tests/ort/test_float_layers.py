@@ -5,6 +5,7 @@
 
 A depthwise convolution between two HardSwish is float in the file for ONNX
 Runtime on x86, one between two Relu is not; convolutions with narrow groups are, too.
+So are filters of one channel, and the layers of a spectrogram whose logarithm is taken.
 Of a network whose first layer has channels of very different size the first layers stay in float without a
 configuration, and its results in ONNX Runtime are nearer to those in float
 then; of one with a Relu behind the first layer, and with a configuration, they
@@ -84,6 +85,36 @@ def grouped(path, groups, outputs):
     onnx.save(model, path)
 
 
+def spectrogram(path, end):
+    """Filters of 64 steps, squares, sums of them, what `end` gives, and a product.  All
+    weights are positive, or the logarithm of a sum of squares would be nothing."""
+    rng = np.random.default_rng(4)
+    w = {"half": np.full((1, 1, 2), .5), "wave": rng.normal(size=(32, 1, 64)),
+         "two": np.float32(2), "mel": rng.uniform(size=(32, 16)), "low": np.float32(1e-6),
+         "last": rng.normal(size=(16, 8))}
+    nodes = [helper.make_node("Conv", ["x", "half"], ["h"], "half"),
+             helper.make_node("Conv", ["h", "wave"], ["s"], "wave", strides=[16]),
+             helper.make_node("Pow", ["s", "two"], ["p"]),
+             helper.make_node("Transpose", ["p"], ["t"], perm=[0, 2, 1]),
+             helper.make_node("MatMul", ["t", "mel"], ["m"], "mel"),
+             helper.make_node("Max", ["m", "low"], ["k"]),
+             helper.make_node(end, ["k"], ["f"]),
+             helper.make_node("MatMul", ["f", "last"], ["y"], "last")]
+    init = [numpy_helper.from_array(np.asarray(v, np.float32), k) for k, v in w.items()]
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 1, 2048])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    model = helper.make_model(helper.make_graph(nodes, "g", [image], [out], init),
+                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+
+
+def loudness(path):
+    """Sounds whose parts differ by a factor of 10,000."""
+    rng = np.random.default_rng(5)
+    level = np.repeat(np.geomspace(1e-4, 1, 8), 256)
+    np.save(path, (rng.normal(size=(32, 1, 2048)) * level).astype(np.float32))
+
+
 def quantize(model, out, *options):
     r = subprocess.run([command, "quantize", model, "-d", "x.npy", "-o", out,
                         "-t", "onnxruntime-x86", *options],
@@ -133,6 +164,18 @@ def main():
     grouped("grouped.onnx", 16, 32)
     quantize("grouped.onnx", "g.onnx", "-c", "q.yaml")
     check("as the configuration says", kernels("g.onnx") == (3, 0))
+
+    os.rename("x.npy", "photos.npy")
+    loudness("x.npy")
+    spectrogram("log.onnx", "Log")
+    quantize("log.onnx", "l.onnx", "--preset", "fast")
+    want, got = results("log.onnx"), results("l.onnx")
+    check("the spectrogram is float", kernels("l.onnx") == (0, 2))
+    check("results are near", np.mean((got - want) ** 2) < 1e-3 * np.var(want))
+    spectrogram("relu2.onnx", "Relu")
+    quantize("relu2.onnx", "l.onnx", "--preset", "fast")
+    check("a filter of one channel is float", kernels("l.onnx") == (1, 1))
+    os.rename("photos.npy", "x.npy")
 
     said = quantize("relu.onnx", "b.onnx")
     check("no first layers with Relu", "first layers" not in said)

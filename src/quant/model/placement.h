@@ -61,6 +61,8 @@ typedef struct sb_placement {
     struct sb_value_points {
         uint32_t first, last;
     } * of_value;
+    /* (optional) A layer that stays in float for its logarithm. */
+    const char *before_log;
 } sb_placement;
 
 /* The quantizer that speaks for a point: it has its settings and scales. */

@@ -238,7 +238,7 @@ static void stage_name_bodies(const sb_quant_model *qm)
         sb_warn(qm->ctx,
                 "layers with weights in bodies of If, Loop or Scan stay in "
                 "float: %zu, such as '%s' in %s (an If whose condition is "
-                "constant is inlined)",
+                "constant is inlined; --value makes an input constant)",
                 found.n, found.first, found.owner);
 }
 

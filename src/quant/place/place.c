@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/str.h"
 #include "ops/op_registry.h"
 #include "passes/rewrite.h"
 
@@ -252,6 +253,40 @@ static bool place_has_live(const sb_quant_model *qm)
     return false;
 }
 
+/* Why there is none: the logarithms, or what the model consists of. */
+static sb_status place_nothing(const sb_quant_model *qm)
+{
+    const sb_graph *g = qm->graph;
+    const sb_op_def *ops[4];
+    size_t n = 0;
+    sb_str list;
+
+    if (qm->place.before_log)
+        return sb_fail(qm->ctx, SB_BAD_MODEL,
+                       "nothing to quantize: layers such as '%s', whose result "
+                       "goes into a logarithm, stay in float: 256 equal steps "
+                       "would make zeros of small numbers",
+                       qm->place.before_log);
+    sb_str_init(&list, qm->ctx);
+    for (sb_node_id id = 0; id < g->n_nodes && n < SB_COUNT(ops); id++) {
+        const sb_node *node = sb_graph_node(g, id);
+        size_t k = 0;
+        while (k < n && ops[k] != sb_op_of(node))
+            k++;
+        if (node->dead || k < n)
+            continue;
+        ops[n++] = sb_op_of(node);
+        sb_str_addf(&list, "%s%s", k > 0 ? ", " : "", node->op);
+    }
+    sb_status status =
+        sb_fail(qm->ctx, SB_BAD_MODEL,
+                "nothing to quantize: the model (%s%s) has no operator with a "
+                "quantizer under this configuration",
+                sb_str_text(&list), n < SB_COUNT(ops) ? "" : ", ...");
+    sb_str_free(&list);
+    return status;
+}
+
 sb_status sb_quant_place(sb_quant_model *qm)
 {
     sb_placement *p = &qm->place;
@@ -271,9 +306,5 @@ sb_status sb_quant_place(sb_quant_model *qm)
                        "nothing to quantize: no linear layer that is not "
                        "excluded has rows of a multiple of 32 elements, as "
                        "blocks of GGUF files want");
-    if (!place_has_live(qm))
-        return sb_fail(qm->ctx, SB_BAD_MODEL,
-                       "nothing to quantize: the model has no operator with a "
-                       "quantizer under this configuration");
-    return SB_OK;
+    return place_has_live(qm) ? SB_OK : place_nothing(qm);
 }

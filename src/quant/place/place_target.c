@@ -270,7 +270,9 @@ sb_status sb_quant_place_target(sb_quant_model *qm)
     t.made = sb_alloc(ctx, g->n_values + 1, sizeof *t.made);
     t.result = sb_alloc(ctx, g->n_values + 1, sizeof *t.result);
     t.point = sb_alloc(ctx, g->n_values + 1, sizeof *t.point);
-    if (!t.row || !t.integer || !t.anchor || !t.made || !t.result || !t.point)
+    t.log = sb_alloc(ctx, g->n_values + 1, sizeof *t.log);
+    if (!t.row || !t.integer || !t.anchor || !t.made || !t.result || !t.point ||
+        !t.log)
         status = SB_NO_MEMORY;
     for (size_t i = 0; status == SB_OK && i < g->n_values; i++)
         t.point[i] = SB_NONE;
@@ -282,6 +284,7 @@ sb_status sb_quant_place_target(sb_quant_model *qm)
     sb_free(ctx, t.made);
     sb_free(ctx, t.result);
     sb_free(ctx, t.point);
+    sb_free(ctx, t.log);
     sb_free(ctx, t.order);
     return status;
 }

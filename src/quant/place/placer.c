@@ -161,17 +161,20 @@ static void mark_made(sb_placer *t, sb_node_id id)
             t->made[node->outputs[i]] = true;
 }
 
-/* Has a convolution groups so narrow that the target is slow on integers? */
+/* Has a convolution groups so narrow that the target is slow on integers, or
+ * is it a depthwise one (a filter of one channel is) with so few of them? */
 static bool is_narrow(const sb_placer *t, const sb_node *node,
                       const sb_target_op *row)
 {
     const sb_tensor *w = sb_const_of(t->g, sb_node_in(node, row->weight));
     int64_t groups = sb_node_int(node, "group", 1);
 
-    if (!w || w->rank < 3 || !sb_node_flag(node, SB_OP_CONV) || groups < 2)
+    if (!w || w->rank < 3 || !sb_node_flag(node, SB_OP_CONV) || groups < 1)
         return false;
     int64_t each = w->dims[0] / groups;
-    return each * w->dims[1] > 1 &&
+    if (each * w->dims[1] == 1)
+        return groups < t->target->min_group;
+    return groups > 1 &&
            (each < t->target->min_group || w->dims[1] < t->target->min_group);
 }
 
@@ -312,6 +315,8 @@ void sb_placer_choose(sb_placer *t)
             is_anchor(t, id) &&
             !(is_ours && is_narrow(t, sb_graph_node(t->g, id), t->row[id]));
     }
+    if (free)
+        sb_placer_leave_logs(t);
     placer_spread(t);
     give_up(t);
     if (t->target->fast_float && is_ours)

@@ -4,6 +4,13 @@
 
 #include "quant/place/place.h"
 
+/* Is the logarithm taken of what is computed of a value? */
+typedef enum sb_log_way {
+    SB_LOG_NONE,
+    SB_LOG_FAR,  /* with a layer in between */
+    SB_LOG_NEAR, /* without */
+} sb_log_way;
+
 typedef struct sb_placer {
     sb_quant_model *qm;
     const sb_graph *g;
@@ -16,10 +23,13 @@ typedef struct sb_placer {
     bool *made;               /* by value: comes from an integer kernel */
     bool *result;             /* by value: and is stored as integers */
     uint32_t *point;          /* by value: of its quantizer; SB_NONE */
+    sb_log_way *log;          /* by value */
 } sb_placer;
 
 /* Decides which nodes run on integers, and which results are stored so. */
 void sb_placer_choose(sb_placer *t);
+/* Takes away the anchors whose result goes into a logarithm (place_logs.c). */
+void sb_placer_leave_logs(sb_placer *t);
 bool sb_placer_has(const sb_placer *t, sb_node_id id, sb_place place);
 /* The value at which the result of a node is quantized: behind a Relu or Clip
  * that alone reads it. */
