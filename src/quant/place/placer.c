@@ -315,7 +315,7 @@ void sb_placer_choose(sb_placer *t)
             is_anchor(t, id) &&
             !(is_ours && is_narrow(t, sb_graph_node(t->g, id), t->row[id]));
     }
-    if (free)
+    if (is_ours)
         sb_placer_leave_logs(t);
     placer_spread(t);
     give_up(t);
