@@ -17,7 +17,7 @@ static const cli_opt opts[] = {
     {CLI_LIST, 0, "value",           ARG(values),          CLI_VALUE_ARG, CLI_VALUE_HELP, false},
     {CLI_FILE, 0, "against",         ARG(against),         "MODEL2",    "also run this model and compare with it; it is the reference", false},
     {CLI_FILE, 0, "against-outputs", ARG(against_outputs), "FILE.npz",  "compare with outputs that were saved", false},
-    {CLI_STRING, 0, "task",          ARG(task),            "TASK",      "what the outputs are, for comparing: `classify`, `detect` (`detect:yolov5`, `:yolov8`, `:yolox`, `:pair`, `:nms`), `embed`, `segment`, `text`, `language` or `none` (default: guessed, and printed)", false},
+    {CLI_STRING, 0, "task",          ARG(task),            "TASK",      "what the outputs are, for comparing: `classify`, `detect` (`detect:yolov5`, `:yolov8`, `:yolox`, `:pair`, `:nms`, `:lists`), `embed`, `segment`, `text`, `language` or `none` (default: guessed, and printed)", false},
     {CLI_ABOVE, 0, "threshold",      ARG(threshold),       "X",         "least score of a box (default: 0.25) or of a map's pixel (default: 0.5)", false},
     {CLI_OUT,  0, "save-outputs",    ARG(save_outputs),    "FILE.npz",  "write the outputs for all samples", false},
     {CLI_OUT,  0, "report",          ARG(report),          CLI_REPORT_ARG, CLI_REPORT_HELP, false},

@@ -69,6 +69,10 @@ static void print_task(const sb_eval_result *r)
     if (r->vectors)
         printf("cosine of %zu vectors  mean %.6f, lowest hundredth %.6f\n",
                r->vectors, r->vector_cosine, r->vector_cosine_p1);
+    if (r->uneven)
+        printf("outputs differ in length for %zu of %zu samples: compared with "
+               "zeros where there is nothing\n",
+               r->uneven, r->compared);
     if (r->texts)
         printf("equal texts  %.2f %% of %zu\n", r->texts_equal, r->texts);
     printf("\n");
@@ -187,6 +191,8 @@ static void json_task(cli_json *json, const sb_eval_result *r)
         cli_json_num(json, "vector_cosine", r->vector_cosine);
         cli_json_num(json, "vector_cosine_p1", r->vector_cosine_p1);
     }
+    if (r->uneven)
+        cli_json_int(json, "uneven", (long long)r->uneven);
     if (r->texts) {
         cli_json_int(json, "texts", (long long)r->texts);
         cli_json_num(json, "texts_equal", r->texts_equal);

@@ -307,8 +307,9 @@ typedef struct sb_eval_options {
     size_t struct_size; /**< set by the INIT macro */
     /** What the outputs are, and so how they are compared: `classify`, `detect`
      *  (or with the layout of boxes: `detect:yolov5`, `detect:yolov8`,
-     *  `detect:yolox`, `detect:pair`, `detect:nms`), `embed`, `segment`,
-     *  `text`, `language` or `none`.  NULL: guessed at the first comparison. */
+     *  `detect:yolox`, `detect:pair`, `detect:nms`, `detect:lists`), `embed`,
+     *  `segment`, `text`, `language` or `none`.  NULL: guessed at the first
+     *  comparison. */
     const char *task;
     /** Least score of a box (0.25) or of a pixel of a one-channel map (0.5);
      *  negative: these. */
@@ -347,6 +348,9 @@ typedef struct sb_eval_result {
     size_t tokens;
     double perplexity; /**< exp of the mean of -log p; NaN without tokens */
     double divergence; /**< mean of KL(reference, model) in nats, or NaN */
+    /** Samples of which an output is longer in one model, as boxes after
+     *  suppression are: what the other one lacks was taken for zeros. */
+    size_t uneven;
 } sb_eval_result;
 
 /** Rows (or channels) of an output whose values are of one magnitude, where an

@@ -45,6 +45,7 @@ class Evaluation:
     tokens: int
     perplexity: float
     divergence: float
+    uneven: int  #: samples whose outputs differ in length
     reference: Optional["Evaluation"] = None  #: of the model compared with
 
     def _shown(self) -> list[tuple[str, Any]]:

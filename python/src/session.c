@@ -268,7 +268,7 @@ static PyObject *eval_dict(const sb_eval_result *r)
 {
     return Py_BuildValue(
         "{s:n,s:n,s:d,s:d,s:n,s:d,s:d,s:z,s:N,s:d,s:d,s:n,s:n,s:n,s:d,s:d,s:d,"
-        "s:n,s:d,s:d,s:n,s:d,s:n,s:d,s:d}",
+        "s:n,s:d,s:d,s:n,s:d,s:n,s:d,s:d,s:n}",
         "samples", (Py_ssize_t)r->samples, "labeled", (Py_ssize_t)r->labeled,
         "top1", r->top1, "top5", r->top5, "compared", (Py_ssize_t)r->compared,
         "cosine", r->cosine, "sqnr_db", r->sqnr_db, "task", r->task,
@@ -280,7 +280,8 @@ static PyObject *eval_dict(const sb_eval_result *r)
         "vector_cosine", r->vector_cosine, "vector_cosine_p1",
         r->vector_cosine_p1, "texts", (Py_ssize_t)r->texts, "texts_equal",
         r->texts_equal, "tokens", (Py_ssize_t)r->tokens, "perplexity",
-        r->perplexity, "divergence", r->divergence);
+        r->perplexity, "divergence", r->divergence, "uneven",
+        (Py_ssize_t)r->uneven);
 }
 
 static PyObject *eval_get(PyObject *self, PyObject *args)

@@ -123,6 +123,16 @@ static sb_status run_pieces(sb_session *s, const sb_tensor *const *inputs,
     return status;
 }
 
+/* Is the first axis of an output unknown where that of the inputs is 1, as that
+ * of boxes after suppression is?  These cannot be laid side by side. */
+static bool outputs_vary(const sb_model_io *model)
+{
+    for (size_t i = 0; i < model->n_outputs && fixed_size(model) == 1; i++)
+        if (model->outputs[i].rank < 1 || model->outputs[i].dims[0] < 0)
+            return true;
+    return false;
+}
+
 /* Does every output of a run of `size` samples have them in its first axis? */
 static bool outputs_count(const sb_model_io *model, int64_t size)
 {
@@ -148,7 +158,8 @@ static sb_status run_bound(sb_session *s, const sb_batch *batch,
     int64_t count = (int64_t)batch->count;
 
     SB_TRY(sb_feed_bind(&s->feed, batch, inputs));
-    if (size == 0 || (size == count && outputs_count(&s->io, size))) {
+    if (size == 0 || (size == count &&
+                      (outputs_vary(&s->io) || outputs_count(&s->io, size)))) {
         SB_TRY(sb_session_run_all(s, inputs));
         return sb_feed_store(&s->feed, batch, s->outputs);
     }
@@ -216,6 +227,8 @@ sb_status sb_data_set_model(sb_data *data, const sb_model *model)
             if (data->source.axes)
                 SB_TRY(fix_batch(data, in, data->source.axes[k]));
         }
+    if (outputs_vary(io))
+        data->batch.size = 1;
     return SB_OK;
 }
 

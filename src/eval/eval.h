@@ -29,7 +29,9 @@ typedef enum sb_box_layout {
     SB_BOXES_YOLOV8, /* [N, 4 + C, A]: center, size, classes */
     SB_BOXES_YOLOX,  /* [N, A, 5 + C], on its grid unless decoded */
     SB_BOXES_PAIR,   /* [N, A, 4] and [N, A, C] in two outputs */
-    SB_BOXES_NMS,    /* [N, A, 6]: corners, score, class */
+    SB_BOXES_NMS,    /* [N, A, 6], of a sample [A, 6]: corners, score, class */
+    SB_BOXES_LISTS,  /* corners [.., A, 4], scores [.., A], classes [.., A]; of
+                        a sample, or with N in front */
 } sb_box_layout;
 
 /* Sums over elements: products of both, squares of each, of the difference. */
@@ -60,6 +62,7 @@ typedef struct sb_eval_rows {
 typedef struct sb_box_reading {
     int64_t height, width; /* of the input */
     size_t boxes, scores;  /* outputs */
+    size_t classes;        /* lists: another, or SB_NO_INDEX: one class */
     bool on_grid;          /* YOLOX: not decoded yet */
     bool corners;          /* pair: x1 y1 x2 y2, not center and size */
     bool background;       /* pair: class 0 is none */
@@ -74,7 +77,7 @@ struct sb_eval {
     bool guessed;
     double threshold, iou;
     size_t samples, labeled, hits1, hits5;
-    size_t compared;
+    size_t compared, uneven;
     sb_distance all;
     sb_distance *outputs;
     sb_eval_rows *rows;
@@ -133,6 +136,9 @@ double sb_eval_cosine(const sb_products *p);
 
 /* eval_task.c.  Reads `detect:yolov8`; NULL is SB_TASK_GUESS. */
 SB_MUST_USE sb_status sb_eval_read_task(sb_eval *e, const char *text);
+/* Boxes, scores and classes in outputs of their own: which are they? */
+bool sb_eval_find_lists(sb_eval *e, int64_t count,
+                        const sb_tensor *const *outputs);
 /* Decides what the outputs are, once; `outputs` are the reference's. */
 SB_MUST_USE sb_status sb_eval_guess(sb_eval *e, const sb_batch *batch,
                                     const sb_tensor *const *outputs);

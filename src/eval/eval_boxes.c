@@ -114,14 +114,38 @@ static sb_status read_yolo(sb_eval *e, const sb_tensor *t, int64_t sample,
 static sb_status read_final(sb_eval *e, const sb_tensor *t, int64_t sample,
                             double bar, box_list *out)
 {
-    for (int64_t a = 0; a < t->dims[1]; a++) {
+    const int64_t places = t->dims[t->rank - 2];
+
+    for (int64_t a = 0; a < places; a++) {
         double v[6];
 
         for (int k = 0; k < 6; k++)
-            v[k] = sb_eval_element(t, (sample * t->dims[1] + a) * 6 + k);
+            v[k] = sb_eval_element(t, (sample * places + a) * 6 + k);
         if (v[4] > bar)
             SB_TRY(add_box(e, out, v, true, v[4],
                            v[5] > 0 && v[5] < 1e9 ? (int64_t)v[5] : 0, a));
+    }
+    return SB_OK;
+}
+
+static sb_status read_lists(sb_eval *e, const sb_tensor *const *outputs,
+                            int64_t sample, double bar, box_list *out)
+{
+    const sb_box_reading *r = &e->reading;
+    const sb_tensor *b = outputs[r->boxes], *s = outputs[r->scores];
+    int64_t places = b->dims[b->rank - 2];
+
+    for (int64_t a = sample * places; a < (sample + 1) * places; a++) {
+        double score = sb_eval_element(s, a), v[4], class = 0;
+
+        if (!(score > bar))
+            continue;
+        for (int k = 0; k < 4; k++)
+            v[k] = sb_eval_element(b, 4 * a + k);
+        if (r->classes != SB_NO_INDEX)
+            class = sb_eval_element(outputs[r->classes], a);
+        SB_TRY(add_box(e, out, v, true, score,
+                       class > 0 && class < 1e9 ? (int64_t) class : 0, a));
     }
     return SB_OK;
 }
@@ -195,13 +219,15 @@ static sb_status find_boxes(sb_eval *e, const sb_tensor *const *outputs,
     if (e->layout == SB_BOXES_PAIR)
         SB_TRY(read_pair(e, outputs[r->boxes], outputs[r->scores], sample, bar,
                          out));
+    else if (e->layout == SB_BOXES_LISTS)
+        SB_TRY(read_lists(e, outputs, sample, bar, out));
     else if (e->layout == SB_BOXES_NMS)
         SB_TRY(read_final(e, outputs[0], sample, bar, out));
     else
         SB_TRY(read_yolo(e, outputs[0], sample, bar, out));
     if (out->n)
         qsort(out->v, out->n, sizeof *out->v, by_score);
-    if (e->layout != SB_BOXES_NMS)
+    if (e->layout != SB_BOXES_NMS && e->layout != SB_BOXES_LISTS)
         boxes_suppress(out);
     return SB_OK;
 }
@@ -253,7 +279,11 @@ static sb_status check_layout(sb_eval *e, int64_t count,
         good = good && t->dims[2] > 5;
         break;
     case SB_BOXES_NMS:
-        good = good && t->dims[2] == 6;
+        good = (good && t->dims[2] == 6) ||
+               (count == 1 && t->rank == 2 && t->dims[1] == 6);
+        break;
+    case SB_BOXES_LISTS:
+        good = sb_eval_find_lists(e, count, outputs);
         break;
     case SB_BOXES_PAIR:
         good = r->boxes != r->scores && outputs[r->boxes]->rank == 3 &&
@@ -272,7 +302,8 @@ static sb_status check_layout(sb_eval *e, int64_t count,
     return sb_fail(e->ctx, SB_BAD_DATA,
                    "--task detect: output 0 is %s, want [N, A, 5 + C] "
                    "(:yolov5, :yolox), [N, 4 + C, A] (:yolov8), [N, A, 6] "
-                   "(:nms), or [N, A, 4] and [N, A, C] in two outputs (:pair)",
+                   "(:nms), [N, A, 4] and [N, A, C] in two outputs (:pair), or "
+                   "[A, 4], [A] and [A], N of them or 1 (:lists)",
                    sb_tensor_describe(t, found, sizeof found));
 }
 
@@ -344,6 +375,8 @@ sb_status sb_eval_boxes(sb_eval *e, int64_t count,
     box_list a = {0}, b = {0};
     sb_status status = check_layout(e, count, outputs);
 
+    if (status == SB_OK)
+        status = check_layout(e, count, reference);
     for (int64_t s = 0; s < count && status == SB_OK; s++) {
         status = find_boxes(e, outputs, s, &a);
         if (status == SB_OK)

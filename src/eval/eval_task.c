@@ -19,6 +19,7 @@ static const struct {
     {"detect:yolox", SB_TASK_DETECT, SB_BOXES_YOLOX},
     {"detect:pair", SB_TASK_DETECT, SB_BOXES_PAIR},
     {"detect:nms", SB_TASK_DETECT, SB_BOXES_NMS},
+    {"detect:lists", SB_TASK_DETECT, SB_BOXES_LISTS},
     {"embed", SB_TASK_EMBED, SB_BOXES_GUESS},
     {"segment", SB_TASK_SEGMENT, SB_BOXES_GUESS},
     {"text", SB_TASK_TEXT, SB_BOXES_GUESS},
@@ -38,10 +39,11 @@ sb_status sb_eval_read_task(sb_eval *e, const char *text)
         }
     if (!text)
         return SB_OK;
-    return sb_fail(e->ctx, SB_BAD_ARG,
-                   "task '%s': want none, classify, detect (:yolov5, :yolov8, "
-                   ":yolox, :pair, :nms), embed, segment, text or language",
-                   text);
+    return sb_fail(
+        e->ctx, SB_BAD_ARG,
+        "task '%s': want none, classify, detect (:yolov5, :yolov8, "
+        ":yolox, :pair, :nms, :lists), embed, segment, text or language",
+        text);
 }
 
 const char *sb_eval_task_text(sb_eval *e)
@@ -105,13 +107,58 @@ static bool find_pair(sb_eval *e, const sb_tensor *const *outputs)
     return false;
 }
 
-static sb_box_layout guess_layout(sb_eval *e, const sb_tensor *const *outputs)
+/* All but the last axis of `b`, and as many boxes. */
+static bool is_list_of(const sb_tensor *t, const sb_tensor *b)
+{
+    return t->rank == b->rank - 1 &&
+           memcmp(t->dims, b->dims, (size_t)t->rank * sizeof *t->dims) == 0 &&
+           sb_dtype_size(t->dtype) > 0;
+}
+
+static bool is_float(const sb_tensor *t)
+{
+    return t->dtype == SB_DTYPE_F32 || t->dtype == SB_DTYPE_F16 ||
+           t->dtype == SB_DTYPE_BF16 || t->dtype == SB_DTYPE_F64;
+}
+
+bool sb_eval_find_lists(sb_eval *e, int64_t count,
+                        const sb_tensor *const *outputs)
+{
+    sb_box_reading *r = &e->reading;
+    const sb_tensor *b = NULL;
+
+    for (size_t i = 0; i < e->n_outputs && !b; i++) {
+        const sb_tensor *t = outputs[i];
+
+        if (is_float(t) && t->dims[t->rank > 0 ? t->rank - 1 : 0] == 4 &&
+            (t->rank == 3 ? t->dims[0] == count : t->rank == 2 && count == 1)) {
+            b = t;
+            r->boxes = i;
+        }
+    }
+    r->scores = r->classes = SB_NO_INDEX;
+    for (size_t i = 0; b && i < e->n_outputs; i++)
+        if (is_list_of(outputs[i], b)) {
+            size_t *to = is_float(outputs[i]) && r->scores == SB_NO_INDEX
+                             ? &r->scores
+                             : &r->classes;
+
+            *to = *to == SB_NO_INDEX ? i : *to;
+        }
+    return r->scores != SB_NO_INDEX;
+}
+
+static sb_box_layout guess_layout(sb_eval *e, int64_t count,
+                                  const sb_tensor *const *outputs)
 {
     const sb_tensor *t = outputs[0];
     const sb_box_reading *r = &e->reading;
 
     if (find_pair(e, outputs))
         return SB_BOXES_PAIR;
+    if (sb_eval_find_lists(e, count, outputs) &&
+        e->reading.classes != SB_NO_INDEX)
+        return SB_BOXES_LISTS;
     if (t->rank != 3)
         return SB_BOXES_GUESS;
     if (t->dims[1] > 4 && is_grid(r, t->dims[2], 1))
@@ -203,13 +250,13 @@ sb_status sb_eval_guess(sb_eval *e, const sb_batch *batch,
         e->guessed = false;
     }
     if (e->task == SB_TASK_GUESS) {
-        e->layout = guess_layout(e, outputs);
+        e->layout = guess_layout(e, (int64_t)batch->count, outputs);
         e->task = e->layout != SB_BOXES_GUESS
                       ? SB_TASK_DETECT
                       : guess_other(e, batch, outputs[0]);
     }
     if (e->task == SB_TASK_DETECT && e->layout == SB_BOXES_GUESS)
-        e->layout = guess_layout(e, outputs);
+        e->layout = guess_layout(e, (int64_t)batch->count, outputs);
     return e->task == SB_TASK_DETECT ? sb_eval_boxes_start(e, batch, outputs)
                                      : SB_OK;
 }

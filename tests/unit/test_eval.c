@@ -180,6 +180,42 @@ static void test_outputs_of_zeros(void **state)
     }
 }
 
+/* Corners, classes and scores in outputs of their own, of one sample: one box
+ * more, of another class, in the model; then none in the reference. */
+static void test_lists_differ_in_length(void **state)
+{
+    const sb_tensor *found[] = {
+        test_f32("2x4", 0., 0., 10., 10., 20., 20., 30., 30.),
+        test_tensor(SB_DTYPE_I64, "2", (const double[]){2, 1}),
+        test_f32("2", 0.75, 0.5)};
+    const sb_tensor *reference[] = {
+        test_f32("1x4", 0., 0., 10., 8.),
+        test_tensor(SB_DTYPE_I64, "1", (const double[]){2}),
+        test_f32("1", 0.5)};
+    const sb_tensor *none[] = {test_tensor(SB_DTYPE_F32, "0x4", NULL),
+                               test_tensor(SB_DTYPE_I64, "0", NULL),
+                               test_tensor(SB_DTYPE_F32, "0", NULL)};
+    const sb_batch b = batch_of(1);
+    sb_eval *e = new_eval(3, NULL);
+    double cosine, decibel;
+
+    (void)state;
+    assert_ok(sb_eval_compare(e, &b, found, reference));
+    /* (100 + 80) / sqrt((200 + 2600) * 164), 164 / (4 + 2600). */
+    assert_int_equal(sb_eval_output(e, 0, &cosine, &decibel), 1);
+    assert_close("cosine", cosine, 180 / sqrt(2800 * 164), 1e-12);
+    assert_close("dB", decibel, 10 * log10(164 / 2604.0), 1e-12);
+    assert_ok(sb_eval_compare(e, &b, found, none));
+    assert_ok(sb_eval_compare(e, &b, found, found));
+    const sb_eval_result *r = sb_eval_get(e);
+    assert_string_equal(r->task, "detect:lists");
+    assert_int_equal(r->uneven, 2);
+    assert_int_equal(r->boxes, 6);
+    assert_int_equal(r->reference_boxes, 3);
+    assert_int_equal(r->matched_boxes, 3);
+    sb_eval_free(e);
+}
+
 static void test_wrong_tasks_are_refused(void **state)
 {
     static const char *const layouts[] = {
@@ -210,6 +246,7 @@ int main(void)
         cmocka_unit_test(test_texts_of_single_samples),
         cmocka_unit_test(test_outputs_without_samples_are_compared_whole),
         cmocka_unit_test(test_outputs_of_zeros),
+        cmocka_unit_test(test_lists_differ_in_length),
         cmocka_unit_test(test_wrong_tasks_are_refused),
     };
 
