@@ -11,7 +11,10 @@ int cli_learn_options(const cli_cmd *cmd, const cli_learn_args *args,
         sb_learn_loss loss;
     } kinds[] = {{"cross-entropy", SB_LEARN_LOSS_CROSS_ENTROPY},
                  {"mse", SB_LEARN_LOSS_MSE},
-                 {"kl", SB_LEARN_LOSS_KL}};
+                 {"kl", SB_LEARN_LOSS_KL},
+                 {"l1", SB_LEARN_LOSS_L1},
+                 {"smooth-l1", SB_LEARN_LOSS_SMOOTH_L1},
+                 {"bce", SB_LEARN_LOSS_BCE}};
 
     opt->loss_output = args->output;
     for (size_t i = 0; i < CLI_COUNT(kinds); i++)
@@ -19,7 +22,9 @@ int cli_learn_options(const cli_cmd *cmd, const cli_learn_args *args,
             opt->loss = kinds[i].loss;
             return CLI_OK;
         }
-    return cli_usage(cmd, "--loss: '%s' is none of cross-entropy, mse, kl",
+    return cli_usage(cmd,
+                     "--loss: '%s' is none of cross-entropy, mse, kl, l1, "
+                     "smooth-l1, bce",
                      args->loss);
 }
 

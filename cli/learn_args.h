@@ -8,10 +8,10 @@ typedef struct cli_learn_args {
     const char *loss, *output;
 } cli_learn_args;
 
-#define CLI_LEARN_LOSS(offset, when)                 \
-    {                                                \
-        CLI_STRING, 0, "loss", offset, "KIND",       \
-            when ": cross-entropy, mse or kl", false \
+#define CLI_LEARN_LOSS(offset, when)                                     \
+    {                                                                    \
+        CLI_STRING, 0, "loss", offset, "KIND",                           \
+            when ": cross-entropy, mse, l1, smooth-l1, bce or kl", false \
     }
 #define CLI_LEARN_OUTPUT(offset, when)                  \
     {                                                   \

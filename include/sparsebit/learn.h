@@ -20,7 +20,12 @@ typedef enum sb_learn_loss {
     SB_LEARN_LOSS_KL,            /**< target: logits of a teacher */
     /** None: the caller computes it between sb_learner_forward() and
      *  sb_learner_backward(). */
-    SB_LEARN_LOSS_CUSTOM
+    SB_LEARN_LOSS_CUSTOM,
+    SB_LEARN_LOSS_L1,        /**< as MSE, magnitudes of differences */
+    SB_LEARN_LOSS_SMOOTH_L1, /**< half the squares below 1, L1 - 1/2 above */
+    /** Target: probabilities of independent labels, floats of the output's
+     *  shape.  A Sigmoid in front of the output is skipped. */
+    SB_LEARN_LOSS_BCE
 } sb_learn_loss;
 
 /** How parameters follow their gradients. */

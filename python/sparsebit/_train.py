@@ -18,7 +18,7 @@ from ._data import Data, DataSource, open_for
 from ._model import Model, ModelSource, load
 from ._quantize import QuantizedModel
 
-LOSSES = ("cross_entropy", "mse", "kl", "custom")
+LOSSES = ("cross_entropy", "mse", "kl", "custom", "l1", "smooth_l1", "bce")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 RESTORED = ("auto", "restore", "folded")
 NORMS = ("batch", "frozen", "model")

@@ -114,13 +114,21 @@ static sb_status learn_skip_cast(learn_build *b)
     return SB_OK;
 }
 
-/* Losses over classes take logits: a Softmax at the end is left out. */
+/* Losses over classes take logits: a Softmax at the end is left out; so does
+ * the one over labels, and a Sigmoid. */
 static void learn_skip_softmax(learn_build *b)
 {
     const sb_node *node = sb_graph_producer(b->g, b->x);
 
+    bool classes = b->opt->loss == SB_LEARN_LOSS_CROSS_ENTROPY ||
+                   b->opt->loss == SB_LEARN_LOSS_KL;
+
     b->axis = b->opt->class_axis ? b->opt->class_axis : 1;
-    if (b->opt->loss == SB_LEARN_LOSS_MSE || !node ||
+    if (!node)
+        return;
+    if (b->opt->loss == SB_LEARN_LOSS_BCE && sb_node_is(node, "Sigmoid"))
+        b->x = node->inputs[0];
+    if (!classes ||
         !(sb_node_is(node, "Softmax") || sb_node_is(node, "LogSoftmax")))
         return;
     if (!b->opt->class_axis)
@@ -208,6 +216,9 @@ static sb_status learn_add_loss(learn_build *b)
         [SB_LEARN_LOSS_CROSS_ENTROPY] = SB_LOSS_CROSS_ENTROPY,
         [SB_LEARN_LOSS_MSE] = SB_LOSS_MSE,
         [SB_LEARN_LOSS_KL] = SB_LOSS_KL,
+        [SB_LEARN_LOSS_L1] = SB_LOSS_L1,
+        [SB_LEARN_LOSS_SMOOTH_L1] = SB_LOSS_SMOOTH_L1,
+        [SB_LEARN_LOSS_BCE] = SB_LOSS_BCE,
     };
     sb_value_id target = SB_NONE;
 
@@ -221,6 +232,7 @@ static sb_status learn_add_loss(learn_build *b)
         .smoothing = (float)b->opt->label_smoothing,
         .temperature = (float)b->opt->temperature,
         .ignore_index = b->opt->ignore_index,
+        .beta = 1,
     };
     SB_TRY(sb_graph_add_loss(b->g, &opt, b->x, target, &b->loss));
     return learn_add_features(b);

@@ -28,7 +28,7 @@ static sb_status learner_check_options(sb_ctx *ctx, const sb_learn_options *o)
 {
     const double most = 1e30;
 
-    if ((unsigned)o->loss > SB_LEARN_LOSS_CUSTOM ||
+    if ((unsigned)o->loss > SB_LEARN_LOSS_BCE ||
         (unsigned)o->optimizer > SB_OPTIMIZER_ADAMW ||
         (unsigned)o->norm > SB_LEARN_NORM_MODEL)
         return sb_fail(ctx, SB_BAD_ARG,

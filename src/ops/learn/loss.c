@@ -18,11 +18,41 @@ static sb_value_id loss_last(sb_grad *g, sb_value_id v, int rank, int axis)
                         SB_EMIT_INTS("perm", perm, rank));
 }
 
-static sb_value_id loss_mse(sb_grad *g, sb_value_id x, sb_value_id target)
+/* With m the smaller of |d| and beta, m (|d| - m / 2) / beta is d^2 / 2 beta up
+ * to beta and |d| - beta / 2 from there on. */
+static sb_value_id loss_smooth_l1(sb_grad *g, sb_value_id d, float beta)
 {
-    sb_value_id d = sb_emit2(g, "Sub", x, target);
+    sb_value_id a = sb_emit1(g, "Abs", d);
+    sb_value_id m = sb_emit2(g, "Min", a, sb_grad_scalar(g, a, (double)beta));
+    sb_value_id half = sb_emit2(g, "Mul", m, sb_grad_scalar(g, m, 0.5));
+    sb_value_id y = sb_emit2(g, "Mul", m, sb_emit2(g, "Sub", a, half));
 
-    return sb_emit_with(g, "ReduceMean", sb_emit2(g, "Mul", d, d), SB_NONE,
+    return sb_emit2(g, "Div", y, sb_grad_scalar(g, y, (double)beta));
+}
+
+/* -t log s(x) - (1 - t) log(1 - s(x)) of the sigmoid s. */
+static sb_value_id loss_bce(sb_grad *g, sb_value_id x, sb_value_id target)
+{
+    return sb_emit2(g, "Sub", sb_emit1(g, "Softplus", x),
+                    sb_emit2(g, "Mul", x, target));
+}
+
+/* The mean over all elements. */
+static sb_value_id loss_of_elements(sb_grad *g, const sb_loss_options *opt,
+                                    sb_value_id x, sb_value_id target)
+{
+    sb_value_id y = SB_NONE;
+
+    if (opt->kind == SB_LOSS_BCE) {
+        y = loss_bce(g, x, target);
+    } else {
+        sb_value_id d = sb_emit2(g, "Sub", x, target);
+
+        y = opt->kind == SB_LOSS_MSE  ? sb_emit2(g, "Mul", d, d)
+            : opt->kind == SB_LOSS_L1 ? sb_emit1(g, "Abs", d)
+                                      : loss_smooth_l1(g, d, opt->beta);
+    }
+    return sb_emit_with(g, "ReduceMean", y, SB_NONE,
                         SB_EMIT_INT("keepdims", 0));
 }
 
@@ -62,9 +92,10 @@ sb_status sb_graph_add_loss(sb_graph *graph, const sb_loss_options *opt,
                             sb_value_id x, sb_value_id target, sb_value_id *out)
 {
     sb_grad g = {.graph = graph};
-    sb_value_id loss = opt->kind == SB_LOSS_MSE
-                           ? loss_mse(&g, x, target)
-                           : loss_of_classes(&g, opt, x, target);
+    bool classes =
+        opt->kind == SB_LOSS_CROSS_ENTROPY || opt->kind == SB_LOSS_KL;
+    sb_value_id loss = classes ? loss_of_classes(&g, opt, x, target)
+                               : loss_of_elements(&g, opt, x, target);
 
     SB_TRY(g.status);
     SB_TRY(sb_graph_claim_name(graph, loss, "loss"));

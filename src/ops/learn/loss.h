@@ -7,7 +7,11 @@
 typedef enum sb_loss_kind {
     SB_LOSS_CROSS_ENTROPY, /* target: labels */
     SB_LOSS_KL,            /* target: logits of a teacher */
-    SB_LOSS_MSE,           /* target: of the same shape */
+    /* Of every element, target of the same shape: */
+    SB_LOSS_MSE,
+    SB_LOSS_L1,
+    SB_LOSS_SMOOTH_L1, /* squares up to a difference of `beta` */
+    SB_LOSS_BCE,       /* of logits, with targets 0 to 1 */
 } sb_loss_kind;
 
 typedef struct sb_loss_options {
@@ -16,6 +20,7 @@ typedef struct sb_loss_options {
     float smoothing;      /* of labels, 0 to 1 */
     float temperature;    /* of KL; 0: 1 */
     int64_t ignore_index; /* labels that do not count */
+    float beta;           /* of SMOOTH_L1, more than 0 */
 } sb_loss_options;
 
 /* Adds the mean loss of `x`, a result of the graph, as a value named `loss`.
