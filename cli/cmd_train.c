@@ -82,12 +82,26 @@ static void put_percent(char *out, size_t size, double x)
         (void)snprintf(out, size, "%.2f %%", 100 * x);
 }
 
+/* A validation, with its name if that is not accuracy. */
+static void put_metric(char *out, size_t size, const sb_train_state *s,
+                       double x)
+{
+    size_t n = 0;
+
+    if (strcmp(s->metric, "accuracy") != 0 && !isnan(x))
+        n = (size_t)snprintf(out, size, "%s ", s->metric);
+    if (cli_metric_is_share(s) || isnan(x))
+        put_percent(out + n, size - n, x);
+    else
+        (void)snprintf(out + n, size - n, "%.4g", x);
+}
+
 static void tell_epoch(const sb_train_state *s)
 {
     char train[32], valid[32];
 
     put_percent(train, sizeof train, s->accuracy);
-    put_percent(valid, sizeof valid, s->validation);
+    put_metric(valid, sizeof valid, s, s->validation);
     char pruned[32] = "";
     if (s->pruned < 1)
         (void)snprintf(pruned, sizeof pruned, ", %.0f %% of the pruning done",
@@ -229,6 +243,7 @@ static void train_summary(const train_job *j)
         cli_json_num(&out, "loss", s->loss);
         if (!isnan(s->best)) {
             cli_json_num(&out, "validation", s->best);
+            cli_json_str(&out, "metric", s->metric);
             cli_json_int(&out, "best_epoch", (long long)s->best_epoch + 1);
         }
         json_check(j, &out);
@@ -238,7 +253,7 @@ static void train_summary(const train_job *j)
     if (j->env->common.quiet)
         return;
     tell_check(j);
-    put_percent(best, sizeof best, s->best);
+    put_metric(best, sizeof best, s, s->best);
     if (isnan(s->best))
         cli_put("written: %s (log: %s/log.csv)\n", j->args->output, j->folder);
     else
@@ -437,8 +452,10 @@ const cli_cmd cmd_train = {
     .name = "train",
     .summary = "train a network",
     .description =
-        "Trains the parameters of a network on labeled samples, or on what "
-        "another network says of them, and writes it with the weights of the "
+        "Trains the parameters of a network on labeled samples (a class each, "
+        "a "
+        "class for each pixel, or numbers), or on what another network says of "
+        "them, and writes it with the weights of the "
         "best epoch. With a configuration of quantization the network is "
         "trained with its quantizers, and written quantized. Of a language "
         "model adapters can be trained, beside weights that stay packed. A "

@@ -7,23 +7,57 @@
 
 /* ---- text ---------------------------------------------------------------- */
 
-static bool is_labeled(const eval_side *s)
+/* What labels say of a model: as many columns as there are. */
+typedef struct figure {
+    const char *name, *key, *format;
+    double value;
+} figure;
+
+enum { MOST_FIGURES = 3 };
+
+static size_t figures_of(const eval_side *s, figure out[MOST_FIGURES])
 {
-    return s->eval && sb_eval_get(s->eval)->labeled;
+    const sb_eval_result *r = s->eval ? sb_eval_get(s->eval) : NULL;
+    size_t n = 0;
+
+    if (r && r->labeled) {
+        out[n++] = (figure){"top-1", "top1", "%.2f %%", r->top1};
+        out[n++] = (figure){"top-5", "top5", "%.2f %%", r->top5};
+    } else if (r && r->pixels) {
+        out[n++] = (figure){"mIoU", "mean_iou", "%.2f %%", r->mean_iou};
+        out[n++] = (figure){"pixels right", "pixel_accuracy", "%.2f %%",
+                            r->pixel_accuracy};
+    } else if (r && r->numbers) {
+        if (!isnan(r->label_f1))
+            out[n++] = (figure){"F1", "label_f1", "%.2f %%", r->label_f1};
+        out[n++] = (figure){"MAE", "mean_absolute_error", "%.6g",
+                            r->mean_absolute_error};
+        out[n++] = (figure){"RMSE", "root_mean_squared_error", "%.6g",
+                            sqrt(r->mean_squared_error)};
+    }
+    return n;
 }
 
-static void print_side(cli_table *t, const eval_side *s, bool labeled)
+static void print_figure(cli_table *t, const figure *f)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof text, f->format, f->value);
+    cli_table_add(t, "%s", text);
+}
+
+static void print_side(cli_table *t, const eval_side *s, size_t columns)
 {
     const sb_eval_result *r = sb_eval_get(s->eval);
+    figure f[MOST_FIGURES];
+    size_t n = figures_of(s, f);
 
     cli_table_add(t, "%s", s->name);
-    if (r->labeled) {
-        cli_table_add(t, "%.2f %%", r->top1);
-        cli_table_add(t, "%.2f %%", r->top5);
-    } else if (labeled) {
-        cli_table_add(t, "-");
-        cli_table_add(t, "-");
-    }
+    for (size_t i = 0; i < columns; i++)
+        if (i < n)
+            print_figure(t, &f[i]);
+        else
+            cli_table_add(t, "-");
     cli_table_add(t, "%zu", r->samples);
     cli_table_add(t, "%.1f", (double)r->samples / s->seconds);
 }
@@ -123,20 +157,22 @@ static int print_distances(cli_env *env, const eval_job *j)
 
 int eval_print_text(cli_env *env, const eval_job *j)
 {
-    bool labeled = is_labeled(&j->main) || is_labeled(&j->other);
-    cli_table *t = cli_table_new(labeled ? "lrrrr" : "lrr");
+    static const char *const layouts[] = {"lrr", "lrrr", "lrrrr", "lrrrrr"};
+    figure f[MOST_FIGURES];
+    size_t n = figures_of(&j->main, f);
+
+    n = n ? n : figures_of(&j->other, f);
+    cli_table *t = cli_table_new(layouts[n]);
     size_t broken = sb_data_broken_count(j->data);
 
     cli_table_add(t, "model");
-    if (labeled) {
-        cli_table_add(t, "top-1");
-        cli_table_add(t, "top-5");
-    }
+    for (size_t i = 0; i < n; i++)
+        cli_table_add(t, "%s", f[i].name);
     cli_table_add(t, "samples");
     cli_table_add(t, "items/s");
-    print_side(t, &j->main, labeled);
+    print_side(t, &j->main, n);
     if (j->other.path)
-        print_side(t, &j->other, labeled);
+        print_side(t, &j->other, n);
     cli_table_print(t, "");
     print_language(&j->main);
     if (j->other.eval)
@@ -155,10 +191,11 @@ static void json_side(cli_json *json, const eval_side *s)
     const sb_eval_result *r = sb_eval_get(s->eval);
 
     cli_json_str(json, "model", s->path);
-    if (r->labeled) {
-        cli_json_num(json, "top1", r->top1);
-        cli_json_num(json, "top5", r->top5);
-    }
+    figure f[MOST_FIGURES];
+    size_t n = figures_of(s, f);
+
+    for (size_t i = 0; i < n; i++)
+        cli_json_num(json, f[i].key, f[i].value);
     if (r->tokens) {
         cli_json_int(json, "tokens", (long long)r->tokens);
         cli_json_num(json, "perplexity", r->perplexity);
@@ -274,12 +311,15 @@ static void report_side(sb_report *r, const eval_side *s)
 {
     const sb_eval_result *e = sb_eval_get(s->eval);
 
-    if (e->labeled) {
-        char *label = cli_printf("top-1 of %s", s->name);
-        cli_report_fact(r, label, "%.2f %%", e->top1);
-        free(label);
-        label = cli_printf("top-5 of %s", s->name);
-        cli_report_fact(r, label, "%.2f %%", e->top5);
+    figure f[MOST_FIGURES];
+    size_t n = figures_of(s, f);
+
+    for (size_t i = 0; i < n; i++) {
+        char *label = cli_printf("%s of %s", f[i].name, s->name);
+        char text[32];
+
+        (void)snprintf(text, sizeof text, f[i].format, f[i].value);
+        cli_report_fact(r, label, "%s", text);
         free(label);
     }
     if (e->tokens) {

@@ -40,6 +40,8 @@ typedef struct cli_train_page {
 /* The graph by how far weights moved, and a table (train_moved.c). */
 sb_status cli_report_moved(sb_report *report, const sb_model *before,
                            sb_model *after);
+/* Is what was validated a share, else a number of which less is better? */
+bool cli_metric_is_share(const sb_train_state *state);
 /* The curves of all epochs, those before a resumed run included. */
 int cli_report_training(cli_env *env, const cli_train_page *page);
 /* Nodes of a graph, with a number that colors each, and a row of a table about

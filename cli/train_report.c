@@ -13,6 +13,11 @@ typedef struct {
     size_t n;
 } train_curves;
 
+bool cli_metric_is_share(const sb_train_state *s)
+{
+    return strcmp(s->metric, "MSE") != 0 && strcmp(s->metric, "MAE") != 0;
+}
+
 /* One line of the log; an empty field is unknown. */
 static bool read_row(char *line, double *out)
 {
@@ -27,21 +32,22 @@ static bool read_row(char *line, double *out)
     return true;
 }
 
-static void add_row(train_curves *c, const double *row)
+static void add_row(train_curves *c, const double *row, bool share)
 {
     for (int i = 0; i < COLUMNS; i++) {
         double *more = cli_alloc(c->n + 1, sizeof *more);
 
         if (c->n)
             memcpy(more, c->v[i], c->n * sizeof *more);
-        more[c->n] = row[i] * (i == ACCURACY || i == VALIDATION ? 100 : 1);
+        more[c->n] =
+            row[i] * (i == ACCURACY || (i == VALIDATION && share) ? 100 : 1);
         free(c->v[i]);
         c->v[i] = more;
     }
     c->n++;
 }
 
-static bool read_log(const char *path, train_curves *c)
+static bool read_log(const char *path, bool share, train_curves *c)
 {
     char line[512];
     double row[COLUMNS];
@@ -53,7 +59,7 @@ static bool read_log(const char *path, train_curves *c)
     while (good && fgets(line, sizeof line, f)) {
         good = read_row(line, row);
         if (good)
-            add_row(c, row);
+            add_row(c, row, share);
     }
     (void)fclose(f);
     return good;
@@ -90,7 +96,8 @@ static sb_status add_chart(sb_report *r, const char *title, const char *unit,
     return sb_report_lines(r, title, "epoch", unit, list, n);
 }
 
-static sb_status add_charts(sb_report *r, const train_curves *c)
+static sb_status add_charts(sb_report *r, const train_curves *c,
+                            const sb_train_state *s)
 {
     static const int loss[] = {LOSS}, right[] = {ACCURACY, VALIDATION},
                      rate[] = {RATE};
@@ -100,19 +107,27 @@ static sb_status add_charts(sb_report *r, const train_curves *c)
     sb_status status =
         add_chart(r, "Loss", "mean of the epoch", c, loss, loss_names, 1);
 
-    if (status == SB_OK)
+    if (status == SB_OK && cli_metric_is_share(s))
         status = add_chart(r, "Accuracy", "%", c, right, names, 2);
+    else if (status == SB_OK)
+        status = add_chart(r, s->metric, "on the validation samples", c,
+                           right + 1, names + 1, 1);
     if (status == SB_OK)
         status = add_chart(r, "Learning rate", "at the end of the epoch", c,
                            rate, rate_names, 1);
     return status;
 }
 
-static void add_table(sb_report *r, const train_curves *c)
+static void add_table(sb_report *r, const train_curves *c,
+                      const sb_train_state *s)
 {
-    static const char *const heads[COLUMNS] = {"epoch",         "learning rate",
-                                               "loss",          "accuracy, %",
-                                               "validation, %", "seconds"};
+    const char *const heads[COLUMNS] = {"epoch",
+                                        "learning rate",
+                                        "loss",
+                                        "accuracy, %",
+                                        cli_metric_is_share(s) ? "validation, %"
+                                                               : s->metric,
+                                        "seconds"};
     char **cells = cli_alloc(c->n * COLUMNS + 1, sizeof *cells);
 
     for (size_t k = 0; k < c->n * COLUMNS; k++) {
@@ -130,14 +145,18 @@ static void add_facts(sb_report *r, const cli_train_page *p,
                       const train_curves *c)
 {
     double seconds = 0;
+    bool share = cli_metric_is_share(p->last);
 
     for (size_t i = 0; i < c->n; i++)
         seconds += c->v[SECONDS][i];
     cli_report_fact(r, "epochs", "%zu", c->n);
     cli_report_fact(r, "seconds of training", "%.0f", seconds);
     if (!isnan(p->last->best))
-        cli_report_fact(r, "best validation", "%.2f %% (epoch %zu)",
-                        100 * p->last->best, p->last->best_epoch + 1);
+        cli_report_fact(
+            r, "best validation",
+            share ? "%s %.2f %% (epoch %zu)" : "%s %.4g (epoch %zu)",
+            p->last->metric, share ? 100 * p->last->best : p->last->best,
+            p->last->best_epoch + 1);
     if (!p->qm)
         return;
     cli_report_fact(r, "target", "%s", sb_quant_model_target(p->qm));
@@ -153,16 +172,16 @@ int cli_report_training(cli_env *env, const cli_train_page *p)
                              cli_base_name(p->output));
     train_curves curves = {0};
     sb_report *r = NULL;
-    bool good = read_log(log, &curves);
+    bool good = read_log(log, cli_metric_is_share(p->last), &curves);
     sb_status status =
         good ? sb_report_create(env->ctx, title, below, &r) : SB_OK;
 
     if (good && status == SB_OK) {
         add_facts(r, p, &curves);
-        status = add_charts(r, &curves);
+        status = add_charts(r, &curves, p->last);
     }
     if (good && status == SB_OK) {
-        add_table(r, &curves);
+        add_table(r, &curves, p->last);
         if (p->qm)
             sb_report_section(r, "Quantizers",
                               "What they do to the trained network, against "

@@ -171,12 +171,16 @@ struct sb_batch {
     /** Of texts: as the tokens, with -100 for those that are not to be
      *  predicted; NULL: all are, from `text_from` on. */
     const sb_tensor *text_labels;
+    /** What samples have instead of a class each, with samples in the first
+     *  axis: int64, classes of pixels (or whatever has one each, -1: does not
+     *  count) or integers to be met; or floats.  NULL: none. */
+    const sb_tensor *targets;
 };
 
 #define SB_BATCH_INIT                                                        \
     {                                                                        \
         sizeof(sb_batch), 0, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, 0, NULL, \
-            NULL, 0, 0, 0, NULL                                              \
+            NULL, 0, 0, 0, NULL, NULL                                        \
     }
 
 /** Opens the data set that a YAML file describes (docs/data.md).
@@ -351,6 +355,16 @@ typedef struct sb_eval_result {
     /** Samples of which an output is longer in one model, as boxes after
      *  suppression are: what the other one lacks was taken for zeros. */
     size_t uneven;
+    /** Of `targets` of batches that are classes of pixels (or whatever has one
+     *  each): how many count, per cent of them that are right, and the mean
+     *  over classes of intersection / union; NaN without. */
+    size_t pixels;
+    double pixel_accuracy, mean_iou;
+    /** Of other `targets`: how many numbers, and how far off the output is.  If
+     *  all are 0 or 1, F1 of the labels: those above `threshold`, or above 0
+     *  where the output is no probability. */
+    size_t numbers;
+    double mean_absolute_error, mean_squared_error, label_f1;
 } sb_eval_result;
 
 /** Rows (or channels) of an output whose values are of one magnitude, where an

@@ -18,14 +18,19 @@ typedef struct sb_train_state {
     size_t step, steps;   /**< of this epoch: done; in all */
     double learning_rate;
     double loss;       /**< mean over the epoch so far */
-    double accuracy;   /**< top-1 on the training samples so far; NaN: none */
-    double validation; /**< top-1 after the epoch; NaN: not yet, or none */
-    double best;       /**< highest validation so far; NaN: none */
+    double accuracy;   /**< top-1 on the training samples so far, or on their
+                            pixels; NaN: none */
+    double validation; /**< after the epoch, see `metric`; NaN: not yet, none */
+    double best;       /**< best validation so far; NaN: none */
     size_t best_epoch;
     double samples_per_second; /**< since the last call of this kind */
     double seconds_left;       /**< until the last epoch ends; NaN: unknown */
     double pruned; /**< share of what is to go that has gone; 1: all, or none
                         is to go */
+    /** What `validation` and `best` are: "accuracy" (top-1), "mIoU" of labels
+     * by pixel, "F1" of LOSS bce, which are shares; "MSE" of LOSS mse and "MAE"
+     * of l1 and smooth_l1, of which the lowest is best. */
+    const char *metric;
 } sb_train_state;
 
 /** Called after every step, and after every epoch (then step == steps and

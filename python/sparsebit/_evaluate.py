@@ -17,7 +17,8 @@ from ._session import session_of
 class Evaluation:
     """What was counted; numbers that do not apply are NaN or 0.
 
-    ``top1``, ``top5`` and ``agreement`` are per cent.
+    ``top1``, ``top5``, ``agreement``, ``pixel_accuracy``, ``mean_iou`` and
+    ``label_f1`` are per cent.
     """
 
     samples: int
@@ -46,6 +47,13 @@ class Evaluation:
     perplexity: float
     divergence: float
     uneven: int  #: samples whose outputs differ in length
+    pixels: int
+    pixel_accuracy: float
+    mean_iou: float
+    numbers: int
+    mean_absolute_error: float
+    mean_squared_error: float
+    label_f1: float
     reference: Optional["Evaluation"] = None  #: of the model compared with
 
     def _shown(self) -> list[tuple[str, Any]]:

@@ -72,7 +72,7 @@ def spool(source: DataSource, model: Model, folder: str, batch: int,
             if marks is not None:
                 labels = labels or _Array(os.path.join(folder, "labels.npy"),
                                           "labels")
-                labels.add(_label_tensor(model, marks))
+                labels.add(_label_tensor(model, marks, arrays[0]))
             if limit and files[0].count >= limit:
                 break
     finally:
@@ -93,7 +93,13 @@ def spool(source: DataSource, model: Model, folder: str, batch: int,
     return json.dumps(keys)
 
 
-def _label_tensor(model: Model, marks: Any) -> Tensor:
+def _label_tensor(model: Model, marks: Any, beside: Any) -> Tensor:
     from . import _core
 
+    # One integer for each sample, or an array with samples in its first axis.
+    made = None if isinstance(marks, (int, list, tuple)) else _core.tensor(
+        model.context, marks)
+    if made is not None and made.ndim > 0 and made.shape[0] == len(beside) and (
+            made.ndim > 1 or made.dtype.startswith("float")):
+        return made
     return _core.tensor(model.context, _labels(marks))

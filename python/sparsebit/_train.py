@@ -41,6 +41,7 @@ class TrainState:
     samples_per_second: float
     seconds_left: float
     pruned: float = 1.0  #: share of what is to go that has gone
+    metric: str = "accuracy"  #: what `validation` is
 
 
 @dataclass(frozen=True)

@@ -375,13 +375,14 @@ static int train_watch(void *user, const sb_train_state *t)
     const watch_user *u = user;
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *result = PyObject_CallFunction(
-        u->call, "{s:n,s:n,s:n,s:n,s:d,s:d,s:d,s:d,s:d,s:n,s:d,s:d,s:d}",
+        u->call, "{s:n,s:n,s:n,s:n,s:d,s:d,s:d,s:d,s:d,s:n,s:d,s:d,s:d,s:s}",
         "epoch", (Py_ssize_t)t->epoch, "epochs", (Py_ssize_t)t->epochs, "step",
         (Py_ssize_t)t->step, "steps", (Py_ssize_t)t->steps, "learning_rate",
         t->learning_rate, "loss", t->loss, "accuracy", t->accuracy,
         "validation", t->validation, "best", t->best, "best_epoch",
         (Py_ssize_t)t->best_epoch, "samples_per_second", t->samples_per_second,
-        "seconds_left", t->seconds_left, "pruned", t->pruned);
+        "seconds_left", t->seconds_left, "pruned", t->pruned, "metric",
+        t->metric);
 
     if (!result)
         py_keep_error(u->context);

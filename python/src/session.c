@@ -268,7 +268,7 @@ static PyObject *eval_dict(const sb_eval_result *r)
 {
     return Py_BuildValue(
         "{s:n,s:n,s:d,s:d,s:n,s:d,s:d,s:z,s:N,s:d,s:d,s:n,s:n,s:n,s:d,s:d,s:d,"
-        "s:n,s:d,s:d,s:n,s:d,s:n,s:d,s:d,s:n}",
+        "s:n,s:d,s:d,s:n,s:d,s:n,s:d,s:d,s:n,s:n,s:d,s:d,s:n,s:d,s:d,s:d}",
         "samples", (Py_ssize_t)r->samples, "labeled", (Py_ssize_t)r->labeled,
         "top1", r->top1, "top5", r->top5, "compared", (Py_ssize_t)r->compared,
         "cosine", r->cosine, "sqnr_db", r->sqnr_db, "task", r->task,
@@ -281,7 +281,10 @@ static PyObject *eval_dict(const sb_eval_result *r)
         r->vector_cosine_p1, "texts", (Py_ssize_t)r->texts, "texts_equal",
         r->texts_equal, "tokens", (Py_ssize_t)r->tokens, "perplexity",
         r->perplexity, "divergence", r->divergence, "uneven",
-        (Py_ssize_t)r->uneven);
+        (Py_ssize_t)r->uneven, "pixels", (Py_ssize_t)r->pixels,
+        "pixel_accuracy", r->pixel_accuracy, "mean_iou", r->mean_iou, "numbers",
+        (Py_ssize_t)r->numbers, "mean_absolute_error", r->mean_absolute_error,
+        "mean_squared_error", r->mean_squared_error, "label_f1", r->label_f1);
 }
 
 static PyObject *eval_get(PyObject *self, PyObject *args)

@@ -217,7 +217,7 @@ sb_status sb_data_set_model(sb_data *data, const sb_model *model)
     if (positions > 0) /* another network may call anything `logits` */
         SB_TRY(sb_data_want_text(data, positions,
                                  sb_llm_vocabulary(model->graph)));
-    for (size_t k = 0; k < data->n_inputs; k++)
+    for (size_t k = 0; k < data->n_inputs - data->targets; k++)
         for (size_t i = 0; i < io->n_inputs; i++) {
             const sb_value_info *in = &io->inputs[i];
 

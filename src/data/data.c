@@ -68,6 +68,7 @@ void sb_data_free(sb_data *data)
     sb_prefetch_stop(data->prefetch);
     if (def_of(data) && def_of(data)->close)
         def_of(data)->close(&data->source);
+    sb_tensor_drop(&data->source.rows);
     for (size_t k = 0; data->batch.tensors && k < data->n_inputs; k++)
         sb_tensor_drop(&data->batch.tensors[k]);
     for (size_t k = 0; data->batch.moved && k < data->n_inputs; k++)
@@ -210,7 +211,7 @@ uint64_t sb_data_seed(const sb_data *data)
 
 int sb_data_has_labels(const sb_data *data)
 {
-    return data->source.labels != NULL;
+    return data->source.labels != NULL || data->targets;
 }
 
 size_t sb_data_broken_count(const sb_data *data)
@@ -225,6 +226,24 @@ const char *sb_data_broken(const sb_data *data, size_t i)
 
 /* ---- one sample ---------------------------------------------------------- */
 
+/* The mask of image `i`, which has that size, by the same random numbers. */
+static sb_status make_mask(const sb_data *data, sb_ctx *ctx, size_t i,
+                           int width, int height, sb_rng *rng, sb_pixels *out)
+{
+    const char *path = data->source.masks[i];
+    sb_image mask = {0};
+
+    SB_TRY(sb_mask_load(ctx, path, &mask));
+    if (mask.width == width && mask.height == height)
+        return sb_transform_apply(&data->mask_transform, ctx, path, rng, &mask,
+                                  out);
+    sb_status status =
+        sb_fail(ctx, SB_BAD_DATA, "%s: %d x %d pixels, its image has %d x %d",
+                path, mask.width, mask.height, width, height);
+    sb_image_free(ctx, &mask);
+    return status;
+}
+
 /* Runs in any thread; reads nothing that changes. */
 static sb_status make_image(const void *user, sb_ctx *ctx, size_t position,
                             sb_pixels *out)
@@ -234,14 +253,20 @@ static sb_status make_image(const void *user, sb_ctx *ctx, size_t position,
     size_t i = sample_at(data, position);
     char text[SB_SAMPLE_NAME];
     sb_image image = {0};
-    sb_rng rng;
+    sb_rng rng = {0};
 
     if (data->training)
         sb_augment_seed(&rng, data->opt.seed, data->epoch, i);
     SB_TRY(s->def->image(s, ctx, i, &image));
-    return sb_transform_apply(&data->transform, ctx,
-                              s->def->name_of(s, i, text, sizeof text),
-                              data->training ? &rng : NULL, &image, out);
+    const int width = image.width, height = image.height;
+    sb_rng same = rng;
+    SB_TRY(sb_transform_apply(
+        &data->transform, ctx, s->def->name_of(s, i, text, sizeof text),
+        data->training ? &rng : NULL, &image, &out[SB_MADE_IMAGE]));
+    return s->masks
+               ? make_mask(data, ctx, i, width, height,
+                           data->training ? &same : NULL, &out[SB_MADE_MASK])
+               : SB_OK;
 }
 
 static sb_status start_prefetch(sb_data *data)
@@ -296,8 +321,14 @@ static sb_status fetch_image(sb_data *data)
     }
     data->sample[0] =
         sb_tensor_make(data->transform.bytes ? SB_DTYPE_U8 : SB_DTYPE_F32, 3,
-                       made->pixels.dims);
-    data->sample[0].data = made->pixels.data;
+                       made->pixels[SB_MADE_IMAGE].dims);
+    data->sample[0].data = made->pixels[SB_MADE_IMAGE].data;
+    if (data->source.masks) {
+        const sb_pixels *mask = &made->pixels[SB_MADE_MASK];
+
+        data->sample[1] = sb_tensor_make(SB_DTYPE_U8, 2, mask->dims + 1);
+        data->sample[1].data = mask->data;
+    }
     data->pending = true;
     data->pending_at = data->at++;
     return SB_OK;
@@ -328,7 +359,8 @@ static int axis_of(const sb_data *data, size_t k)
 {
     if (data->scalar[k] && data->sample[k].rank == 0)
         return -1;
-    return data->source.axes ? data->source.axes[k] : 0;
+    return data->source.axes && k < data->source.n_inputs ? data->source.axes[k]
+                                                          : 0;
 }
 
 /* Does the pending sample begin a sequence? */
@@ -441,6 +473,11 @@ static sb_status add_to_batch(sb_data *data, sb_batch *out)
             data->ctx, &data->sample[k], t->dtype, (char *)t->data + n * bytes);
         if (status != SB_OK)
             return sb_note(data->ctx, status, "in %s", data->batch.names[n]);
+        if (data->targets && k + 1 == data->n_inputs &&
+            t->dtype == SB_DTYPE_I64)
+            sb_data_settle_target(data,
+                                  (int64_t *)((char *)t->data + n * bytes),
+                                  bytes / sizeof(int64_t));
     }
     if (n == 0) {
         out->first = data->pending_at;
@@ -499,6 +536,8 @@ static sb_status fill_batch(sb_data *data, sb_batch *out)
                                        : fetch_arrays(data));
         if (!data->pending)
             return SB_OK;
+        if (data->targets)
+            sb_data_fetch_target(data, sample_at(data, data->pending_at));
         if (out->count == 0)
             SB_TRY(start_batch(data));
         else if (!fits_batch(data))
@@ -534,6 +573,10 @@ sb_status sb_data_next(sb_data *data, const sb_batch **out)
     if (data->source.text_labels) {
         b.n_inputs--;
         b.text_labels = b.inputs[b.n_inputs];
+    }
+    if (data->targets) {
+        b.n_inputs--;
+        b.targets = b.inputs[b.n_inputs];
     }
     if (b.count == 0 && data->good == 0 && data->first < data->last)
         return sb_fail(data->ctx, SB_BAD_DATA,

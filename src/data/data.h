@@ -37,11 +37,12 @@ struct sb_data {
     sb_data_keys keys;
     sb_array_keys array_keys;
     sb_state_names states;
-    sb_transform transform;
+    sb_transform transform, mask_transform;
     sb_source source;
     sb_data_options opt;
-    size_t n_inputs;
-    size_t *order;      /* of samples when shuffled; NULL: as they come */
+    size_t n_inputs; /* those of the source, and `targets` of sb_batch if ... */
+    bool targets;    /* ... there are such: they are the last */
+    size_t *order;   /* of samples when shuffled; NULL: as they come */
     size_t begin, end;  /* positions in it */
     size_t first, last; /* those that are read: all, or the part of a rank */
     /* With several ranks, each a slice of every batch: how many, and which;
@@ -88,6 +89,11 @@ SB_MUST_USE sb_status sb_data_suggest(sb_ctx *ctx, const sb_data_model *to,
                                       char **out);
 /* Reads the options (NULL: none) and the description, and opens the source. */
 SB_MUST_USE sb_status sb_data_setup(sb_data *data, const sb_data_options *opt);
+/* labels.c.  The last of data->sample and its type, of a sample with targets:
+ * classes are int64, other numbers float. */
+void sb_data_fetch_target(sb_data *data, size_t row);
+/* Classes of a batch in place; -1: does not count. */
+void sb_data_settle_target(const sb_data *data, int64_t *v, size_t n);
 /* Puts the chosen samples, from `begin` to `end`, into another order. */
 void sb_data_shuffle(sb_data *data, uint64_t epoch);
 

@@ -17,10 +17,13 @@ const sb_param_def sb_data_table[] = {
     {.name = "PATH", .type = SB_PARAM_STRINGS, .offset = KEY(path),
      .help = "file or folder, relative to this file; some sources take a list"},
     {.name = "LABELS", .type = SB_PARAM_STRING, .offset = KEY(labels),
-     .help = "file with the classes of the samples"},
+     .help = "file with the classes of the samples; or of several numbers for each: an array, a folder of masks"},
     {.name = "LABEL_OFFSET", .type = SB_PARAM_INT, .offset = KEY(label_offset),
      .preset = "0", .min = -100000, .max = 100000,
      .help = "added to each label: class = label + this"},
+    {.name = "IGNORE_LABEL", .type = SB_PARAM_INT, .offset = KEY(ignore_label),
+     .preset = "-1", .min = -1, .max = INT32_MAX,
+     .help = "pixels, or whatever has a label each, that do not count have this one; -1: 255 in masks of images, else none"},
     {.name = "BATCH", .type = SB_PARAM_INT, .offset = KEY(batch),
      .preset = "8", .min = 1, .max = MOST_BATCH,
      .help = "samples that are run at once"},
@@ -206,7 +209,16 @@ sb_status sb_data_setup(sb_data *data, const sb_data_options *opt)
         SB_TRY(sb_source_read_axes(s));
         SB_TRY(sb_source_read_states(s, &data->states));
     }
-    data->n_inputs = s->n_inputs;
+    bool more = s->masks || s->rows.data;
+    data->targets = more || s->own_targets;
+    data->n_inputs = s->n_inputs + more;
+    if (s->masks) {
+        if (data->keys.ignore_label < 0)
+            data->keys.ignore_label = UINT8_MAX;
+        sb_transform_mask(&data->transform,
+                          (uint8_t)(data->keys.ignore_label & UINT8_MAX),
+                          &data->mask_transform);
+    }
     SB_TRY(choose_samples(data));
     return make_batch_memory(data);
 }

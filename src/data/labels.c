@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "data/source.h"
+#include "data/data.h"
 #include "tensor/npy.h"
 
 static bool is_space(char c)
@@ -102,15 +102,29 @@ static int64_t *room_for_labels(sb_source *s)
     return sb_arena_alloc(s->arena, s->count, sizeof(int64_t));
 }
 
-static sb_status take_labels(sb_source *s, const char *what, const sb_tensor *t)
+bool sb_labels_are_classes(const sb_tensor *t, size_t n)
+{
+    return sb_dtype_is_integral(t->dtype) && (uint64_t)sb_tensor_count(t) == n;
+}
+
+/* Several numbers a sample, or such that are no classes. */
+static sb_status take_rows(sb_source *s, const char *what, const sb_tensor *t)
 {
     char found[128];
 
-    if (!sb_dtype_is_integral(t->dtype) ||
-        (uint64_t)sb_tensor_count(t) != s->count)
+    if (t->rank < 1 || (uint64_t)t->dims[0] != s->count ||
+        !(sb_dtype_is_integral(t->dtype) || sb_dtype_is_float(t->dtype)))
         return sb_fail(s->ctx, SB_BAD_DATA,
-                       "%s: labels are %s, want %zu integers", what,
+                       "%s: labels are %s, want numbers for %zu samples", what,
                        sb_tensor_describe(t, found, sizeof found), s->count);
+    s->rows = sb_tensor_share(t);
+    return SB_OK;
+}
+
+static sb_status take_labels(sb_source *s, const char *what, const sb_tensor *t)
+{
+    if (!sb_labels_are_classes(t, s->count))
+        return take_rows(s, what, t);
     int64_t *labels = room_for_labels(s);
     if (!labels)
         return SB_NO_MEMORY;
@@ -159,4 +173,56 @@ sb_status sb_source_read_labels(sb_source *s)
     sb_status status = take_labels(s, path, &t);
     sb_tensor_drop(&t);
     return status;
+}
+
+sb_status sb_source_find_masks(sb_source *s, const char *dir)
+{
+    const sb_image_files *f = s->state;
+
+    s->masks = sb_arena_alloc(s->arena, s->count, sizeof *s->masks);
+    if (!s->masks)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < s->count; i++) {
+        const char *dot = strrchr(f->names[i], '.');
+        int n = (int)(dot ? (size_t)(dot - f->names[i]) : strlen(f->names[i]));
+        static const char *const endings[] = {".png", ".npy"};
+
+        for (size_t e = 0; e < SB_COUNT(endings) && !s->masks[i]; e++) {
+            const char *path = sb_arena_printf(s->arena, "%s/%.*s%s", dir, n,
+                                               f->names[i], endings[e]);
+            if (!path)
+                return SB_NO_MEMORY;
+            s->masks[i] = sb_path_exists(path) ? path : NULL;
+        }
+        if (!s->masks[i])
+            return sb_fail(s->ctx, SB_BAD_DATA,
+                           "%s: no mask for '%s', want %.*s.png or .npy", dir,
+                           f->names[i], n, f->names[i]);
+    }
+    return SB_OK;
+}
+
+/* ---- targets of batches -------------------------------------------------- */
+
+void sb_data_fetch_target(sb_data *data, size_t row)
+{
+    size_t k = data->n_inputs - 1;
+    const sb_tensor *rows = &data->source.rows;
+    sb_tensor *t = &data->sample[k];
+
+    if (rows->data) {
+        *t = sb_tensor_make(rows->dtype, rows->rank - 1, rows->dims + 1);
+        t->data = (char *)rows->data + row * sb_tensor_bytes(t);
+    }
+    data->wanted[k] =
+        sb_dtype_is_integral(t->dtype) ? SB_DTYPE_I64 : SB_DTYPE_F32;
+}
+
+void sb_data_settle_target(const sb_data *data, int64_t *v, size_t n)
+{
+    int64_t ignored = data->keys.ignore_label;
+
+    for (size_t i = 0; i < n; i++)
+        v[i] = ignored >= 0 && v[i] == ignored ? -1
+                                               : v[i] + data->keys.label_offset;
 }

@@ -48,7 +48,7 @@ struct sb_prefetch {
 static void make_sample(const sb_prefetch *p, sb_ctx *ctx, size_t i,
                         sb_made *out)
 {
-    out->status = p->make(p->user, ctx, i, &out->pixels);
+    out->status = p->make(p->user, ctx, i, out->pixels);
     out->error[0] = '\0';
     if (out->status != SB_OK)
         memcpy(out->error, sb_ctx_error(ctx), strlen(sb_ctx_error(ctx)) + 1);
@@ -217,7 +217,8 @@ void sb_prefetch_stop(sb_prefetch *p)
         (void)pthread_mutex_destroy(&p->lock);
     }
     for (size_t i = 0; i < p->slots; i++)
-        sb_free(p->ctx, p->ring[i].made.pixels.data);
+        for (int k = 0; k < SB_MADE; k++)
+            sb_free(p->ctx, p->ring[i].made.pixels[k].data);
     sb_free(p->ctx, p->ring);
     sb_free(p->ctx, p);
 }

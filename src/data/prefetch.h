@@ -11,13 +11,17 @@
 
 typedef struct sb_prefetch sb_prefetch;
 
-/* Makes sample `i`; called by any thread, with a context of its own. */
+/* An image, and its mask if there is one. */
+enum { SB_MADE_IMAGE, SB_MADE_MASK, SB_MADE };
+
+/* Makes sample `i`, SB_MADE of them; called by any thread, with a context of
+ * its own. */
 typedef sb_status (*sb_make_fn)(const void *user, sb_ctx *ctx, size_t i,
                                 sb_pixels *out);
 
 /* What became of a sample. */
 typedef struct sb_made {
-    sb_pixels pixels;
+    sb_pixels pixels[SB_MADE];
     sb_status status;
     char error[SB_ERROR_MAX];
 } sb_made;

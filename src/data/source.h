@@ -19,7 +19,7 @@ typedef struct sb_data_keys {
     const char *source;
     sb_param_strings path;
     const char *labels;
-    int64_t label_offset;
+    int64_t label_offset, ignore_label;
     int64_t batch;
     bool shuffle;
 } sb_data_keys;
@@ -55,8 +55,13 @@ typedef struct sb_source {
     size_t n_inputs;          /* arrays: how many a sample has */
     const char **input_names; /* arrays: or NULL: by position */
     int *axes; /* arrays: which axis counts samples; -1: none, all have it */
-    size_t text_from;   /* as in sb_batch */
-    bool text_labels;   /* the second array is text_labels of sb_batch */
+    size_t text_from; /* as in sb_batch */
+    bool text_labels; /* the second array is text_labels of sb_batch */
+    /* What samples have instead of a label each; then it comes behind the
+     * n_inputs arrays, as `targets` of sb_batch. */
+    const char **masks; /* images: files of a class for each pixel; or NULL */
+    sb_tensor rows;     /* the first axis counts samples; no data: none */
+    bool own_targets;   /* arrays: the last of them is that already */
     size_t text_window; /* texts: tokens of a sample; 0: there is no text */
     size_t text_tokens; /* texts: all tokens are below */
     void *state;
@@ -143,9 +148,13 @@ typedef struct sb_label_list {
 SB_MUST_USE sb_status sb_label_lines(sb_ctx *ctx, sb_arena *arena,
                                      const char *path, bool optional,
                                      sb_label_list *out);
-/* LABELS of a source of arrays: an .npy file of integers or a text file with a
+/* LABELS as an .npy file whose first axis counts samples, or a text file with a
  * label a line; as many as there are samples.  Does nothing without LABELS. */
 SB_MUST_USE sb_status sb_source_read_labels(sb_source *s);
+/* LABELS as a folder of masks, named as the images of this source are. */
+SB_MUST_USE sb_status sb_source_find_masks(sb_source *s, const char *dir);
+/* Is an array of labels one integer for each of n samples? */
+bool sb_labels_are_classes(const sb_tensor *t, size_t n);
 
 /* Image files: the state of a source whose samples are files of their own, and
  * its functions. */

@@ -48,14 +48,12 @@ static sb_status map_lines(sb_source *s, const char *path,
     return SB_OK;
 }
 
-static sb_status labels_from_file(sb_source *s, int64_t *labels)
+static sb_status labels_from_file(sb_source *s, const char *path,
+                                  int64_t *labels)
 {
     sb_label_list list = {0};
     sb_map map;
-    const char *path = sb_source_path(s, s->keys->labels);
 
-    if (!path)
-        return SB_NO_MEMORY;
     sb_map_init(&map, s->ctx);
     sb_status status = sb_label_lines(s->ctx, s->arena, path, false, &list);
     if (status == SB_OK)
@@ -65,6 +63,18 @@ static sb_status labels_from_file(sb_source *s, int64_t *labels)
     if (status == SB_OK)
         s->labels = labels;
     return status;
+}
+
+static sb_status labels_from_path(sb_source *s, int64_t *labels)
+{
+    const char *path = sb_source_path(s, s->keys->labels);
+
+    if (!path)
+        return SB_NO_MEMORY;
+    if (sb_is_folder(path))
+        return sb_source_find_masks(s, path);
+    return sb_ends_with(path, ".npy") ? sb_source_read_labels(s)
+                                      : labels_from_file(s, path, labels);
 }
 
 /* The class folder of each image; nothing if one lies outside of all. */
@@ -115,7 +125,7 @@ static sb_status take_files(sb_source *s, const char *dir,
         if (!f->paths[i])
             return SB_NO_MEMORY;
     }
-    return s->keys->labels ? labels_from_file(s, labels)
+    return s->keys->labels ? labels_from_path(s, labels)
                            : labels_from_folders(s, dir, labels);
 }
 

@@ -51,15 +51,19 @@ static sb_status list_open(sb_source *s)
 
     s->native = SB_RGB;
     SB_TRY(sb_source_one_path(s, &path));
-    if (s->keys->labels)
+    const char *masks =
+        s->keys->labels ? sb_source_path(s, s->keys->labels) : NULL;
+    if (s->keys->labels && !masks)
+        return SB_NO_MEMORY;
+    if (masks && !sb_is_folder(masks))
         return sb_source_fail(s, "LABELS",
                               "image_list has labels in the list itself: "
-                              "'path label'");
+                              "'path label'; or want a folder of masks");
     sb_status status = sb_label_lines(s->ctx, s->arena, path, true, &list);
     if (status == SB_OK)
         status = take_lines(s, path, &list);
     sb_free(s->ctx, list.v);
-    return status;
+    return status == SB_OK && masks ? sb_source_find_masks(s, masks) : status;
 }
 
 const sb_source_def sb_source_image_list = {

@@ -41,7 +41,7 @@ static sb_status pick_items(sb_source *s, const char *path, sb_npz_item *items,
                            s->input_names[k]);
         out[k] = sb_tensor_share(&item->tensor);
     }
-    if (labels && label) {
+    if (labels && label && !s->own_targets) {
         sb_npz_item *item = item_of(items, n, label);
 
         if (item)
@@ -62,18 +62,36 @@ static sb_status npz_load(sb_source *s, const sb_array_part *part,
     return status;
 }
 
-/* All arrays of the first archive but the labels. */
+/* Labels that are no class for each sample are one more array. */
+static void find_targets(sb_source *s, const sb_npz_item *items, size_t n)
+{
+    for (size_t i = 0; s->keys->labels && i < n; i++) {
+        const sb_tensor *t = &items[i].tensor;
+
+        if (strcmp(items[i].name, s->keys->labels) == 0 && t->rank > 0 &&
+            !sb_labels_are_classes(t, (size_t)t->dims[0])) {
+            s->input_names[s->n_inputs++] = s->keys->labels;
+            s->own_targets = true;
+        }
+    }
+}
+
+/* INPUTS, or all arrays of the first archive but the labels. */
 static sb_status names_from_archive(sb_source *s, const char *path)
 {
+    const npz_keys *keys = s->own_keys;
     sb_npz_item *items = NULL;
     size_t n = 0;
 
     SB_TRY(sb_npz_load(s->ctx, path, &items, &n));
     sb_status status = SB_OK;
-    s->input_names = sb_arena_alloc(s->arena, n, sizeof *s->input_names);
+    s->input_names =
+        sb_arena_alloc(s->arena, n + keys->inputs.n, sizeof *s->input_names);
     if (!s->input_names)
         status = SB_NO_MEMORY;
-    for (size_t i = 0; i < n && status == SB_OK; i++) {
+    for (size_t i = 0; i < keys->inputs.n && status == SB_OK; i++)
+        s->input_names[s->n_inputs++] = keys->inputs.v[i];
+    for (size_t i = 0; keys->inputs.n == 0 && i < n && status == SB_OK; i++) {
         if (s->keys->labels && strcmp(items[i].name, s->keys->labels) == 0)
             continue;
         const char *name = sb_arena_str(s->arena, items[i].name);
@@ -81,22 +99,12 @@ static sb_status names_from_archive(sb_source *s, const char *path)
             status = SB_NO_MEMORY;
         s->input_names[s->n_inputs++] = name;
     }
-    sb_npz_free(s->ctx, items, n);
     if (status == SB_OK && s->n_inputs == 0)
         status = sb_fail(s->ctx, SB_BAD_DATA, "%s: no arrays", path);
+    if (status == SB_OK)
+        find_targets(s, items, n);
+    sb_npz_free(s->ctx, items, n);
     return status;
-}
-
-static sb_status choose_inputs(sb_source *s, const char *path)
-{
-    const npz_keys *keys = s->own_keys;
-
-    if (keys->inputs.n == 0)
-        return names_from_archive(s, path);
-    s->n_inputs = keys->inputs.n;
-    s->input_names = sb_arena_copy(s->arena, keys->inputs.v,
-                                   keys->inputs.n * sizeof(const char *));
-    return s->input_names ? SB_OK : SB_NO_MEMORY;
 }
 
 static sb_status take_archives(sb_source *s, const sb_name_list *list)
@@ -113,7 +121,7 @@ static sb_status take_archives(sb_source *s, const sb_name_list *list)
     f->n_parts = list->n;
     for (size_t p = 0; p < list->n; p++)
         f->parts[p].paths = &paths[p];
-    return choose_inputs(s, paths[0]);
+    return names_from_archive(s, paths[0]);
 }
 
 static sb_status npz_open(sb_source *s)
@@ -136,7 +144,7 @@ static sb_status npz_open(sb_source *s)
         return sb_fail(s->ctx, SB_BAD_DATA,
                        "%s: not every archive has an array '%s'",
                        f->parts[0].paths[0], s->keys->labels);
-    return s->labels ? SB_OK : sb_source_read_labels(s);
+    return s->labels || s->own_targets ? SB_OK : sb_source_read_labels(s);
 }
 
 const sb_source_def sb_source_npz = {

@@ -58,6 +58,7 @@ void sb_eval_free(sb_eval *e)
     sb_free(e->ctx, e->rows);
     sb_free(e->ctx, e->outputs);
     sb_free(e->ctx, e->cosines);
+    sb_free(e->ctx, e->targets.right);
     sb_free(e->ctx, e);
 }
 
@@ -144,6 +145,8 @@ sb_status sb_eval_add(sb_eval *e, const sb_batch *given,
         return SB_OK;
     if (batch->text_from > 0)
         return sb_eval_language(e, batch, t);
+    if (batch->targets)
+        return sb_eval_add_targets(e, batch, t);
     int64_t step, n = sb_eval_classes(t, &step);
     if (t->rank < 2 || t->dims[0] != count || sb_tensor_count(t) != n * count)
         return SB_OK; /* not one number a class */
@@ -424,6 +427,7 @@ const sb_eval_result *sb_eval_get(sb_eval *e)
     };
     e->result.uneven = e->uneven;
     summarize_vectors(e, &e->result);
+    sb_eval_targets_result(e, &e->result);
     return &e->result;
 }
 

@@ -58,6 +58,20 @@ typedef struct sb_eval_rows {
     bool off; /* shapes differ from batch to batch, or there are too many */
 } sb_eval_rows;
 
+/* What is counted of `targets` of batches. */
+typedef struct sb_eval_targets {
+    int64_t classes;              /* 0: none of pixels yet */
+    double *right, *seen, *there; /* by class: agreed, predicted, in targets */
+    double n, absolute, squared;  /* numbers, and sums over them */
+    bool no_labels;               /* a target is neither 0 nor 1 */
+    bool logits;                  /* an output is no probability */
+    /* At the threshold for probabilities, and at 0. */
+    struct {
+        double both, found;
+    } at[2];
+    double positive;
+} sb_eval_targets;
+
 /* How boxes are read, found at the first comparison. */
 typedef struct sb_box_reading {
     int64_t height, width; /* of the input */
@@ -91,6 +105,7 @@ struct sb_eval {
     size_t tokens;            /* of texts, predicted */
     double log_loss;          /* sum of -log p over them */
     double divergence;        /* sum over places */
+    sb_eval_targets targets;
     sb_arena parts;
     sb_eval_result result;
     char task_text[32];
@@ -166,6 +181,16 @@ SB_MUST_USE sb_status sb_eval_language(sb_eval *e, const sb_batch *b,
 SB_MUST_USE sb_status sb_eval_language_compare(sb_eval *e, const sb_batch *b,
                                                const sb_tensor *logits,
                                                const sb_tensor *reference);
+/* eval_targets.c: of a batch with targets. */
+SB_MUST_USE sb_status sb_eval_add_targets(sb_eval *e, const sb_batch *b,
+                                          const sb_tensor *output);
+void sb_eval_targets_result(const sb_eval *e, sb_eval_result *r);
+/* The axis of classes if `target` has a class for each place of the rest, else
+ * -1. */
+int sb_eval_class_axis(const sb_tensor *output, const sb_tensor *target);
+/* How many of these are right, of those that count. */
+void sb_eval_count_places(const sb_tensor *output, const sb_tensor *target,
+                          size_t *right, size_t *seen);
 void sb_eval_maps(sb_eval *e, const sb_tensor *a, const sb_tensor *b);
 
 #endif

@@ -385,7 +385,7 @@ static sb_status read_rows(sb_trainer *t, const sb_json_doc *doc)
 static sb_status read_progress(sb_trainer *t, const sb_json_doc *doc)
 {
     sb_train_progress *at = &t->at;
-    double samples = (double)sb_data_count(t->train);
+    const double most = 9007199254740992.0; /* pixels, too, are counted */
 
     SB_TRY(sb_params_check_json(doc, sb_json_get(doc->root, "options"),
                                 sb_train_table, &t->keys));
@@ -393,8 +393,8 @@ static sb_status read_progress(sb_trainer *t, const sb_json_doc *doc)
     SB_TRY(check_ranks(t, doc));
     SB_TRY(read_count(doc, "epoch", (double)t->keys.epochs, &at->epoch));
     SB_TRY(read_count(doc, "step", (double)t->steps, &at->step));
-    SB_TRY(read_count(doc, "right", samples, &at->right));
-    SB_TRY(read_count(doc, "seen", samples, &at->seen));
+    SB_TRY(read_count(doc, "seen", most, &at->seen));
+    SB_TRY(read_count(doc, "right", (double)at->seen, &at->right));
     SB_TRY(
         read_count(doc, "best_epoch", (double)t->keys.epochs, &at->best_epoch));
     SB_TRY(read_count(doc, "worse", (double)t->keys.epochs, &at->worse));

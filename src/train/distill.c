@@ -132,7 +132,8 @@ sb_status sb_distill_target(sb_trainer *t, const sb_batch *batch)
     int64_t n = sb_tensor_elements(t->target);
 
     sb_convert(y->dtype, y->data, SB_DTYPE_F32, v, (size_t)n);
-    if (are_probabilities(t->target))
+    if (t->keys.loss <= SB_TRAIN_LOSS_CROSS_ENTROPY &&
+        are_probabilities(t->target))
         for (int64_t i = 0; i < n; i++)
             v[i] = logf(fmaxf(v[i], 1e-30f));
     size_t more = t->keys.features.n;

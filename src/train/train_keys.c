@@ -12,6 +12,9 @@ static const char *const optimizers[] = {"sgd", "adam", "adamw", "auto", NULL};
 enum { OPTIMIZER_AUTO = SB_OPTIMIZER_ADAMW + 1 };
 static const char *const schedules[] = {"constant", "step", "cosine",
                                         "onecycle", NULL};
+/* As sb_train_loss counts them. */
+static const char *const losses[] = {"auto",      "cross_entropy", "mse", "l1",
+                                     "smooth_l1", "bce",           NULL};
 
 /* clang-format off */
 const sb_param_def sb_train_table[] = {
@@ -41,6 +44,10 @@ const sb_param_def sb_train_table[] = {
      .min = 0, .max = 100000, .help = "schedule step: epochs at which it is multiplied by GAMMA"},
     {.name = "GAMMA", .type = SB_PARAM_FLOAT, .offset = KEY(gamma), .preset = "0.1",
      .min = 1e-6, .max = 1, .help = "of the schedule step"},
+    {.name = "LOSS", .type = SB_PARAM_ENUM, .offset = KEY(loss), .preset = "auto",
+     .names = losses, .help = "what is made small; auto: cross_entropy, or with a teacher the divergence from it"},
+    {.name = "CLASS_AXIS", .type = SB_PARAM_INT, .offset = KEY(class_axis), .preset = "0",
+     .min = -8, .max = 8, .help = "axis of the output that counts classes, negative: from the end; 0: that of its Softmax, else 1"},
     {.name = "LABEL_SMOOTHING", .type = SB_PARAM_FLOAT, .offset = KEY(smoothing), .preset = "0",
      .min = 0, .max = 0.999, .help = "share of the label that goes to all classes alike"},
     {.name = "TEMPERATURE", .type = SB_PARAM_FLOAT, .offset = KEY(temperature), .preset = "1",
@@ -114,6 +121,12 @@ sb_status sb_train_keys_read(sb_ctx *ctx, const char *path, const char *text,
     }
     SB_TRY(sb_params_read(*doc, (*doc)->root, "", sb_train_table, out));
     settle_rate(out, quantized);
+    if (out->loss > SB_TRAIN_LOSS_CROSS_ENTROPY &&
+        (out->mixup > 0 || out->labels > 0 || out->smoothing > 0))
+        return sb_yaml_fail(*doc, sb_yaml_get((*doc)->root, "LOSS"),
+                            "LOSS: found %s beside MIXUP, LABELS or "
+                            "LABEL_SMOOTHING, which are of classes",
+                            losses[out->loss]);
     for (size_t i = 1; i < out->milestones.n; i++)
         if (out->milestones.v[i] < out->milestones.v[i - 1])
             return sb_yaml_fail(*doc, sb_yaml_get((*doc)->root, "MILESTONES"),
@@ -128,6 +141,16 @@ sb_status sb_train_keys_read(sb_ctx *ctx, const char *path, const char *text,
 
 void sb_train_keys_learner(const sb_train_keys *keys, sb_learn_options *out)
 {
+    static const sb_learn_loss as[] = {
+        [SB_TRAIN_LOSS_AUTO] = SB_LEARN_LOSS_CROSS_ENTROPY,
+        [SB_TRAIN_LOSS_CROSS_ENTROPY] = SB_LEARN_LOSS_CROSS_ENTROPY,
+        [SB_TRAIN_LOSS_MSE] = SB_LEARN_LOSS_MSE,
+        [SB_TRAIN_LOSS_L1] = SB_LEARN_LOSS_L1,
+        [SB_TRAIN_LOSS_SMOOTH_L1] = SB_LEARN_LOSS_SMOOTH_L1,
+        [SB_TRAIN_LOSS_BCE] = SB_LEARN_LOSS_BCE};
+
+    out->loss = as[keys->loss];
+    out->class_axis = (int)keys->class_axis;
     out->optimizer = (sb_optimizer)keys->optimizer;
     out->learning_rate = keys->rate;
     out->momentum = keys->momentum;

@@ -7,10 +7,22 @@
 
 #include "config/param.h"
 
+typedef enum sb_train_loss {
+    SB_TRAIN_LOSS_AUTO, /* cross-entropy, or the divergence from a teacher */
+    SB_TRAIN_LOSS_CROSS_ENTROPY,
+    /* Of elements: */
+    SB_TRAIN_LOSS_MSE,
+    SB_TRAIN_LOSS_L1,
+    SB_TRAIN_LOSS_SMOOTH_L1,
+    SB_TRAIN_LOSS_BCE
+} sb_train_loss;
+
 typedef struct sb_train_keys {
     int64_t epochs, accumulate, recompute, early_stop, checkpoint;
     int64_t bn_batches, calibrate;
+    int64_t class_axis;
     int optimizer, schedule, bn;
+    int loss; /* an sb_train_loss */
     bool nesterov;
     double rate, momentum, beta1, beta2, epsilon, decay;
     double warmup, gamma, smoothing, temperature, clip, average, scale_rate;

@@ -83,7 +83,8 @@ static size_t output_index(const sb_trainer *t)
     return i;
 }
 
-/* Top-1 on the validation samples; NaN if they have no classes. */
+/* Top-1 on the validation samples, or what fits their targets; NaN if they have
+ * none. */
 static sb_status validate_epoch(sb_trainer *t, double *out)
 {
     size_t right = 0, seen = 0, cap = 0;
@@ -91,16 +92,22 @@ static sb_status validate_epoch(sb_trainer *t, double *out)
     const sb_tensor **outputs = NULL;
     int64_t *classes = NULL;
     size_t n = output_index(t) + 1;
-    sb_status status;
+    sb_eval *e = NULL; /* of targets */
 
     *out = (double)NAN;
     outputs = sb_alloc(t->ctx, n, sizeof *outputs);
     if (!outputs)
         return SB_NO_MEMORY;
+    sb_status status = sb_eval_create(t->ctx, 1, NULL, &e);
     sb_data_rewind(t->valid);
-    while ((status = sb_data_next(t->valid, &batch)) == SB_OK && batch->count) {
+    while (status == SB_OK &&
+           (status = sb_data_next(t->valid, &batch)) == SB_OK && batch->count) {
         status = sb_learner_eval_batch(t->learner, sb_trainer_values(t), batch,
                                        outputs, n);
+        if (status == SB_OK && sb_targets_metric_wanted(t, batch)) {
+            status = sb_targets_validate(t, e, batch, outputs[n - 1]);
+            continue;
+        }
         if (status == SB_OK)
             status =
                 sb_grow(t->ctx, &classes, &cap, batch->count, sizeof *classes);
@@ -110,6 +117,9 @@ static sb_status validate_epoch(sb_trainer *t, double *out)
             break;
         right += count_right(outputs[n - 1], classes, batch->count, &seen);
     }
+    if (status == SB_OK)
+        *out = sb_targets_metric(t, e);
+    sb_eval_free(e);
     sb_free(t->ctx, classes);
     sb_free(t->ctx, outputs);
     SB_TRY(status);
@@ -153,6 +163,7 @@ static sb_status tell_watcher(sb_trainer *t, size_t samples, double seconds,
         .samples_per_second = seconds > 0 ? (double)samples / seconds : 0,
         .seconds_left = done > 0 ? epoch_seconds(t) / done * left : (double)NAN,
         .pruned = t->prune ? t->share : 1,
+        .metric = sb_targets_metric_name(t),
     };
 
     if (t->opt.watch && t->opt.watch(t->opt.watch_user, &s) != 0)
@@ -171,17 +182,20 @@ static sb_status learn_batch(sb_trainer *t, const sb_batch *batch)
 
     sb_learner_set_learning_rate(
         t->learner, sb_train_rate(&t->keys, at->epoch, at->step, t->steps));
-    sb_status status = batch->text_from > 0
-                           ? sb_train_text_step(t, batch, &loss)
-                       : sb_soft_wanted(&t->keys, t->teacher != NULL)
-                           ? sb_soft_step(t, batch, &loss)
-                           : sb_learner_step_batch(t->learner, batch, &loss);
+    sb_status status =
+        batch->text_from > 0          ? sb_train_text_step(t, batch, &loss)
+        : sb_targets_wanted(t, batch) ? sb_targets_step(t, batch, &loss)
+        : sb_soft_wanted(&t->keys, t->teacher != NULL)
+            ? sb_soft_step(t, batch, &loss)
+            : sb_learner_step_batch(t->learner, batch, &loss);
     if (status != SB_OK)
         return sb_note(t->ctx, status, "in step %zu of epoch %zu", at->step + 1,
                        at->epoch + 1);
     SB_TRY(sb_grow(t->ctx, &classes, &cap, batch->count, sizeof *classes));
     status = batch_classes(t, batch, classes);
-    if (status == SB_OK)
+    if (status == SB_OK && batch->targets)
+        sb_targets_count(t, batch, &right, &seen);
+    else if (status == SB_OK && !sb_targets_metric_wanted(t, batch))
         right = count_right(sb_learner_output(t->learner), classes,
                             batch->count, &seen);
     sb_free(t->ctx, classes);
@@ -245,7 +259,9 @@ static sb_status keep_best(sb_trainer *t, double validation)
 {
     sb_train_progress *at = &t->at;
 
-    if (!isnan(at->best) && !(validation > at->best)) {
+    if (!isnan(at->best) &&
+        !(sb_targets_less_is_better(t) ? validation < at->best
+                                       : validation > at->best)) {
         at->worse++;
         return SB_OK;
     }
@@ -358,7 +374,7 @@ static sb_status count_steps(sb_trainer *t)
     if (batch > samples)
         return sb_fail(t->ctx, SB_BAD_DATA,
                        "batches of %zu samples cannot be made, there are %zu "
-                       "samples to train on",
+                       "to train on: want a smaller BATCH",
                        batch, samples);
     t->steps = samples / batch;
     return SB_OK;
@@ -398,6 +414,10 @@ static sb_status check_samples(const sb_trainer *t, bool text)
         return sb_fail(t->ctx, SB_BAD_DATA,
                        "the samples have no labels: give LABELS in the data "
                        "file, or a teacher");
+    if (t->valid && t->keys.loss > SB_TRAIN_LOSS_CROSS_ENTROPY &&
+        !sb_data_has_labels(t->valid))
+        return sb_fail(t->ctx, SB_BAD_DATA,
+                       "the validation samples have no labels");
     return check_pipeline(t, text);
 }
 
@@ -413,8 +433,9 @@ static sb_status trainer_open(sb_trainer *t)
     sb_train_keys_learner(&t->keys, &learn);
     learn.seed = t->opt.seed;
     learn.pipeline = t->opt.pipeline;
-    learn.class_axis = text ? -1 : 0;
-    if (sb_soft_wanted(&t->keys, t->opt.teacher != NULL))
+    learn.class_axis = text ? -1 : learn.class_axis;
+    if (sb_soft_wanted(&t->keys, t->opt.teacher != NULL) &&
+        learn.loss == SB_LEARN_LOSS_CROSS_ENTROPY)
         learn.loss = SB_LEARN_LOSS_KL;
     if (!t->opt.teacher)
         learn.temperature = 1;

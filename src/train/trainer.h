@@ -54,6 +54,7 @@ typedef struct sb_trainer {
                          was given */
     sb_str pruning;   /* its settings, as in a checkpoint; empty: none */
     double share;     /* that the masks have reached */
+    bool maps;        /* samples have a class for each pixel */
     double began;     /* the clock when this epoch began, or was resumed */
 } sb_trainer;
 
@@ -117,6 +118,24 @@ SB_MUST_USE sb_status sb_train_prune_finish(sb_trainer *t, sb_model **model);
 /* train_text.c: a step with samples that are texts. */
 SB_MUST_USE sb_status sb_train_text_step(sb_trainer *t, const sb_batch *batch,
                                          double *loss);
+
+/* targets.c.  Is the loss of such a batch not of one class a sample? */
+bool sb_targets_wanted(const sb_trainer *t, const sb_batch *batch);
+SB_MUST_USE sb_status sb_targets_step(sb_trainer *t, const sb_batch *batch,
+                                      double *loss);
+/* Of the output of the last step: pixels that are right, and that count. */
+void sb_targets_count(const sb_trainer *t, const sb_batch *batch, size_t *right,
+                      size_t *seen);
+/* Adds a batch of validation samples to `e`. */
+SB_MUST_USE sb_status sb_targets_validate(sb_trainer *t, sb_eval *e,
+                                          const sb_batch *batch,
+                                          const sb_tensor *output);
+/* Is such a batch validated so? */
+bool sb_targets_metric_wanted(const sb_trainer *t, const sb_batch *batch);
+/* What is validated, its name, and whether less of it is better. */
+double sb_targets_metric(const sb_trainer *t, sb_eval *e);
+const char *sb_targets_metric_name(const sb_trainer *t);
+bool sb_targets_less_is_better(const sb_trainer *t);
 
 /* distill.c */
 SB_MUST_USE sb_status sb_distill_open(sb_trainer *t);

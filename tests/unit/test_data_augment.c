@@ -33,7 +33,7 @@ static sb_image augmented(const sb_augment_keys *keys, uint64_t seed,
     sb_rng rng;
 
     sb_rng_init(&rng, seed);
-    assert_ok(sb_augment_pixels(keys, &rng, test_ctx(), &image));
+    assert_ok(sb_augment_pixels(keys, &rng, test_ctx(), false, 0, &image));
     return image;
 }
 
@@ -56,6 +56,46 @@ static void test_half_of_the_images_are_mirrored(void **state)
         sb_image_free(test_ctx(), &image);
     }
     assert_in_range(n, 450, 550); /* 3 deviations: 47 */
+}
+
+/* Whatever is drawn, a mask goes the way of its image, and 255 moves in. */
+static void test_masks_move_with_images(void **state)
+{
+    sb_augment_keys keys = none;
+    int filled = 0, mirrored = 0;
+
+    (void)state;
+    keys.flip = true;
+    keys.pad_crop = 1;
+    keys.color = 1e-6; /* draws numbers, and hardly changes any */
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        sb_image pair[2];
+
+        for (int k = 0; k < 2; k++) {
+            sb_rng rng;
+
+            pair[k] = image_of(1);
+            for (int i = 0; i < 6; i++)
+                pair[k].data[i] = (uint8_t)(20 * pair[k].data[i]);
+            sb_rng_init(&rng, seed);
+            assert_ok(sb_augment_pixels(&keys, &rng, test_ctx(), k == 1,
+                                        k == 1 ? 255 : 0, &pair[k]));
+        }
+        for (int i = 0; i < 6; i++) {
+            int pixel = pair[0].data[i], label = pair[1].data[i];
+
+            filled += label == 255;
+            if (label == 255)
+                assert_int_equal(pixel, 0);
+            else if (label % 20 != 0 || abs(label - pixel) > 3)
+                fail_msg("seed %d: pixel %d, label %d", (int)seed, pixel,
+                         label);
+        }
+        mirrored += pair[1].data[0] == 60 && pair[1].data[2] == 20;
+        sb_image_free(test_ctx(), &pair[0]);
+        sb_image_free(test_ctx(), &pair[1]);
+    }
+    assert_true(filled > 100 && mirrored > 3);
 }
 
 /* A window of 3 x 2 of the image with one black pixel all around. */
@@ -299,6 +339,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_half_of_the_images_are_mirrored),
+        cmocka_unit_test(test_masks_move_with_images),
         cmocka_unit_test(test_pad_crop_takes_every_place_of_the_padded_image),
         cmocka_unit_test(test_color_jitter_follows_its_definition),
         cmocka_unit_test(test_random_crops_have_the_areas_and_ratios_asked_for),

@@ -157,15 +157,15 @@ static void change_color(sb_image *image, int what, double share)
     }
 }
 
-/* Mirrors the image and moves it by (dx, dy); black pixels move in. */
+/* Mirrors the image and moves it by (dx, dy). */
 static sb_status move_pixels(sb_ctx *ctx, sb_image *image, int dx, int dy,
-                             bool flip)
+                             bool flip, uint8_t fill)
 {
     sb_image moved = *image;
     size_t c = (size_t)image->channels, row = (size_t)image->width * c;
 
     SB_TRY(sb_image_alloc(ctx, &moved));
-    memset(moved.data, 0, row * (size_t)image->height);
+    memset(moved.data, fill, row * (size_t)image->height);
     for (int y = 0; y < image->height; y++) {
         if (y - dy < 0 || y - dy >= image->height)
             continue;
@@ -185,17 +185,22 @@ static sb_status move_pixels(sb_ctx *ctx, sb_image *image, int dx, int dy,
 }
 
 sb_status sb_augment_pixels(const sb_augment_keys *keys, sb_rng *rng,
-                            sb_ctx *ctx, sb_image *image)
+                            sb_ctx *ctx, bool mask, uint8_t fill,
+                            sb_image *image)
 {
     int reach = (int)keys->pad_crop;
     double share = keys->color;
 
-    for (int what = 0; share > 0 && what < COLOR_STEPS; what++)
-        change_color(image, what, draw_between(rng, 1 - share, 1 + share));
+    for (int what = 0; share > 0 && what < COLOR_STEPS; what++) {
+        double drawn = draw_between(rng, 1 - share, 1 + share);
+
+        if (!mask)
+            change_color(image, what, drawn);
+    }
     int dx = draw_up_to(rng, 2 * reach) - reach;
     int dy = draw_up_to(rng, 2 * reach) - reach;
     bool flip = keys->flip && sb_rng_below(rng, 2) == 1;
     if (dx == 0 && dy == 0 && !flip)
         return SB_OK;
-    return move_pixels(ctx, image, dx, dy, flip);
+    return move_pixels(ctx, image, dx, dy, flip, fill);
 }

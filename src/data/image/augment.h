@@ -31,10 +31,11 @@ void sb_augment_seed(sb_rng *rng, uint64_t seed, uint64_t epoch,
 /* The part of a width x height image that RANDOM_CROP resizes. */
 sb_window sb_augment_window(const sb_augment_keys *keys, sb_rng *rng, int width,
                             int height);
-/* COLOR_JITTER, PAD_CROP and FLIP, in place. */
+/* COLOR_JITTER, PAD_CROP and FLIP, in place; what moves in is `fill`.  A mask
+ * keeps its numbers and takes the same way as its image. */
 SB_MUST_USE sb_status sb_augment_pixels(const sb_augment_keys *keys,
-                                        sb_rng *rng, sb_ctx *ctx,
-                                        sb_image *image);
+                                        sb_rng *rng, sb_ctx *ctx, bool mask,
+                                        uint8_t fill, sb_image *image);
 /* CUTOUT: where the square is in an image of this size; of no size if there is
  * none. */
 sb_window sb_augment_hole(const sb_augment_keys *keys, sb_rng *rng, int width,

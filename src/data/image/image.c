@@ -43,7 +43,7 @@ sb_status sb_image_decode(sb_ctx *ctx, const char *what, const void *data,
     if (size > sizeof jpeg && memcmp(data, jpeg, sizeof jpeg) == 0)
         return sb_jpeg_decode(ctx, what, data, size, out);
     if (size > sizeof png && memcmp(data, png, sizeof png) == 0)
-        return sb_png_decode(ctx, what, data, size, out);
+        return sb_png_decode(ctx, what, data, size, false, out);
     return sb_fail(ctx, SB_BAD_DATA, "%s: neither a JPEG nor a PNG file", what);
 }
 

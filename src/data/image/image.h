@@ -35,8 +35,13 @@ SB_MUST_USE sb_status sb_jpeg_decode(sb_ctx *ctx, const char *what,
                                      const void *data, size_t size,
                                      sb_image *out);
 SB_MUST_USE sb_status sb_png_decode(sb_ctx *ctx, const char *what,
-                                    const void *data, size_t size,
+                                    const void *data, size_t size, bool mask,
                                     sb_image *out);
+/* A class for each pixel, as an image of one channel: a PNG file with a palette
+ * or gray values, of which these numbers are the classes, or an .npy file of
+ * integers [height, width] from 0 to 255. */
+SB_MUST_USE sb_status sb_mask_load(sb_ctx *ctx, const char *path,
+                                   sb_image *out);
 /* SB_BAD_DATA if an image cannot have these sizes. */
 SB_MUST_USE sb_status sb_image_check(sb_ctx *ctx, const char *what,
                                      uint64_t width, uint64_t height);

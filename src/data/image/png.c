@@ -15,6 +15,7 @@ typedef struct {
     const unsigned char *data; /* not yet read */
     size_t left;
     bool starved; /* a request for memory was refused */
+    bool mask;    /* indices and gray values as they are */
     jmp_buf back;
     char text[160];
     png_bytep *rows;
@@ -62,18 +63,43 @@ static void give_memory(png_structp png, png_voidp ptr)
     sb_free(d->ctx, ptr);
 }
 
-static sb_status read_header(decoder *d)
+/* Numbers of a palette, or gray of up to 8 bits, as they are in the file. */
+static sb_status keep_indices(decoder *d)
 {
-    png_set_read_fn(d->png, d, read_bytes);
-    png_read_info(d->png, d->info);
-    SB_TRY(sb_image_check(d->ctx, d->what, png_get_image_width(d->png, d->info),
-                          png_get_image_height(d->png, d->info)));
+    int type = png_get_color_type(d->png, d->info);
+
+    if (png_get_bit_depth(d->png, d->info) == 16 ||
+        (type != PNG_COLOR_TYPE_PALETTE && type != PNG_COLOR_TYPE_GRAY &&
+         type != PNG_COLOR_TYPE_GRAY_ALPHA))
+        return sb_fail(d->ctx, SB_BAD_DATA,
+                       "%s: a PNG in colors or of 16 bits, want a palette or "
+                       "gray values, which are the classes",
+                       d->what);
+    png_set_packing(d->png);
+    png_set_strip_alpha(d->png);
+    return SB_OK;
+}
+
+static void make_colors(decoder *d)
+{
     if (png_get_color_type(d->png, d->info) == PNG_COLOR_TYPE_PALETTE)
         png_set_palette_to_rgb(d->png);
     else if (png_get_bit_depth(d->png, d->info) < 8)
         png_set_expand_gray_1_2_4_to_8(d->png);
     png_set_strip_16(d->png);
     png_set_strip_alpha(d->png);
+}
+
+static sb_status read_header(decoder *d)
+{
+    png_set_read_fn(d->png, d, read_bytes);
+    png_read_info(d->png, d->info);
+    SB_TRY(sb_image_check(d->ctx, d->what, png_get_image_width(d->png, d->info),
+                          png_get_image_height(d->png, d->info)));
+    if (d->mask)
+        SB_TRY(keep_indices(d));
+    else
+        make_colors(d);
     (void)png_set_interlace_handling(d->png);
     png_read_update_info(d->png, d->info);
     d->image.width = (int)png_get_image_width(d->png, d->info);
@@ -111,7 +137,7 @@ static sb_status png_decode(decoder *d)
 }
 
 sb_status sb_png_decode(sb_ctx *ctx, const char *what, const void *data,
-                        size_t size, sb_image *out)
+                        size_t size, bool mask, sb_image *out)
 {
     decoder *d = sb_alloc(ctx, 1, sizeof *d);
 
@@ -121,6 +147,7 @@ sb_status sb_png_decode(sb_ctx *ctx, const char *what, const void *data,
     d->what = what;
     d->data = data;
     d->left = size;
+    d->mask = mask;
     d->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, d, on_error,
                                       on_warning, d, take_memory, give_memory);
     sb_status status = d->png ? png_decode(d) : SB_NO_MEMORY;

@@ -120,6 +120,20 @@ static sb_status fill_tables(const sb_yaml_doc *doc,
     return SB_OK;
 }
 
+void sb_transform_mask(const sb_transform *t, uint8_t outside,
+                       sb_transform *out)
+{
+    *out = *t;
+    out->mask = out->bytes = true;
+    out->how = SB_NEAREST;
+    out->color = SB_GRAY;
+    out->channels = 1;
+    out->channels_last = false;
+    out->pad_value = outside;
+    for (int v = 0; v < 256; v++)
+        out->table[0][v] = (float)v;
+}
+
 bool sb_transform_keeps_bytes(const sb_transform *t)
 {
     for (int c = 0; c < t->channels; c++)
@@ -406,11 +420,12 @@ static sb_status transform_apply(const sb_transform *t, sb_ctx *ctx,
             p.height = image->height;
             SB_TRY(transform_resize(t, ctx, &p, image));
         }
-        SB_TRY(sb_augment_pixels(&t->augment, rng, ctx, image));
+        SB_TRY(sb_augment_pixels(&t->augment, rng, ctx, t->mask,
+                                 t->mask ? (uint8_t)t->pad_value : 0, image));
     }
     SB_TRY(room_for(t, ctx, &p, out));
     look_up(t, image, &p, out->data);
-    if (rng)
+    if (rng && !t->mask)
         transform_cut_out(t, rng, &p, out->data);
     if (t->bytes)
         to_bytes(out);

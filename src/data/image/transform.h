@@ -47,6 +47,7 @@ typedef struct sb_transform {
     /* What becomes of a byte, by channel of the result. */
     float table[SB_CHANNELS_MAX][256];
     bool bytes; /* samples are uint8: every table is 0..255 */
+    bool mask;  /* samples are classes of pixels, and padding is pad_value */
     sb_augment_keys augment;
 } sb_transform;
 
@@ -54,6 +55,11 @@ typedef struct sb_transform {
 SB_MUST_USE sb_status sb_transform_init(const sb_yaml_doc *doc,
                                         const sb_transform_keys *keys,
                                         sb_color native, sb_transform *out);
+
+/* What is done to a mask beside the image: [1, height, width] of bytes, which
+ * are `outside` where there is no image. */
+void sb_transform_mask(const sb_transform *t, uint8_t outside,
+                       sb_transform *out);
 
 /* Does every byte stay what it is? */
 bool sb_transform_keeps_bytes(const sb_transform *t);

@@ -89,12 +89,16 @@ static sb_status class_loss_prepare(sb_kernel *k)
 {
     const class_loss_attrs *a = k->attrs;
     const sb_tensor *t = k->in[1];
+    char logits[128], target[128];
     size_t rows =
         (size_t)sb_dims_product(k->in[0]->dims, 0, k->in[0]->rank - 1);
 
     if (!class_loss_fits(k))
-        return sb_kernel_fail(k, SB_BAD_MODEL,
-                              "logits and target do not fit together");
+        return sb_kernel_fail(
+            k, SB_BAD_MODEL,
+            "logits %s (classes last) and target %s do not fit together",
+            sb_tensor_describe(k->in[0], logits, sizeof logits),
+            sb_tensor_describe(t, target, sizeof target));
     if (k->op->aux && t->dtype != SB_DTYPE_I32 && t->dtype != SB_DTYPE_I64)
         return sb_kernel_fail(k, SB_BAD_MODEL, "labels of type %s",
                               sb_dtype_name(t->dtype));
