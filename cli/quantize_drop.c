@@ -138,7 +138,7 @@ static int drop_compare(const void *a, const void *b)
     return (x->place > y->place) - (x->place < y->place);
 }
 
-/* A pattern that means this name alone. */
+/* A pattern that means this name alone; `?` for what YAML has no letter for. */
 static char *drop_pattern(const char *name)
 {
     char *out = cli_alloc(3 * strlen(name) + 1, 1), *to = out;
@@ -153,6 +153,7 @@ static char *drop_pattern(const char *name)
             *to++ = ']';
     }
     *to = '\0';
+    sb_make_printable(out);
     return out;
 }
 

@@ -89,9 +89,10 @@ size_t sb_utf8_size(const char *text, size_t size)
     return n;
 }
 
-/* Not shown are control characters, of both halves of Latin-1, and those that
+/* Not shown are control characters, of both halves of Latin-1, those that
  * change the direction of text or break lines: U+200E, U+200F, U+2028 to
- * U+202E, U+2066 to U+2069. */
+ * U+202E, U+2066 to U+2069, and what is no character or a mark of byte order:
+ * U+FEFF, U+FFFE, U+FFFF, which YAML does not take. */
 size_t sb_printable_size(const char *text, size_t size)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -105,6 +106,9 @@ size_t sb_printable_size(const char *text, size_t size)
         (s[2] == 0x8e || s[2] == 0x8f || (s[2] >= 0xa8 && s[2] <= 0xae)))
         return 0;
     if (n == 3 && s[0] == 0xe2 && s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9)
+        return 0;
+    if (n == 3 && s[0] == 0xef &&
+        ((s[1] == 0xbb && s[2] == 0xbf) || (s[1] == 0xbf && s[2] >= 0xbe)))
         return 0;
     return n;
 }

@@ -72,9 +72,17 @@ static const char style[] =
     ".legend i{display:inline-block;width:11px;height:11px;"
     "border-radius:3px;margin-right:6px}\n";
 
-static void html_char(sb_str *out, char c)
+/* The character at `text`; bytes that are none become U+FFFD, as browsers show
+ * them, and control characters nothing.  Returns its size. */
+static size_t html_char(sb_str *out, const char *text, const char *end)
 {
-    switch (c) {
+    size_t n = sb_utf8_size(text, (size_t)(end - text));
+
+    if (n == 0) {
+        sb_str_add(out, "\xef\xbf\xbd");
+        return 1;
+    }
+    switch (*text) {
     case '&':
         sb_str_add(out, "&amp;");
         break;
@@ -91,15 +99,18 @@ static void html_char(sb_str *out, char c)
         sb_str_add(out, "&#39;");
         break;
     default:
-        if ((unsigned char)c >= 0x20 && c != 0x7f)
-            sb_str_addn(out, &c, 1);
+        if (sb_printable_size(text, n) == n)
+            sb_str_addn(out, text, n);
     }
+    return n;
 }
 
 void sb_html_text(sb_str *out, const char *text)
 {
-    for (; *text; text++)
-        html_char(out, *text);
+    const char *end = text + strlen(text);
+
+    while (text < end)
+        text += html_char(out, text, end);
 }
 
 void sb_html_num(sb_str *out, double value, int decimals)
@@ -236,9 +247,13 @@ static void cell_begin(sb_html_table *t)
 /* Names may break behind what separates their words, and only there. */
 static void html_breakable(sb_str *out, const char *text)
 {
-    for (; *text; text++) {
-        html_char(out, *text);
-        if (strchr("/._:", *text) && text[1])
+    const char *end = text + strlen(text);
+
+    while (text < end) {
+        const bool is_gap = strchr("/._:", *text) != NULL;
+
+        text += html_char(out, text, end);
+        if (is_gap && text < end)
             sb_str_add(out, "<wbr>");
     }
 }

@@ -1,6 +1,8 @@
 /* Conv and ConvTranspose against a naive sum in double: random ranks, groups,
  * strides, dilations, lopsided pads; the same bytes for any number of threads
  * and, within rounding, for any instruction set of oneDNN. */
+#include "graph/text.h"
+#include "ops/op_registry.h"
 #include "sbtest_node.h"
 
 #include <stdio.h>
@@ -297,6 +299,38 @@ static void test_bad_models(void **state)
     assert_status(test_node_try(&node, &y), SB_BAD_MODEL);
 }
 
+/* Passes compute with attributes before the rank of an input is known. */
+static void test_attributes_of_inputs_of_any_rank(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *node, *error;
+    } bad[] = {
+        {"Conv(x, w) {dilations=[9223372036854775807,1]}", "dilations[0]"},
+        {"Conv(x, w) {strides=[0,1]}", "strides[0]"},
+        {"Conv(x, w) {pads=[0,0,0,-9223372036854775808]}", "pads[3]"},
+        {"Conv(x, w) {pads=[1]}", "pads has 1 numbers, want 4"},
+        {"Conv(x, e)", "kernel size 0 is 0"},
+        {"ConvTranspose(x, w) {strides=[1,-1]}", "strides[1]"},
+        {"MaxPool(x) {kernel_shape=[-9223372036854775808,2]}", "kernel_shape"},
+        {"AveragePool(x) {kernel_shape=[1,1,1,1,1,1,1,1,1,1,1]}", "want 10"},
+    };
+    char text[400];
+
+    for (size_t i = 0; i < SB_COUNT(bad); i++) {
+        sb_graph *g = NULL;
+
+        (void)snprintf(text, sizeof text,
+                       "graph g(x: f32[*]) -> (y) {\n w: f32[2,2,1,1] = 1\n"
+                       " e: f32[2,2,0,1] = []\n y = %s\n}\n",
+                       bad[i].node);
+        assert_ok(sb_graph_parse(test_ctx(), text, &g));
+        assert_status(sb_graph_infer(g), SB_BAD_MODEL);
+        assert_error_has(bad[i].error);
+        sb_graph_free(g);
+    }
+}
+
 /* Padding of a 1x1 convolution, then an activation, then a sum: inside
  * relu(2 * 3 - 1) + 10, in the frame relu(-1) + 10. */
 static void test_frame_with_sum(void **state)
@@ -358,6 +392,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_conv_transpose),
         cmocka_unit_test(test_depthwise_and_large),
         cmocka_unit_test(test_bad_models),
+        cmocka_unit_test(test_attributes_of_inputs_of_any_rank),
         cmocka_unit_test(test_frame_with_sum),
         cmocka_unit_test(test_empty_batch),
     };

@@ -60,7 +60,7 @@ static void test_numbers_are_short(void **state)
 static void test_page_is_whole_whatever_the_texts_are(void **state)
 {
     (void)state;
-    static const char evil[] = "<script>\"'&\x01\x7f</script> äöü "
+    static const char evil[] = "<script>\"'&\x01\x7f</script> \xff/\xe2\x82äöü "
                                "und noch viel mehr Text als Platz ist";
     const char *const heads[] = {evil, "n"};
     const sb_html_bar bars[] = {{evil, evil, evil, 3, 9},
@@ -93,6 +93,9 @@ static void test_page_is_whole_whatever_the_texts_are(void **state)
     assert_null(strstr(text, "nan"));
     assert_null(strstr(text, "inf"));
     assert_balanced(text);
+    for (size_t i = 0; i < s.len; i += sb_utf8_size(text + i, s.len - i))
+        assert_true(sb_utf8_size(text + i, s.len - i) > 0);
+    assert_non_null(strstr(text, "\uFFFD/<wbr>\uFFFD\uFFFDäöü"));
     sb_str_free(&s);
 }
 

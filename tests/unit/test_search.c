@@ -108,12 +108,15 @@ static void test_configurations_keep_everything_else(void **state)
         "BACKEND: virtual\nSKIP_TRACE_MODULES: [\"a*\", b]\nW:\n"
         "  QSCHEME: per-channel-symmetric\n  QUANTIZER:\n    TYPE: uniform\n"
         "    BIT: 4\n  SPECIFIC:\n  - \"x[*]\\\"y\": [QUANTIZER.BIT, 8]\n"
-        "    \"z[[]0]\": [QUANTIZER.BIT, 2]\nA: none\n";
-    const sb_mixed_width own[] = {{"x*\"y", 8}, {"z[0]", 2}};
+        "    \"z[[]0]\": [QUANTIZER.BIT, 2]\n"
+        "    \"?é???\": [QUANTIZER.BIT, 2]\nA: none\n";
+    /* The last has a byte that is no letter, and U+FFFF. */
+    const sb_mixed_width own[] = {
+        {"x*\"y", 8}, {"z[0]", 2}, {"\xffé\xef\xbf\xbf", 2}};
     sb_str out;
 
     sb_str_init(&out, test_ctx());
-    assert_ok(sb_mixed_config(test_ctx(), "q.yaml", text, 4, own, 2, &out));
+    assert_ok(sb_mixed_config(test_ctx(), "q.yaml", text, 4, own, 3, &out));
     assert_string_equal(sb_str_text(&out), want);
     sb_str_clear(&out);
     assert_int_equal(

@@ -97,23 +97,38 @@ static sb_status read_kernel(const sb_window_who *who, const sb_window_attrs *a,
     return SB_OK;
 }
 
+/* The rank of the input: attributes are checked even if only the weights or
+ * kernel_shape tell it, for passes compute with them. */
+static int window_rank(const sb_window_attrs *a, const sb_shape *x,
+                       const sb_shape *weights)
+{
+    if (x->rank >= 0)
+        return x->rank;
+    if (weights && weights->rank >= 0)
+        return weights->rank;
+    if (a->kernel_shape.n == 0)
+        return -1;
+    return a->kernel_shape.n < SB_MAX_SPATIAL ? (int)a->kernel_shape.n + 2
+                                              : SB_MAX_RANK;
+}
+
 sb_status sb_window_read(const sb_window_who *who, const sb_window_attrs *a,
                          const sb_shape *x, const sb_shape *weights,
                          sb_window *out)
 {
     sb_window w = {.n = 0};
     int64_t pads[2 * SB_MAX_SPATIAL] = {0};
+    int rank = window_rank(a, x, weights);
 
     *out = w;
-    if (x->rank >= 0 && x->rank < 3)
-        return who_fail(who, "input of rank %d, want at least 3", x->rank);
-    if (weights && weights->rank >= 0 && x->rank >= 0 &&
-        weights->rank != x->rank)
+    if (rank >= 0 && rank < 3)
+        return who_fail(who, "input of rank %d, want at least 3", rank);
+    if (weights && weights->rank >= 0 && weights->rank != rank)
         return who_fail(who, "weights of rank %d, want %d", weights->rank,
-                        x->rank);
-    if (x->rank < 0)
+                        rank);
+    if (rank < 0)
         return SB_OK;
-    w.n = x->rank - 2;
+    w.n = rank - 2;
     SB_TRY(read_kernel(who, a, weights, &w));
     if (w.n == 0)
         return SB_OK;
@@ -125,7 +140,7 @@ sb_status sb_window_read(const sb_window_who *who, const sb_window_attrs *a,
     for (int i = 0; i < w.n; i++) {
         w.pad_lo[i] = pads[i];
         w.pad_hi[i] = pads[i + w.n];
-        w.in[i] = x->dim[i + 2];
+        w.in[i] = x->rank < 0 ? SB_DIM_UNKNOWN : x->dim[i + 2];
         w.out[i] = SB_DIM_UNKNOWN;
         if (sb_dim_known(w.in[i]) && w.in[i] > WINDOW_MOST)
             return who_fail(who, "input size %lld is too large",

@@ -58,7 +58,7 @@ static bool merge_read_conv(const sb_graph *g, sb_node_id id, branch *out)
                     .b = b};
     memcpy(out->kernel, w->dims + 2, (size_t)out->n * sizeof *out->kernel);
     size_t n = (size_t)out->n;
-    return out->groups > 0 && out->rows % out->groups == 0 &&
+    return out->rows > 0 && out->groups > 0 && out->rows % out->groups == 0 &&
            sb_node_ints(node, "strides", n, 1, out->stride) &&
            sb_node_ints(node, "dilations", n, 1, out->dilation) &&
            sb_node_ints(node, "pads", 2 * n, 0, out->pads);

@@ -58,7 +58,7 @@ static void mixed_pair(sb_str *out, int depth, const sb_yaml *map, size_t i)
         mixed_pair(out, depth + 1, value, k);
 }
 
-/* A pattern that means this very name. */
+/* A pattern that means this very name; `?` for what YAML has no letter for. */
 static void mixed_pattern(sb_str *out, const char *name)
 {
     sb_str text;
@@ -69,6 +69,8 @@ static void mixed_pattern(sb_str *out, const char *name)
             sb_str_addf(&text, "[%c]", *name);
         else
             sb_str_addn(&text, name, 1);
+    if (text.data)
+        sb_text_make_printable(text.data);
     sb_str_add_json(out, sb_str_text(&text));
     out->failed = out->failed || text.failed;
     sb_str_free(&text);
