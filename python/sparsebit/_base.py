@@ -57,9 +57,9 @@ class Context(_core.Context):
         super().__init__()
         self.log = _log
         if threads:
-            self.threads = threads
+            self.threads = whole("threads", threads, most=2**16)
         if max_memory:
-            self.set_max_memory(max_memory)
+            self.set_max_memory(count("max_memory", max_memory))
 
     def __new__(cls, *args: Any, **keywords: Any) -> "Context":
         return super().__new__(cls)
@@ -210,15 +210,26 @@ def choose(what: str, value: str, names: tuple[str, ...]) -> int:
     return names.index(value)
 
 
-def count(what: str, value: Any) -> int:
-    """A whole number that is not negative."""
+#: What an ``int`` and an ``int64_t`` of the library hold; seeds have all bits.
+INT, LONG, SEED = 2**31 - 1, 2**63 - 1, 2**64 - 1
+
+
+def whole(what: str, value: Any, least: int = 0,
+          most: Optional[int] = INT) -> int:
+    """A whole number in a range."""
     try:
         n = operator.index(value)
     except TypeError:
         raise TypeError(f"{what}: found {value!r}, want a whole number") from None
-    if n < 0:
-        raise ArgumentError(f"{what}: found {n}, want 0 or more")
-    return min(n, sys.maxsize)
+    if n >= least and (most is None or n <= most):
+        return n
+    raise ArgumentError(f"{what}: found {n}, want {least} " + (
+        "or more" if n < least else f"to {most}"))
+
+
+def count(what: str, value: Any) -> int:
+    """A whole number that is not negative; what is more than any is all."""
+    return min(whole(what, value, most=None), sys.maxsize)
 
 
 def number(what: str, value: Any) -> float:

@@ -7,8 +7,8 @@ import os
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
 from . import _core
-from ._base import (ArgumentError, Array, Context, DataError, Path, Progress,
-                    Tensor, _strings, count, default_context)
+from ._base import (SEED, ArgumentError, Array, Context, DataError, Path, Progress,
+                    Tensor, _strings, count, default_context, whole)
 from ._model import Model, Value
 
 NO_SAMPLES = "data: there are no samples, or an iterator has given them before"
@@ -52,8 +52,9 @@ class Data:
         self._handle = make(
             context or default_context(), text, path or "data.yaml",
             samples=count("samples", samples), skip=count("skip", skip),
-            batch=count("batch", batch), strict=strict, threads=threads,
-            seed=seed, keys=keys)
+            batch=count("batch", batch), strict=strict,
+            threads=whole("threads", threads, -1),
+            seed=whole("seed", seed, most=SEED), keys=keys)
 
     def __len__(self) -> int:
         """How many samples there are, broken ones included."""

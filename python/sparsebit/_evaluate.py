@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Optional, Union
 
 from . import _core, _html
-from ._base import ArgumentError, Context, DataError, Progress, reporting
+from ._base import ArgumentError, Context, DataError, Progress, number, reporting
 from ._data import NO_SAMPLES, DataSource, Samples
 from ._model import Model, ModelSource, load
 from ._quantize import QuantizedModel
@@ -98,9 +98,10 @@ def evaluate(model: Union[ModelSource, QuantizedModel], data: DataSource, *,
     """Runs a model over samples: top-1 and top-5 where there are labels, and
     with ``against`` how much agrees with another model."""
     made = _copy(model, example_input, context)
+    how = task, number("threshold", threshold), number("iou", iou)
     count = len(made.outputs)
     session = session_of(made, integer, exact)
-    counts = _core.eval_create(made.context, count, task, threshold, iou)
+    counts = _core.eval_create(made.context, count, *how)
     other = other_counts = None
     if against is not None:
         reference = _copy(against, example_input, made.context)
@@ -108,8 +109,7 @@ def evaluate(model: Union[ModelSource, QuantizedModel], data: DataSource, *,
             raise ArgumentError(f"the reference has {len(reference.outputs)} "
                                 f"outputs, the model {count}")
         other = session_of(reference, integer, exact)
-        other_counts = _core.eval_create(made.context, count, task, threshold,
-                                         iou)
+        other_counts = _core.eval_create(made.context, count, *how)
     batches = Samples(data, made, samples=samples, batch=batch)
     total = min(batches.total, samples) if samples else batches.total
     done = 0

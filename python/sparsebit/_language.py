@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Optional, Union
 
 from . import _core
-from ._base import ArgumentError, Context, Path, callable_or_error, count, default_context, several
+from ._base import (LONG, SEED, ArgumentError, Context, Path, callable_or_error,
+                    count, default_context, number, several, whole)
 from ._model import Model, load
 
 
@@ -40,7 +41,8 @@ class Tokenizer:
         return _core.tokenizer_encode(self._handle, text, special)
 
     def decode(self, ids: Iterable[int]) -> str:
-        return _core.tokenizer_decode(self._handle, tuple(ids))
+        return _core.tokenizer_decode(self._handle, tuple(
+            whole("ids", i, most=LONG) for i in ids))
 
 
 class Generator:
@@ -71,8 +73,9 @@ class Generator:
             callable_or_error("text", text)
         return Generation(**_core.generator_run(
             self._handle, prompt, max_tokens=count("max_tokens", max_tokens),
-            temperature=temperature, top_k=count("top_k", top_k),
-            top_p=top_p, seed=seed,
+            temperature=number("temperature", temperature),
+            top_k=count("top_k", top_k), top_p=number("top_p", top_p),
+            seed=whole("seed", seed, most=SEED),
             stop=several("stop", stop),
             ignore_end=ignore_end, text=text))
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Mapping, Optional, Sequence, Union
 
 from . import _core, _html
-from ._base import (Array, Context, Path, Progress, Tensor, choose, count,
-                    default_context, reporting)
+from ._base import (SEED, Array, Context, Path, Progress, Tensor, choose, count,
+                    default_context, number, reporting, whole)
 
 FORMATS = ("text", "dot", "mermaid")
 LANGUAGE = ("gguf", "float", "gptq")
@@ -153,7 +153,7 @@ class Model:
         return _core.model_make_batch_dynamic(self._handle)
 
     def set_opset(self, opset: int) -> None:
-        _core.model_set_opset(self._handle, opset)
+        _core.model_set_opset(self._handle, whole("opset", opset))
 
     def save(self, path: Path, *, sparse: bool = False) -> None:
         """Writes an ONNX file, whole or not at all.  With ``sparse``, weights
@@ -174,12 +174,15 @@ class Model:
             self._handle, path, format=choose("format", format, LANGUAGE),
             tokenizer=None if tokenizer is None else os.fspath(tokenizer),
             float_as=float_as, round=round,
-            shard_bytes=count("shard_bytes", shard_bytes), gptq_version=gptq_version)
+            shard_bytes=count("shard_bytes", shard_bytes),
+            gptq_version=whole("gptq_version", gptq_version))
 
     def add_lora(self, layers: str = "q_proj|v_proj", *, rank: int = 8,
                  alpha: float = 16.0, seed: int = 0) -> None:
         """Adds adapters beside layers with these names, to be trained."""
-        _core.model_add_lora(self._handle, layers, rank, alpha, seed)
+        _core.model_add_lora(self._handle, layers, whole("rank", rank),
+                             number("alpha", alpha),
+                             whole("seed", seed, most=SEED))
 
     def load_lora(self, folder: Path) -> None:
         """Adds the adapters of a folder that PEFT or :meth:`save_lora` wrote."""
@@ -255,5 +258,7 @@ def new(name: str, *, channels: int = 0, height: int = 0, width: int = 0,
         classes: int = 0, seed: int = 0,
         context: Optional[Context] = None) -> Model:
     """An untrained network: ``resnet20``, ``mobilenetv2``, ..."""
-    return Model(_core.model_new(context or default_context(), name, channels,
-                                 height, width, classes, seed))
+    return Model(_core.model_new(
+        context or default_context(), name, whole("channels", channels),
+        whole("height", height), whole("width", width),
+        whole("classes", classes), whole("seed", seed, most=SEED)))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 
 from . import _core, _html
-from ._base import ArgumentError, Context, Path, Progress, reporting, several
+from ._base import (SEED, ArgumentError, Context, Path, Progress, number,
+                    reporting, several, whole)
 from ._config import ConfigSource, config_keywords
 from ._data import DataSource, feed, repeatable
 from ._model import Model, ModelSource, load
@@ -132,8 +133,10 @@ def prune(model: ModelSource, data: DataSource = None, *,
         handle = _core.prune_create(
             model._handle, **config_keywords(config),
             exclude=several("exclude", exclude),
-            masks_only=masks_only, seed=seed, target_macs=target_macs,
-            target_params=target_params, target_latency=target_latency,
+            masks_only=masks_only, seed=whole("seed", seed, most=SEED),
+            target_macs=number("target_macs", target_macs),
+            target_params=number("target_params", target_params),
+            target_latency=number("target_latency", target_latency),
             before=untrained._handle if untrained else None, scan=bool(scan))
         if dry_run:
             return _pruned(model, handle, None)
@@ -152,7 +155,8 @@ def prune(model: ModelSource, data: DataSource = None, *,
                      samples=samples, batch=batch, fixed=fixed_batch(model))
             if scan and found is None:
                 found = _scan(_core.prune_scan(
-                    handle, RATIOS if scan is True else scan))
+                    handle, RATIOS if scan is True
+                    else [number("scan", ratio) for ratio in scan]))
             more = _core.prune_apply(handle)
         return _pruned(Model(_core.prune_model(handle)), handle, found)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence, Union
 
 from . import _core, _html
 from ._base import (ArgumentError, Array, Context, Path, Progress, Tensor,
-                    choose, count, number, reporting, several)
+                    choose, count, number, reporting, several, whole)
 from ._config import ConfigSource, config_keywords
 from ._data import DataSource, feed, repeatable
 from ._model import FORMATS, LANGUAGE, Model, ModelSource, load
@@ -99,8 +99,9 @@ class QuantizedModel:
                 accuracy_level: int) -> Any:
         return _core.quant_export(
             self._handle, to, path, format=choose("format", format, EXPORTS),
-            opset=opset, float_weights=float_weights, extra_info=extra_info,
-            accuracy_level=accuracy_level)
+            opset=whole("opset", opset), float_weights=float_weights,
+            extra_info=extra_info,
+            accuracy_level=whole("accuracy_level", accuracy_level))
 
     def save(self, path: Path, *, format: str = "qdq", opset: int = 0,
              float_weights: bool = False, extra_info: bool = False,

@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from . import _core
-from ._base import (ArgumentError, Array, Context, Path, Progress, Tensor,
-                    callable_or_error, choose, count, number, reporting, several)
+from ._base import (SEED, ArgumentError, Array, Context, Path, Progress, Tensor,
+                    callable_or_error, choose, count, number, reporting, several,
+                    whole)
 from ._config import ConfigSource, config_keywords, plain_number
 from ._data import Data, DataSource, open_for
 from ._model import Model, ModelSource, load
@@ -125,7 +126,7 @@ def train(model: Union[ModelSource, QuantizedModel], data: DataSource,
             resume=resume,
             teacher=(None if teacher is None
                      else load(teacher, context=network.context)._handle),
-            seed=seed, watch=call, prune=pruning["config"],
+            seed=whole("seed", seed, most=SEED), watch=call, prune=pruning["config"],
             prune_text=pruning["config_text"])
     if quantized is None:
         return Model(result)
@@ -180,16 +181,19 @@ class Learner:
                 handle, loss=choose("loss", loss, LOSSES),
                 optimizer=choose("optimizer", optimizer, OPTIMIZERS),
                 learning_rate=number("learning_rate", learning_rate),
-                momentum=momentum,
-                nesterov=nesterov, weight_decay=weight_decay,
-                label_smoothing=label_smoothing, temperature=temperature,
-                clip_norm=clip_norm, ema_decay=ema_decay,
+                momentum=number("momentum", momentum), nesterov=nesterov,
+                weight_decay=number("weight_decay", weight_decay),
+                label_smoothing=number("label_smoothing", label_smoothing),
+                temperature=number("temperature", temperature),
+                clip_norm=number("clip_norm", clip_norm),
+                ema_decay=number("ema_decay", ema_decay),
                 norm=choose("norm", norm, NORMS), dropout=dropout,
                 train=several("train", train), freeze=several("freeze", freeze),
                 accumulate=count("accumulate", accumulate),
                 recompute=count("recompute", recompute),
                 loss_output=loss_output, exact=exact,
-                seed=seed, scale_rate=scale_rate,
+                seed=whole("seed", seed, most=SEED),
+                scale_rate=number("scale_rate", scale_rate),
                 norms=choose("restored", restored, RESTORED))
 
     def step(self, inputs: Union[Array, Sequence[Array]], target: Array) -> float:

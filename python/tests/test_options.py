@@ -367,3 +367,50 @@ def test_a_folder_as_data_of_a_model(tmp_path):
     want = np.asarray(image.open(tmp_path / "1.png")).transpose(2, 0, 1) / 255
     np.testing.assert_allclose(batch.inputs[0].numpy()[0], want, atol=1e-6)
     assert len(data) == 2
+
+
+# ---- numbers out of range ---------------------------------------------------------
+
+@pytest.mark.parametrize("key, values", [
+    ("iou", (-0.1, 7, float("nan"))), ("threshold", (-2, float("inf"))),
+    ("samples", (-1,)), ("batch", (-1,))])
+def test_evaluate_refuses_numbers_out_of_range(cnn, images, key, values):
+    for value in values:
+        with pytest.raises(sb.ArgumentError, match=key):
+            sb.evaluate(cnn, images, against=cnn, **{key: value})
+    with pytest.raises(TypeError, match=key):
+        sb.evaluate(cnn, images, against=cnn, **{key: "1"})
+
+
+def test_export_refuses_numbers_out_of_range(cnn, images):
+    made = sb.quantize(cnn, images)
+    for key in ("accuracy_level", "opset"):
+        for value in (-1, 5 if key == "accuracy_level" else 3, 2**70):
+            with pytest.raises(sb.ArgumentError, match=key):
+                made.to_bytes(**{key: value})
+        with pytest.raises(TypeError, match=key):
+            made.to_bytes(**{key: "4"})
+
+
+def test_all_numbers_are_refused_by_name(cnn, images):
+    llm = sb.load(TINY_LLM)
+    write = sb.Generator(TINY_LLM)
+    calls = {
+        "threads": sb.Context, "max_memory": sb.Context,
+        "opset": lambda opset: sb.load(cnn).clone().set_opset(opset),
+        "rank": llm.clone().add_lora, "alpha": llm.clone().add_lora,
+        "gptq_version": lambda **k: llm.save_language("x", format="gptq", **k),
+        "width": lambda **k: sb.new("mlp", **k),
+        "seed": lambda **k: sb.new("mlp", **k),
+        "momentum": lambda **k: sb.Learner(cnn, **k),
+        "temperature": lambda **k: write("ab", **k),
+        "top_p": lambda **k: write("ab", **k),
+        "ids": lambda ids: write.tokenizer.decode([ids]),
+    }
+    for key, call in calls.items():
+        # So much memory is no limit.
+        for value in (-1,) if key == "max_memory" else (-1, 2**70):
+            with pytest.raises(sb.ArgumentError, match=key):
+                call(**{key: value})
+        with pytest.raises(TypeError, match=key):
+            call(**{key: "1"})

@@ -230,6 +230,8 @@ static sb_status export_choice(const sb_quant_model *qm,
 
     SB_TRY(sb_options_read(qm->ctx, "sb_export_options", options, &defaults,
                            sizeof opt, &opt));
+    SB_TRY(
+        sb_options_range(qm->ctx, "accuracy_level", opt.accuracy_level, 0, 4));
     *out = (sb_export_choice){.float_weights = opt.float_weights,
                               .extra_info = opt.extra_info,
                               .format = opt.format,

@@ -47,6 +47,14 @@ void sb_options_write(const void *from, size_t size, void *out)
            (given < size ? given : size) - sizeof given);
 }
 
+sb_status sb_options_range(sb_ctx *ctx, const char *name, double v, double lo,
+                           double hi)
+{
+    if (v >= lo && v <= hi)
+        return SB_OK;
+    return sb_fail(ctx, SB_BAD_ARG, "%s is %g, want %g to %g", name, v, lo, hi);
+}
+
 sb_status sb_ctx_check(sb_ctx *ctx, const sb_ctx *other, const char *what)
 {
     if (ctx == other)

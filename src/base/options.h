@@ -21,6 +21,11 @@ SB_MUST_USE sb_status sb_options_read(sb_ctx *ctx, const char *name,
  * sb_options_read() has checked, as far as that has fields for it. */
 void sb_options_write(const void *from, size_t size, void *out);
 
+/* SB_BAD_ARG, which calls the number `name`, unless it is from `lo` to `hi`;
+ * NaN never is. */
+SB_MUST_USE sb_status sb_options_range(sb_ctx *ctx, const char *name, double v,
+                                       double lo, double hi);
+
 /* SB_BAD_ARG, which calls the object `what`, unless it is of the context. */
 SB_MUST_USE sb_status sb_ctx_check(sb_ctx *ctx, const sb_ctx *other,
                                    const char *what);

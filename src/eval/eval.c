@@ -29,6 +29,8 @@ sb_status sb_eval_create(sb_ctx *ctx, size_t n_outputs,
                        "evaluation: 0 outputs, want 1 or more");
     SB_TRY(sb_options_read(ctx, "sb_eval_options", options, &defaults,
                            sizeof opt, &opt));
+    SB_TRY(sb_options_range(ctx, "threshold", opt.threshold, -1, 1e30));
+    SB_TRY(sb_options_range(ctx, "iou", opt.iou, 0, 1));
     sb_eval *e = sb_alloc(ctx, 1, sizeof *e);
     if (!e)
         return SB_NO_MEMORY;

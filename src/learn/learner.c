@@ -16,14 +16,6 @@
 
 /* ---- options ------------------------------------------------------------ */
 
-static sb_status learner_range(sb_ctx *ctx, const char *name, double v,
-                               double lo, double hi)
-{
-    if (v >= lo && v <= hi)
-        return SB_OK;
-    return sb_fail(ctx, SB_BAD_ARG, "%s is %g, want %g to %g", name, v, lo, hi);
-}
-
 static sb_status learner_check_options(sb_ctx *ctx, const sb_learn_options *o)
 {
     const double most = 1e30;
@@ -34,24 +26,24 @@ static sb_status learner_check_options(sb_ctx *ctx, const sb_learn_options *o)
         return sb_fail(ctx, SB_BAD_ARG,
                        "loss %d, optimizer %d or norm %d does not exist",
                        (int)o->loss, (int)o->optimizer, (int)o->norm);
-    SB_TRY(learner_range(ctx, "label_smoothing", o->label_smoothing, 0, 1));
-    SB_TRY(learner_range(ctx, "temperature", o->temperature, 1e-6, most));
-    SB_TRY(learner_range(ctx, "learning_rate", o->learning_rate, 0, most));
-    SB_TRY(learner_range(ctx, "momentum", o->momentum, 0, 1));
-    SB_TRY(learner_range(ctx, "beta1", o->beta1, 0, 0.999999));
-    SB_TRY(learner_range(ctx, "beta2", o->beta2, 0, 0.999999));
-    SB_TRY(learner_range(ctx, "epsilon", o->epsilon, 0, most));
-    SB_TRY(learner_range(ctx, "weight_decay", o->weight_decay, 0, most));
-    SB_TRY(learner_range(ctx, "clip_norm", o->clip_norm, 0, most));
-    SB_TRY(learner_range(ctx, "feature_weight", o->feature_weight, 0, most));
+    SB_TRY(sb_options_range(ctx, "label_smoothing", o->label_smoothing, 0, 1));
+    SB_TRY(sb_options_range(ctx, "temperature", o->temperature, 1e-6, most));
+    SB_TRY(sb_options_range(ctx, "learning_rate", o->learning_rate, 0, most));
+    SB_TRY(sb_options_range(ctx, "momentum", o->momentum, 0, 1));
+    SB_TRY(sb_options_range(ctx, "beta1", o->beta1, 0, 0.999999));
+    SB_TRY(sb_options_range(ctx, "beta2", o->beta2, 0, 0.999999));
+    SB_TRY(sb_options_range(ctx, "epsilon", o->epsilon, 0, most));
+    SB_TRY(sb_options_range(ctx, "weight_decay", o->weight_decay, 0, most));
+    SB_TRY(sb_options_range(ctx, "clip_norm", o->clip_norm, 0, most));
+    SB_TRY(sb_options_range(ctx, "feature_weight", o->feature_weight, 0, most));
     if (o->n_features && o->loss == SB_LEARN_LOSS_CUSTOM)
         return sb_fail(ctx, SB_BAD_ARG,
                        "features are part of a loss, and the caller computes "
                        "it");
-    SB_TRY(learner_range(ctx, "scale_rate", o->scale_rate, 0, most));
-    SB_TRY(learner_range(ctx, "ema_decay", o->ema_decay, 0, 1));
-    SB_TRY(learner_range(ctx, "pipeline", (double)o->pipeline, 0, 1e6));
-    return learner_range(ctx, "accumulate", (double)o->accumulate, 1, 1e6);
+    SB_TRY(sb_options_range(ctx, "scale_rate", o->scale_rate, 0, most));
+    SB_TRY(sb_options_range(ctx, "ema_decay", o->ema_decay, 0, 1));
+    SB_TRY(sb_options_range(ctx, "pipeline", (double)o->pipeline, 0, 1e6));
+    return sb_options_range(ctx, "accumulate", (double)o->accumulate, 1, 1e6);
 }
 
 static sb_status learner_copy_features(sb_learner *l,

@@ -160,9 +160,7 @@ static sb_status write_all(sb_generator *g, const sb_generate_options *opt)
 
 static sb_status check_options(sb_ctx *ctx, const sb_generate_options *opt)
 {
-    if (!(opt->temperature >= 0 && opt->temperature <= 1e6))
-        return sb_fail(ctx, SB_BAD_ARG, "temperature %g, want 0 to 1e6",
-                       opt->temperature);
+    SB_TRY(sb_options_range(ctx, "temperature", opt->temperature, 0, 1e6));
     if (!(opt->top_p > 0 && opt->top_p <= 1))
         return sb_fail(ctx, SB_BAD_ARG, "top_p %g, want above 0, at most 1",
                        opt->top_p);

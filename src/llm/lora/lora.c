@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/glob.h"
+#include "base/options.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "base/threads.h"
@@ -191,11 +192,8 @@ sb_status sb_lora_add(sb_graph *g, const char *layers, const sb_lora *lora,
     size_t n = g->n_nodes, found = 0;
     sb_rng rng;
 
-    if (lora->rank < 1 || lora->rank > RANK_MOST || !isfinite(lora->alpha))
-        return sb_fail(g->ctx, SB_BAD_ARG,
-                       "adapters of rank %lld with alpha %g, want a rank of 1 "
-                       "to %d",
-                       (long long)lora->rank, lora->alpha, RANK_MOST);
+    SB_TRY(sb_options_range(g->ctx, "rank", (double)lora->rank, 1, RANK_MOST));
+    SB_TRY(sb_options_range(g->ctx, "alpha", lora->alpha, 0, 1e6));
     sb_rng_init(&rng, seed);
     for (sb_node_id id = 0; id < n; id++) {
         const sb_node *node = sb_graph_node(g, id);

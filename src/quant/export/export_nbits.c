@@ -298,10 +298,6 @@ sb_status sb_export_nbits(const sb_quant_model *qm, sb_graph *g,
 {
     size_t n = 0;
 
-    if (accuracy_level < 0 || accuracy_level > 4)
-        return sb_fail(qm->ctx, SB_BAD_ARG,
-                       "accuracy level %d of MatMulNBits, want 1 to 4",
-                       accuracy_level);
     for (size_t i = 0; i < qm->place.n_quantizers; i++) {
         product p;
 
