@@ -95,6 +95,7 @@ const sb_target_def sb_target_openvino = {
     .weight_types = SB_TYPE(I8) | SB_TYPE(U8) | SB_TYPE(I4) | SB_TYPE(U4),
     .weight_narrow = true,
     .pairs_saturate = true,
+    .depthwise_channels = true,
     .bias = SB_BIAS_FLOAT,
     .residual = SB_RESIDUAL_BOTH,
     .opset = 13,

@@ -266,6 +266,9 @@ typedef struct sb_target_def {
     /* Convolutions whose groups have fewer channels, in or out, are faster in
      * float; depthwise ones only if they have fewer groups than this. */
     int min_group;
+    /* What only depthwise convolutions read may have one scale for each
+     * channel: they run on integers all the same. */
+    bool depthwise_channels;
     /* It has QLinearConv and the like, so that files may be written with
      * them. */
     bool qoperator;

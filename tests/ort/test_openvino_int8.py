@@ -62,6 +62,9 @@ def small_network(path):
     y = conv(conv(x, 16, 16), 16, 16, relu=False)
     x = node("Relu", [node("Add", [x, y])])
     x = conv(conv(x, 16, 16, group=16), 16, 32, size=1)
+    # One scale for each channel between the two.
+    x = node("Elu", [conv(x, 32, 32, size=1, relu=False)])
+    x = node("Elu", [conv(x, 32, 32, group=32, relu=False)])
     x = node("Concat", [conv(x, 32, 16, size=1), conv(x, 32, 16)], axis=1)
     x = node("Flatten", [node("GlobalAveragePool", [conv(x, 32, 32, stride=2)])])
     nodes.append(helper.make_node("Gemm", [x, constant(10, 32), constant(10)],

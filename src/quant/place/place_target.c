@@ -82,6 +82,50 @@ static void collect_uses(const sb_placer *t, sb_value_id value, sb_use *uses,
     }
 }
 
+/* Does the node give s times as much for s times as much, at least of small
+ * numbers?  Then channels can be evened out in front of it (equalization). */
+static bool scales_with_input(const sb_graph *g, const sb_node *node)
+{
+    double lo, hi;
+    const sb_result_range *range = sb_node_range(g, node, &lo, &hi);
+
+    return sb_node_role(node) == SB_ROLE_WEIGHTED ||
+           sb_node_flag(node, SB_OP_HOMOGENEOUS) || (range && range->clips);
+}
+
+/* Do depthwise convolutions alone read the value?  Such whose result goes to
+ * what runs in float: of others ONNX Runtime, with which files are compared,
+ * makes kernels that it then refuses to run for their many scales. */
+static bool only_depthwise(const sb_placer *t, const sb_quantizer_spec *spec)
+{
+    for (size_t i = 0; i < spec->n_uses; i++) {
+        sb_node_id id = spec->uses[i].node;
+        if (!t->anchor[id] || spec->uses[i].input != 0 ||
+            !sb_is_depthwise(t->g, sb_graph_node(t->g, id),
+                             t->row[id]->weight) ||
+            sb_placer_is_useful(t, id))
+            return false;
+    }
+    return spec->n_uses > 0;
+}
+
+/* Has each channel of the value a scale of its own?  As a quantized file says;
+ * a configuration that wants that has no word for it, so one scale it is. */
+static bool scales_channels(const sb_placer *t, const sb_quantizer_spec *spec)
+{
+    const sb_value *v = sb_graph_value(t->g, spec->value);
+    const sb_imported_qparams *known =
+        sb_imported_find(&t->qm->known, t->g, spec->value);
+
+    if (!t->target->depthwise_channels || t->result[spec->value] ||
+        v->type.shape.rank < 3 || !only_depthwise(t, spec))
+        return false;
+    if (known || t->qm->asked)
+        return known && known->qparams.axis == 1;
+    return v->producer != SB_NONE && !t->integer[v->producer] &&
+           !scales_with_input(t->g, sb_graph_node(t->g, v->producer));
+}
+
 static sb_status place_uses(sb_placer *t, sb_quantizer_spec *spec,
                             sb_node_id consumer)
 {
@@ -92,6 +136,10 @@ static sb_status place_uses(sb_placer *t, sb_quantizer_spec *spec,
     sb_quant_config_spec(t->qm->config, SB_QUANT_ACTIVATION, node, &settings);
     SB_TRY(place_target_check(t, node, &settings));
     settings.granularity = SB_QUANT_PER_TENSOR;
+    if (scales_channels(t, spec)) {
+        settings.granularity = SB_QUANT_PER_CHANNEL;
+        spec->axis = 1;
+    }
     spec->settings = &settings;
     SB_TRY(add_activation(t, spec, &q));
     q->at_output =

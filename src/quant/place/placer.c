@@ -195,8 +195,7 @@ static void placer_spread(sb_placer *t)
     }
 }
 
-/* Does a node that runs on integers read one of the results? */
-static bool is_useful(const sb_placer *t, sb_node_id id)
+bool sb_placer_is_useful(const sb_placer *t, sb_node_id id)
 {
     const sb_node *node = sb_graph_node(t->g, id);
 
@@ -219,7 +218,7 @@ static void give_up(sb_placer *t)
         sb_node_id id = t->order[i];
         const sb_node *node = sb_graph_node(t->g, id);
 
-        if (!t->integer[id] || t->anchor[id] || is_useful(t, id))
+        if (!t->integer[id] || t->anchor[id] || sb_placer_is_useful(t, id))
             continue;
         t->integer[id] = false;
         t->made[sb_placer_result(t, id)] = false;
@@ -241,7 +240,7 @@ static void leave_depthwise(sb_placer *t)
             continue;
         sb_value_id x = sb_graph_node(t->g, id)->inputs[0];
         if (sb_graph_value(t->g, x)->producer == SB_NONE || t->made[x] ||
-            is_useful(t, id))
+            sb_placer_is_useful(t, id))
             continue;
         t->integer[id] = t->anchor[id] = false;
         t->made[sb_placer_result(t, id)] = false;

@@ -34,6 +34,8 @@ bool sb_placer_has(const sb_placer *t, sb_node_id id, sb_place place);
 /* The value at which the result of a node is quantized: behind a Relu or Clip
  * that alone reads it. */
 sb_value_id sb_placer_result(const sb_placer *t, sb_node_id id);
+/* Does a node that runs on integers read one of the results? */
+bool sb_placer_is_useful(const sb_placer *t, sb_node_id id);
 /* Does the node read the value as integers, and through which input? */
 bool sb_placer_reads(const sb_placer *t, sb_use use);
 
