@@ -157,28 +157,31 @@ static void test_losses_are_nodes(void **state)
         const char *want; /* NULL: refused */
     } cases[] = {
         {LABELED("f32[N,10]", "i64[N]", "f32[N,10]"),
-         {SB_LOSS_CROSS_ENTROPY, 1, 0.1f, 0, -1},
+         {.kind = SB_LOSS_CROSS_ENTROPY,
+          .axis = 1,
+          .smoothing = 0.1f,
+          .ignore_index = -1},
          "    loss = " F "CrossEntropy(w, t) {smoothing=0.1, "
          "ignore_index=-1}\n"},
         {LABELED("f32[2,10,4,4]", "i64[2,4,4]", "f32[2,10,4,4]"),
-         {SB_LOSS_CROSS_ENTROPY, 1, 0, 0, -100},
+         {.kind = SB_LOSS_CROSS_ENTROPY, .axis = 1, .ignore_index = -100},
          "    back.loss = Transpose(w) {perm=[0,2,3,1]}\n    loss = " F
          "CrossEntropy(back.loss, t)"},
         {LABELED("f32[2,5,10]", "i64[2,5]", "f32[2,5,10]"),
-         {SB_LOSS_CROSS_ENTROPY, -1, 0, 0, -100},
+         {.kind = SB_LOSS_CROSS_ENTROPY, .axis = -1, .ignore_index = -100},
          "    loss = " F "CrossEntropy(w, t)"},
         {LABELED("f32[2,10]", "f32[2,10]", "f32[2,10]"),
-         {SB_LOSS_KL, 1, 0, 2, 0},
+         {.kind = SB_LOSS_KL, .axis = 1, .temperature = 2},
          "    loss = " F "KlDivergence(w, t) {temperature=2.0}\n"},
         {LABELED("f32[2,10]", "f32[2,10]", "f32[2,10]"),
-         {SB_LOSS_MSE, 0, 0, 0, 0},
+         {.kind = SB_LOSS_MSE},
          "    back.loss_2 = Mul(back.loss, back.loss)\n"
          "    loss = ReduceMean(back.loss_2) {keepdims=0}\n"},
         {LABELED("f32[2,10]", "i64[2,10]", "f32[2,10]"),
-         {SB_LOSS_CROSS_ENTROPY, 1, 0, 0, -100},
+         {.kind = SB_LOSS_CROSS_ENTROPY, .axis = 1, .ignore_index = -100},
          NULL},
         {LABELED("f32[2,10]", "i64[2]", "f32[2,10]"),
-         {SB_LOSS_CROSS_ENTROPY, 2, 0, 0, -100},
+         {.kind = SB_LOSS_CROSS_ENTROPY, .axis = 2, .ignore_index = -100},
          NULL},
     };
 
