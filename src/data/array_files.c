@@ -116,8 +116,8 @@ static sb_status add_labels(sb_source *s, const sb_array_part *part,
 
         if (label < 0 || label > INT32_MAX)
             return sb_fail(s->ctx, SB_BAD_DATA,
-                           "%s: label %zu is %lld, want 0 or more",
-                           part->paths[0], i, (long long)label);
+                           "%s: label %zu is %lld, want 0 to %d",
+                           part->paths[0], i, (long long)label, INT32_MAX);
         f->labels[f->n_labels++] = label;
     }
     return SB_OK;

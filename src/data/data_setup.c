@@ -215,6 +215,11 @@ sb_status sb_data_setup(sb_data *data, const sb_data_options *opt)
     if (s->masks) {
         if (data->keys.ignore_label < 0)
             data->keys.ignore_label = UINT8_MAX;
+        if (data->keys.ignore_label > UINT8_MAX)
+            return sb_fail(data->ctx, SB_BAD_CONFIG,
+                           "%s: IGNORE_LABEL: found %lld, allowed with masks "
+                           "are 0 to 255",
+                           data->doc->file, (long long)data->keys.ignore_label);
         sb_transform_mask(&data->transform,
                           (uint8_t)(data->keys.ignore_label & UINT8_MAX),
                           &data->mask_transform);

@@ -132,8 +132,8 @@ static sb_status take_labels(sb_source *s, const char *what, const sb_tensor *t)
         labels[i] = sb_tensor_get_i64(t, (int64_t)i);
         if (labels[i] < 0 || labels[i] > INT32_MAX)
             return sb_fail(s->ctx, SB_BAD_DATA,
-                           "%s: label %zu is %lld, want 0 or more", what, i,
-                           (long long)labels[i]);
+                           "%s: label %zu is %lld, want 0 to %d", what, i,
+                           (long long)labels[i], INT32_MAX);
     }
     s->labels = labels;
     return SB_OK;

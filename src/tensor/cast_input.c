@@ -64,8 +64,11 @@ sb_status sb_cast_input_copy(sb_ctx *ctx, const sb_tensor *from, sb_dtype dtype,
         int64_t x = sb_tensor_get_i64(from, i);
         if (!cast_input_holds(dtype, is_unsigned, x))
             return sb_fail(ctx, SB_BAD_DATA,
-                           "the model wants %s, which does not hold %lld",
-                           sb_dtype_get(dtype)->onnx, (long long)x);
+                           "the model wants %s, which does not hold %s%llu",
+                           sb_dtype_get(dtype)->onnx,
+                           x < 0 && !is_unsigned ? "-" : "",
+                           x < 0 && !is_unsigned ? 0ULL - (uint64_t)x
+                                                 : (unsigned long long)x);
     }
     sb_convert(from->dtype, from->data, dtype, to, (size_t)n);
     return SB_OK;

@@ -95,7 +95,7 @@ static sb_status class_target(sb_trainer *t, const sb_batch *batch)
 
 /* ---- numbers ------------------------------------------------------------ */
 
-/* Dimensions of 1 that the output has and the target has not. */
+/* Dimensions of 1 may be in one and not in the other. */
 static sb_status number_dims(const sb_trainer *t, const sb_tensor *from,
                              int *rank, int64_t *dims)
 {
@@ -106,6 +106,9 @@ static sb_status number_dims(const sb_trainer *t, const sb_tensor *from,
     *rank = out->rank < 0 ? from->rank : out->rank;
     for (int i = 0; i < *rank; i++) {
         int64_t want = out->rank < 0 ? -1 : out->dims[i];
+
+        while (want > 1 && k < from->rank && from->dims[k] == 1)
+            k++;
         bool same = k < from->rank && (want < 0 || want == from->dims[k]);
 
         if (!same && want != 1)
@@ -115,6 +118,8 @@ static sb_status number_dims(const sb_trainer *t, const sb_tensor *from,
                            out->name, out->text);
         dims[i] = same ? from->dims[k++] : 1;
     }
+    while (k < from->rank && from->dims[k] == 1)
+        k++;
     if (k < from->rank)
         return sb_fail(t->ctx, SB_BAD_DATA,
                        "the labels are %s, which does not fit '%s', %s",

@@ -112,6 +112,14 @@ def test_numbers():
                 both = ((y > 0) & (t == 1)).sum()
                 near("F1", got["label_f1"], 200 * both / ((y > 0).sum() + t.sum()))
             check("F1 of numbers", ("label_f1" in got) == (kind == "labels"))
+    # Dimensions of 1 that the output has not.
+    for shape in ((24, n, 1), (24, 1, n, 1)):
+        np.save("t.npy", kinds["real"].reshape(shape))
+        near(f"{shape}", loss_of("many.onnx", "npy.json", "mse"),
+             ((y - kinds["real"]) ** 2).mean())
+    np.save("t.npy", np.full(24, 2 ** 40))
+    refused("a large class", "label 0 is 1099511627776, want 0 to 2147483647", "eval",
+            "many.onnx", "-d", "npy.json")
     # One number a sample, also integers, for an output [N,1].
     for t in (rng.normal(size=24), rng.integers(0, 60, 24)):
         np.save("t.npy", t)
@@ -237,6 +245,10 @@ def test_bad_masks():
     refused("a label", "has label 255, the network has classes 0 to 2", *train[:2], "-d",
             write_data("other.json", SOURCE="image_folder", PATH="photos", LABELS="masks",
                        RESIZE=[14, 18], IGNORE_LABEL=7) or "other.json", *train[4:])
+    write_data("other.json", SOURCE="image_folder", PATH="photos", LABELS="masks",
+               IGNORE_LABEL=300)
+    refused("IGNORE_LABEL", "found 300, allowed with masks are 0 to 255", "eval",
+            "seg.onnx", "-d", "other.json")
     Image.fromarray(bad).save("masks/a/4.png")
     refused("a size", "masks/a/4.png: 25 x 25 pixels, its image has", "eval", "seg.onnx",
             "-d", "folder.json", "--strict")

@@ -82,6 +82,7 @@ static void test_too_large(void **state)
     assert_error_has("int32, which does not hold 3000000000");
     assert_status(fit(SB_DTYPE_I64, byte, SB_DTYPE_U8, out), SB_BAD_DATA);
     assert_status(fit(SB_DTYPE_U64, huge, SB_DTYPE_I64, out), SB_BAD_DATA);
+    assert_error_has("int64, which does not hold 18446744073709551615");
 }
 
 int main(void)
