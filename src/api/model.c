@@ -103,6 +103,16 @@ sb_status sb_model_load(sb_ctx *ctx, const char *path, sb_model **out)
     return sb_model_load_with(ctx, path, NULL, out);
 }
 
+/* Frees the graph on failure. */
+static sb_status read_windows(sb_graph *graph)
+{
+    sb_status status = sb_graph_find_windows(graph);
+
+    if (status != SB_OK)
+        sb_graph_free(graph);
+    return status;
+}
+
 /* Language models are told by their names and first bytes; all else is ONNX. */
 static sb_status load_graph(sb_ctx *ctx, const char *path,
                             const sb_load_options *opt, sb_graph **out,
@@ -119,6 +129,7 @@ static sb_status load_graph(sb_ctx *ctx, const char *path,
                        "a language model",
                        path);
     SB_TRY(sb_onnx_load_with(ctx, path, &onnx, out));
+    SB_TRY(read_windows(*out));
     if (stat(path, &st) == 0)
         *bytes = (uint64_t)st.st_size + (*out)->external_bytes;
     return SB_OK;
@@ -168,6 +179,7 @@ sb_status sb_model_load_memory(sb_ctx *ctx, const void *data, size_t size,
     SB_TRY(sb_progress(ctx, "load", 0, 2));
     SB_TRY(sb_onnx_load_memory(ctx, "model in memory", folder, data, size,
                                &graph));
+    SB_TRY(read_windows(graph));
     return sb_model_wrap(graph, out);
 }
 

@@ -6,7 +6,7 @@
  * opset 18 is one of opset 13.  Axes of a reduction are an attribute before
  * opset 18; that is how they are written there if they are constant.  And an
  * attribute that an older form does not have is left out if it says what is
- * true without it. */
+ * true without it.  The window of an Attention becomes a mask. */
 #include <string.h>
 
 #include "ops/op_registry.h"
@@ -87,9 +87,13 @@ static const struct {
     const char *op;
     int64_t (*since)(const sb_node *node);
 } finer[] = {
-    {"Pad", pad_since},           {"Reshape", reshape_since},
-    {"Resize", resize_since},     {"ScatterElements", scatter_since},
-    {"ScatterND", scatter_since}, {"Shape", shape_since},
+    {"Attention", sb_attention_since},
+    {"Pad", pad_since},
+    {"Reshape", reshape_since},
+    {"Resize", resize_since},
+    {"ScatterElements", scatter_since},
+    {"ScatterND", scatter_since},
+    {"Shape", shape_since},
     {"Split", split_since},
 };
 
@@ -181,6 +185,8 @@ static bool older_differs(const sb_graph *g, const sb_node *node, int64_t opset)
     for (size_t i = 0; i < SB_COUNT(newer); i++)
         if (opset < newer[i].since && older_is_default(node, i))
             return true;
+    if (sb_attention_wants_mask(node, opset))
+        return true;
     return opset < REDUCE_AXES_INPUT && sb_node_in(node, 1) != SB_NONE &&
            older_takes_axes(g, node);
 }
@@ -232,7 +238,9 @@ static sb_status older_rewrite(sb_graph *g, int64_t opset)
         for (size_t i = 0; i < SB_COUNT(newer); i++)
             if (opset < newer[i].since && older_is_default(node, i))
                 sb_graph_remove_attr(g, id, newer[i].attr);
-        if (older_differs(g, sb_graph_node(g, id), opset))
+        if (sb_attention_wants_mask(sb_graph_node(g, id), opset))
+            SB_TRY(sb_attention_use_mask(g, id));
+        else if (older_differs(g, sb_graph_node(g, id), opset))
             SB_TRY(older_set_axes(g, id));
         for (size_t k = 0;
              (body = sb_node_body(sb_graph_node(g, id), k)) != NULL; k++)

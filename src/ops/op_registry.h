@@ -84,4 +84,10 @@ SB_MUST_USE sb_status sb_graph_check_opset(const sb_graph *graph,
 bool sb_graph_wants_older(const sb_graph *graph, int64_t opset);
 SB_MUST_USE sb_status sb_graph_use_older(sb_graph *graph, int64_t opset);
 
+/* attention/window_form.c: a window as a mask, and back after loading. */
+int64_t sb_attention_since(const sb_node *node);
+bool sb_attention_wants_mask(const sb_node *node, int64_t opset);
+SB_MUST_USE sb_status sb_attention_use_mask(sb_graph *g, sb_node_id id);
+SB_MUST_USE sb_status sb_graph_find_windows(sb_graph *g);
+
 #endif

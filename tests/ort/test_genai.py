@@ -112,6 +112,16 @@ def compare(name, folder):
     check(f"{name}, vocabulary", r.model["vocab_size"] == want.shape[2])
 
 
+def compare_onnx(name, path):
+    """The plain network, which knows windows by masks (opset 23)."""
+    ids = np.load(f"{fixtures}/ids.npy").astype(np.int64)
+    want = np.load(f"{fixtures}/{name}/logits.npy")
+    session = onnxruntime.InferenceSession(
+        path, providers=["CPUExecutionProvider"])
+    got = session.run(None, {"input_ids": ids})[0]
+    check(f"{name} as ONNX", distance(got, want) < 2e-4, distance(got, want))
+
+
 def compare_genai(name, folder):
     """A prompt, then the other tokens one by one."""
     ids = np.load(f"{fixtures}/ids.npy")[0].astype(np.int32)
@@ -141,6 +151,11 @@ def main():
                 compare(name, out)
             if done.returncode == 0 and genai:
                 compare_genai(name, out)
+        for name in ("mistral", "gemma3", "gemma3_window", "gpt2"):
+            out = os.path.join(folder, f"{name}.onnx")
+            subprocess.run([command, "convert", f"{fixtures}/{name}", out,
+                            "-q"], check=True)
+            compare_onnx(name, out)
     print("genai: " + (f"{failed} failed" if failed else "same logits") +
           why_not)
     return failed > 0

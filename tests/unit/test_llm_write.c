@@ -183,16 +183,20 @@ static void assert_windows(const char *model_path)
 {
     sb_model *model = NULL;
     int64_t windows[2];
-    size_t n = 0;
+    size_t n = 0, layer = 0;
 
     assert_ok(sb_model_load(test_ctx(), model_path, &model));
     const sb_graph *g = model->graph;
-    for (sb_node_id id = 0; id < g->n_nodes; id++)
-        if (sb_node_is(sb_graph_node(g, id), "Attention")) {
-            assert_true(n < SB_COUNT(windows));
-            windows[n++] =
-                sb_node_int(sb_graph_node(g, id), "left_window_size", -1);
-        }
+    for (sb_node_id id = 0; id < g->n_nodes; id++) {
+        const sb_node *node = sb_graph_node(g, id);
+
+        if (node->dead || !sb_node_is(node, "Attention"))
+            continue;
+        assert_int_equal(sscanf(node->name, "model.layers.%zu", &layer), 1);
+        assert_true(layer < SB_COUNT(windows));
+        windows[layer] = sb_node_int(node, "left_window_size", -1);
+        n++;
+    }
     assert_int_equal(n, 2);
     assert_int_equal(windows[0], 2); /* behind the token itself */
     assert_int_equal(windows[1], -1);
@@ -232,6 +236,13 @@ static void test_windows_of_some_layers(void **state)
     assert_non_null(strstr(line, "llama.cpp does not know the window"));
     assert_windows(gguf);
     assert_ok(convert(gguf, back, SB_LANGUAGE_FLOAT, NULL));
+    assert_windows(back);
+    /* In an ONNX file of opset 23 it is a mask. */
+    sb_model *model = NULL;
+    strcpy(back, in_folder("windows.onnx"));
+    assert_ok(sb_model_load(test_ctx(), hf, &model));
+    assert_ok(sb_model_save(model, back));
+    sb_model_free(model);
     assert_windows(back);
 }
 
