@@ -301,6 +301,8 @@ static sb_status note_broken(sb_data *data, size_t position, sb_status status,
     for (size_t i = 0; i < data->broken.n; i++)
         if (strcmp(data->broken.v[i], name) == 0)
             return SB_OK; /* in another epoch, maybe in another order */
+    if (!data->why)
+        data->why = sb_arena_str(&data->arena, message);
     name = sb_arena_str(&data->arena, name);
     SB_TRY(sb_name_list_add(data->ctx, &data->broken, name));
     sb_warn(data->ctx, "%s (left out)", message);
@@ -580,8 +582,9 @@ sb_status sb_data_next(sb_data *data, const sb_batch **out)
     }
     if (b.count == 0 && data->good == 0 && data->first < data->last)
         return sb_fail(data->ctx, SB_BAD_DATA,
-                       "%s: none of the %zu samples can be read",
-                       data->doc->file, sb_data_count(data));
+                       "%s: none of the %zu samples can be read: %s",
+                       data->doc->file, sb_data_count(data),
+                       data->why ? data->why : "no memory");
     data->given = b;
     *out = &data->given;
     return SB_OK;

@@ -61,7 +61,8 @@ struct sb_data {
     sb_batch_memory batch;
     sb_batch given; /* the last one, as the caller sees it */
     sb_name_list broken;
-    size_t good; /* samples delivered since the last rewind */
+    const char *why; /* the first of them is */
+    size_t good;     /* samples delivered since the last rewind */
 };
 
 /* Keys that every source takes; those of images are in transform.h, and a
