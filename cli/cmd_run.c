@@ -523,6 +523,9 @@ static int run_check(const run_args *args)
 {
     if (args->dump_all && !args->out_dir)
         return cli_usage(&cmd_run, "--dump-all needs --out-dir");
+    if (args->out_dir && cli_ends_with(args->out_dir, ".npz"))
+        return cli_usage(&cmd_run, "--out-dir is a folder: want --npz '%s'",
+                         args->out_dir);
     if (args->data && (args->inputs.n || args->shapes.n))
         return cli_usage(&cmd_run, "want either --data or --input, --shape");
     if (!args->data && (args->set.n || args->samples || args->skip))

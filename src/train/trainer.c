@@ -373,8 +373,8 @@ static sb_status count_steps(sb_trainer *t)
 
     if (batch > samples)
         return sb_fail(t->ctx, SB_BAD_DATA,
-                       "batches of %zu samples cannot be made, there are %zu "
-                       "to train on: want a smaller BATCH",
+                       "batches of %zu samples cannot be made of the %zu to "
+                       "train on: want a smaller BATCH",
                        batch, samples);
     t->steps = samples / batch;
     return SB_OK;

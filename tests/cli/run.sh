@@ -28,6 +28,7 @@ code $sparsebit run $models/tiny.onnx --input $models/tiny.onnx
 code $sparsebit run $models/tiny.onnx --shape x=4
 code $sparsebit run $models/tiny.onnx --shape x=4x
 code $sparsebit run $models/tiny.onnx --dump-all
+code $sparsebit run $models/tiny.onnx --out-dir y.npz
 code $sparsebit run $models/custom.onnx
 echo --- values of inputs
 code $sparsebit run $models/two.onnx --value b=0 -i a=two.npz:diff

@@ -186,6 +186,24 @@ static void test_more_outputs_than_there_are_are_refused(void **state)
     sb_model_free(model);
 }
 
+static void test_outputs_of_zeros_are_refused(void **state)
+{
+    (void)state;
+    const sb_search_result *r = NULL;
+    sb_model *model = NULL;
+
+    assert_ok(sb_model_parse(test_ctx(),
+                             "graph zeros(x: f32[N,4]) -> (y) {\n"
+                             "u: f32[4,4] = random(1)\nm = MatMul(x, u)\n"
+                             "a = Abs(m)\nb = Neg(a)\ny = Relu(b)\n}",
+                             &model));
+    sb_search *s = search_net(model, 1e9, SB_SEARCH_BUDGET_SIZE);
+    assert_status(sb_search_run(s, &r), SB_BAD_DATA);
+    assert_error_has("only zeros");
+    sb_search_free(s);
+    sb_model_free(model);
+}
+
 static void test_layers_in_float_are_added(void **state)
 {
     (void)state;
@@ -385,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_many_things_are_nearly_exact),
         cmocka_unit_test(test_configurations_keep_everything_else),
         cmocka_unit_test(test_more_outputs_than_there_are_are_refused),
+        cmocka_unit_test(test_outputs_of_zeros_are_refused),
         cmocka_unit_test(test_layers_in_float_are_added),
         cmocka_unit_test(test_the_layer_that_matters_least_is_small),
         cmocka_unit_test(test_equalized_weights),

@@ -22,7 +22,7 @@ static void test_wrong_settings_are_refused(void **state)
     test_train_refused("FREEZE: nothing.*", NULL, 0, 8, 0, SB_BAD_ARG,
                        "nothing.*");
     test_train_refused("{}", NULL, 0, 97, 0, SB_BAD_DATA,
-                       "batches of 97 samples cannot be made, there are 96");
+                       "batches of 97 samples cannot be made of the 96");
 }
 
 static void test_labels_beside_a_teacher_of_images_are_refused(void **state)

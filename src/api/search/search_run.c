@@ -294,10 +294,9 @@ static sb_status search_quantize(sb_search *s, sb_quant_model *qm,
     }
     if (status == SB_OK)
         status = sb_quant_model_export_memory(qm, NULL, &file, &size);
-    if (status == SB_OK) {
-        *error = sb_measure_error(&s->m, sums);
-        *bytes = (double)size;
-    }
+    if (status == SB_OK)
+        status = sb_measure_error(&s->m, sums, error);
+    *bytes = (double)size;
     sb_memory_free(file);
     sb_free(s->ctx, sums);
     sb_free(s->ctx, in);

@@ -261,7 +261,8 @@ void sb_measure_add(const sb_measure *m, size_t batch,
     }
 }
 
-double sb_measure_error(const sb_measure *m, const double *sums)
+sb_status sb_measure_error(const sb_measure *m, const double *sums,
+                           double *error)
 {
     double sum = 0, n = 0;
 
@@ -270,7 +271,13 @@ double sb_measure_error(const sb_measure *m, const double *sums)
             sum += sums[2 * k] / sums[2 * k + 1];
             n++;
         }
-    return n > 0 ? sum / n : (double)NAN;
+    if (n == 0)
+        return sb_fail(m->ctx, SB_BAD_DATA,
+                       "the float network has only zeros or no numbers at its "
+                       "outputs for all samples, from which no error can be "
+                       "told: give samples like those it was trained on");
+    *error = sum / n;
+    return SB_OK;
 }
 
 sb_status sb_measure_run(sb_measure *m, const uint32_t *choices, double *error)
@@ -296,7 +303,7 @@ sb_status sb_measure_run(sb_measure *m, const uint32_t *choices, double *error)
             sb_measure_add(m, b, m->outputs, sums);
     }
     if (status == SB_OK)
-        *error = sb_measure_error(m, sums);
+        status = sb_measure_error(m, sums, error);
     m->runs++;
     sb_free(m->ctx, sums);
     return status;

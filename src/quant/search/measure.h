@@ -53,6 +53,7 @@ SB_MUST_USE sb_status sb_measure_run(sb_measure *m, const uint32_t *choices,
  * [2 * outputs], zero at first. */
 void sb_measure_add(const sb_measure *m, size_t batch,
                     const sb_tensor *const *outputs, double *sums);
-double sb_measure_error(const sb_measure *m, const double *sums);
+SB_MUST_USE sb_status sb_measure_error(const sb_measure *m, const double *sums,
+                                       double *error);
 
 #endif
