@@ -1,9 +1,55 @@
 /* Writing text: prompt in, token by token out. */
 #include <string.h>
 
+#include "base/json.h"
 #include "base/options.h"
 #include "llm/generator.h"
+#include "llm/llm_config.h"
 #include "llm/llm_load.h"
+
+/* ---- is it the model's tokenizer? --------------------------------------- */
+
+/* Tokens of config.json that begin and end a text are no pieces of words.
+ * Some files still have the defaults of their class, so this only warns. */
+static void warn_of_token(const sb_generator *g, const char *key,
+                          const sb_json *v)
+{
+    const sb_tokenizer *t = g->tokenizer;
+
+    if (!sb_json_is(v, SB_JSON_NUMBER) || !(v->number >= 0 && v->number < 1e9))
+        return;
+    size_t id = (size_t)v->number;
+    if (id < t->n_real &&
+        (t->tokens[id].kind != SB_TOKEN_NORMAL || id == t->bos ||
+         sb_tokenizer_is_end(t, (uint32_t)id)))
+        return;
+    sb_warn(g->ctx,
+            "%s of the model is %zu, which %s%.64s%s: is it the model's own "
+            "tokenizer?",
+            key, id, id < t->n_real ? "is '" : "the tokenizer does not have",
+            id < t->n_real ? t->tokens[id].text : "",
+            id < t->n_real ? "' to the tokenizer" : "");
+}
+
+static sb_status warn_of_tokenizer(const sb_generator *g, const sb_graph *graph)
+{
+    const char *text = sb_graph_prop(graph, SB_PROP_CONFIG);
+    sb_json_doc *doc = NULL;
+
+    if (g->vocabulary > 0 && g->tokenizer->n_real > g->vocabulary)
+        sb_warn(g->ctx,
+                "the tokenizer has %zu tokens, the model %zu: is it the "
+                "model's own tokenizer?",
+                g->tokenizer->n_real, g->vocabulary);
+    if (!text)
+        return SB_OK;
+    SB_TRY(sb_json_read(g->ctx, SB_PROP_CONFIG, text, strlen(text), &doc));
+    const sb_json *config = sb_llm_config_object(doc->root);
+    warn_of_token(g, "bos_token_id", sb_json_get(config, "bos_token_id"));
+    warn_of_token(g, "eos_token_id", sb_json_get(config, "eos_token_id"));
+    sb_json_free(doc);
+    return SB_OK;
+}
 
 /* ---- life --------------------------------------------------------------- */
 
@@ -20,7 +66,9 @@ sb_status sb_generator_make(const sb_graph *graph,
     g->context = context;
     g->vocabulary = sb_llm_vocabulary(graph);
     sb_str_init(&g->text, g->ctx);
-    sb_status status = sb_kv_cache_create(graph, context, 1, &g->cache);
+    sb_status status = warn_of_tokenizer(g, graph);
+    if (status == SB_OK)
+        status = sb_kv_cache_create(graph, context, 1, &g->cache);
     if (status == SB_OK)
         *out = g;
     else

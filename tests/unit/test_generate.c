@@ -374,6 +374,37 @@ static int hear(void *user, const char *text, size_t len)
     return h->most && h->n >= h->most;
 }
 
+static void keep_line(void *user, sb_log_level level, const char *text)
+{
+    (void)level;
+    (void)snprintf(user, 256, "%s", text);
+}
+
+/* 465 tokens for a model of 64. */
+static void test_tokenizer_of_another_model(void **state)
+{
+    sb_model *model = NULL;
+    sb_tokenizer *t = NULL;
+    sb_generator *g = NULL;
+    char line[256] = "";
+
+    (void)state;
+    assert_ok(sb_model_load(test_ctx(), FIXTURES "tiny.gguf", &model));
+    sb_ctx_set_log(test_ctx(), keep_line, line);
+    assert_ok(sb_tokenizer_open(test_ctx(), FIXTURES "tiny.gguf", &t));
+    assert_ok(sb_generator_create(model, t, 0, &g));
+    assert_string_equal(line, "");
+    sb_generator_free(g);
+    sb_tokenizer_free(t);
+    assert_ok(sb_tokenizer_open(test_ctx(), FIXTURES "tok_llama.json", &t));
+    assert_ok(sb_generator_create(model, t, 0, &g));
+    sb_ctx_set_log(test_ctx(), NULL, NULL);
+    assert_non_null(strstr(line, "is it the model's own tokenizer?"));
+    sb_generator_free(g);
+    sb_tokenizer_free(t);
+    sb_model_free(model);
+}
+
 static void test_text_streams_and_stops(void **state)
 {
     sb_model *model = NULL;
@@ -441,6 +472,7 @@ int main(void)
         cmocka_unit_test(test_other_models_cannot_generate),
         cmocka_unit_test(test_tokens_are_picked_as_often_as_they_are_likely),
         cmocka_unit_test(test_logits_of_which_none_is_a_number),
+        cmocka_unit_test(test_tokenizer_of_another_model),
         cmocka_unit_test(test_text_streams_and_stops),
     };
 
