@@ -23,7 +23,7 @@ static const cli_opt opts[] = {
     {CLI_LIST,   0,   "value",   ARG(values),  CLI_VALUE_ARG, CLI_VALUE_HELP, false},
     {CLI_WORDS,  0,   "asym",    ARG(asym),    "w,a",   "calibrate each layer on the outputs of quantized weights (w), activations (a) or both; with a the network runs block by block", false},
     {CLI_UINT,   0,   "asym-memory", ARG(memory), "MB", "memory for activations kept by --asym; the rest goes to a file in TMPDIR (default: 512)", false},
-    {CLI_SIZE,   0,   "memory-limit", ARG(limit), "SIZE", "quantize in so much memory, such as `2G`: weights are taken from their files layer by layer, and what must be kept lies in temporary files in TMPDIR; the result is the same", false},
+    {CLI_SIZE,   0,   "memory-limit", ARG(limit), "SIZE", "quantize in so much memory, such as `2G`: weights are taken from their files layer by layer, and copies of them, packed ones that have no room, and samples lie in temporary files in TMPDIR; the result is the same", false},
     {CLI_OUT,    'o', "output",  ARG(output),  "FILE",  "quantized file to write; one that ends in .gguf is for `--format gguf`", false},
     {CLI_TARGET, 't', "target",  ARG(target),  "NAME",  "runtime to write for; see `sparsebit list targets` (default: BACKEND of the config, or `virtual`: for simulation, slower than float in runtimes)", false},
     {CLI_STRING, 0,   "format",  ARG(format),  "FORM",  "`qdq` (default); `qoperator`: QOperator nodes such as QLinearConv; `matmulnbits`: MatMulNBits, for `A: none`; of language models also `gguf` (for llama.cpp) and `gptq` (a Hugging Face folder)", false},

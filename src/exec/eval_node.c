@@ -1,4 +1,6 @@
 /* Computing one node whose inputs are all known: a dynamic step on its own. */
+#include <string.h>
+
 #include "base/simd.h"
 #include "exec/plan.h"
 #include "tensor/mapped.h"
@@ -86,9 +88,27 @@ static sb_status eval_node_prepare(eval *e, const sb_node *node,
     return add_slot(e, SLOT_DYNAMIC, &st->scratch);
 }
 
-/* Hands over the memory of each output. */
-static void take_outputs(eval *e, const sb_node *node, sb_tensor *out)
+/* What is the same as the first input to the last bit, as rounded weights are
+ * when they are rounded again, is that buffer. */
+static void eval_share_same(const sb_tensor *in, sb_tensor *out)
 {
+    enum { LEAST = 64 << 10 }; /* bytes that are worth it */
+
+    if (!in || !in->buf || !out->buf || in->dtype != out->dtype ||
+        in->rank != out->rank || sb_tensor_bytes(out) < LEAST ||
+        memcmp(in->dims, out->dims, sizeof in->dims[0] * (size_t)in->rank) ||
+        memcmp(in->data, out->data, sb_tensor_bytes(out)) != 0)
+        return;
+    sb_tensor_drop(out);
+    *out = sb_tensor_share(in);
+}
+
+/* Hands over the memory of each output. */
+static sb_status take_outputs(eval *e, const sb_node *node,
+                              const sb_tensor *const *in, sb_tensor *out)
+{
+    sb_status status = SB_OK;
+
     for (uint32_t i = 0; i < node->n_out; i++) {
         sb_slot *s = e->st->out[i];
         out[i] = (sb_tensor){0};
@@ -98,6 +118,16 @@ static void take_outputs(eval *e, const sb_node *node, sb_tensor *out)
         out[i].buf = s->store;
         s->store = NULL;
     }
+    if (node->n_in > 0)
+        eval_share_same(in[0], &out[0]);
+    for (uint32_t i = 0; i < node->n_in; i++)
+        if (in[i])
+            sb_tensor_release_pages(in[i]);
+    for (uint32_t i = 0; i < node->n_out && status == SB_OK; i++)
+        status = sb_tensor_settle_weight(e->exec.ctx, &out[i]);
+    for (uint32_t i = 0; i < node->n_out && status != SB_OK; i++)
+        sb_tensor_drop(&out[i]);
+    return status;
 }
 
 /* A view of a constant is the same buffer under another shape. */
@@ -132,7 +162,7 @@ sb_status sb_exec_eval(sb_ctx *ctx, const sb_graph *graph, const sb_node *node,
         status = sb_step_run(e.st);
         sb_subnormals_restore(before);
         if (status == SB_OK)
-            take_outputs(&e, node, out);
+            status = take_outputs(&e, node, in, out);
     }
     if (e.st)
         sb_step_release(e.st);

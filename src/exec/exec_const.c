@@ -53,3 +53,48 @@ void sb_exec_const_drop(sb_exec *exec, sb_value_id v)
     sb_tensor_drop(&e->f32);
     *e = (sb_const_entry){0};
 }
+
+/* ---- what runs read ------------------------------------------------------ */
+
+static void const_keep_read(bool *keep, const sb_step *st)
+{
+    const sb_node *node = st->k.node;
+
+    for (uint32_t j = 0; j < node->n_in + node->n_implicit; j++)
+        if (node->inputs[j] != SB_NONE && (j >= 32 || !(st->k.packed >> j & 1)))
+            keep[node->inputs[j]] = true;
+}
+
+sb_status sb_plan_find_kept(sb_plan_builder *b)
+{
+    const sb_exec *exec = b->exec;
+    const sb_graph *g = exec->graph;
+
+    b->keep = sb_arena_alloc(&b->plan->arena, g->n_values + 1, sizeof *b->keep);
+    if (!b->keep)
+        return SB_NO_MEMORY;
+    for (size_t i = 0; i < g->n_outputs; i++)
+        b->keep[g->outputs[i]] = true;
+    for (size_t p = 0; p < exec->n_plans; p++)
+        for (size_t i = 0; i < exec->plans[p]->n_steps; i++)
+            const_keep_read(b->keep, exec->plans[p]->steps[i]);
+    return SB_OK;
+}
+
+void sb_plan_drop_packed(sb_plan_builder *b, const sb_node *node,
+                         const sb_step *st)
+{
+    sb_exec *exec = b->exec;
+
+    if (st) {
+        const_keep_read(b->keep, st);
+        sb_step_release_pages(st);
+    }
+    for (uint32_t j = 0; j < node->n_in + node->n_implicit; j++) {
+        sb_value_id v = node->inputs[j];
+
+        if (v != SB_NONE && !b->keep[v] && !exec->opt.dump &&
+            exec->last_use[v] <= b->position && exec->consts[v].aligned.data)
+            sb_exec_const_drop(exec, v);
+    }
+}

@@ -3,10 +3,15 @@
  * What lasts (constants and states) is packed once for all steps and plans that
  * want the same form of it, and kept as long as one of them does.  What is
  * computed or given anew at each run gets a place in the workspace, filled at
- * each run. */
+ * each run.
+ *
+ * If the program chose how much memory there may be, packs that would take more
+ * than half of it lie in temporary files; steps give their pages back. */
 #include "exec/plan.h"
 
 #include <string.h>
+
+#include "tensor/mapped.h"
 
 struct sb_pack_entry {
     sb_pack pack;
@@ -14,8 +19,8 @@ struct sb_pack_entry {
     /* The plan's arena, if the value is a constant of that plan alone. */
     const sb_arena *owner;
     sb_pack_form form; /* its bytes follow the struct */
-    sb_buf *buf;
-    size_t refs; /* steps that use it */
+    sb_tensor t;       /* its bytes */
+    size_t refs;       /* steps that use it */
     sb_pack_entry *next;
 };
 
@@ -48,6 +53,17 @@ static bool pack_same_form(const sb_pack_form *a, const sb_pack_form *b)
            memcmp(a->form, b->form, a->form_size) == 0;
 }
 
+static sb_status pack_alloc(sb_ctx *ctx, sb_tensor *t)
+{
+    const size_t code = (size_t)8 << 20; /* that oneDNN wants to be free */
+    size_t half = sb_memory_share(ctx, 2, SIZE_MAX);
+    size_t used = sb_ctx_memory(ctx) + code;
+
+    return used < half && sb_tensor_bytes(t) <= half - used
+               ? sb_tensor_alloc_raw(ctx, t)
+               : sb_tensor_alloc_weight_raw(ctx, t);
+}
+
 static sb_status pack_create(sb_exec *exec, sb_value_id v,
                              const sb_pack_form *form, sb_pack_entry **out)
 {
@@ -58,12 +74,13 @@ static sb_status pack_create(sb_exec *exec, sb_value_id v,
     e->value = v;
     e->form = *form;
     e->form.form = memcpy(e + 1, form->form, form->form_size);
-    sb_status status = sb_buf_create_raw(exec->ctx, form->bytes, &e->buf);
+    e->t = sb_tensor_make(SB_DTYPE_U8, 1, &(int64_t){(int64_t)form->bytes});
+    sb_status status = pack_alloc(exec->ctx, &e->t);
     if (status != SB_OK) {
         sb_free(exec->ctx, e);
         return status;
     }
-    e->pack.data = sb_buf_data(e->buf);
+    e->pack.data = e->t.data;
     e->pack.version = UINT64_MAX;
     e->next = exec->packs[v];
     exec->packs[v] = e;
@@ -79,7 +96,7 @@ static void pack_unref(sb_exec *exec, sb_pack_entry *e)
     while (*at != e)
         at = &(*at)->next;
     *at = e->next;
-    sb_buf_unref(e->buf);
+    sb_tensor_drop(&e->t);
     sb_free(exec->ctx, e);
 }
 
@@ -158,6 +175,13 @@ sb_status sb_step_pack_input(sb_step *st, uint32_t i, const sb_pack_form *form,
         s->kind == SLOT_CONST ? &pack_forever : &s->root->state->state->version;
     *out = &shared->pack;
     return SB_OK;
+}
+
+void sb_step_release_pages(const sb_step *st)
+{
+    for (const sb_step_pack *p = st->packs; p; p = p->next)
+        if (p->shared)
+            sb_tensor_release_pages(&p->shared->t);
 }
 
 void sb_step_drop_packs(sb_step *st)

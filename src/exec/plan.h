@@ -144,6 +144,7 @@ typedef struct sb_plan_builder {
     uint32_t position;
     sb_fact *facts; /* room for one node: inputs, then outputs */
     const sb_fact **ins;
+    bool *keep; /* by value: constants that runs read as they are */
 } sb_plan_builder;
 
 /* A slot of the plan with the type and shape of `like`, in use between two
@@ -190,6 +191,8 @@ SB_MUST_USE sb_status sb_step_pack_input(sb_step *st, uint32_t i,
                                          const sb_pack_form *form,
                                          sb_pack **out);
 void sb_step_drop_packs(sb_step *st);
+/* Those that lie in temporary files need no memory until the next run. */
+void sb_step_release_pages(const sb_step *st);
 /* Does the value hold for every plan of the executor? */
 bool sb_exec_is_const(const sb_exec *exec, sb_value_id v);
 
@@ -228,8 +231,16 @@ SB_MUST_USE sb_status sb_profile_run(sb_plan *plan);
  * kernels; borrowed from the executor. */
 SB_MUST_USE sb_status sb_exec_const(sb_exec *exec, sb_value_id v, bool as_f32,
                                     const sb_tensor **out);
-/* Forgets copies that every kernel has packed. */
+/* Forgets copies. */
 void sb_exec_const_drop(sb_exec *exec, sb_value_id v);
+/* What runs will read as it is: outputs, and what other plans have not packed.
+ */
+SB_MUST_USE sb_status sb_plan_find_kept(sb_plan_builder *b);
+/* Behind each node, which became a step, or NULL: drops copies of constants
+ * that it was the last to read, if all kernels have packed them.  At once, so
+ * that few are there at a time.  A dump wants to see all of them. */
+void sb_plan_drop_packed(sb_plan_builder *b, const sb_node *node,
+                         const sb_step *st);
 /* A copy with memory of its own, converted if `dtype` differs. */
 SB_MUST_USE sb_status sb_const_copy(sb_ctx *ctx, const sb_tensor *from,
                                     sb_dtype dtype, sb_tensor *out);

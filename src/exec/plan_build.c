@@ -103,9 +103,12 @@ static sb_status keep_folded(sb_plan_builder *b, sb_value_id v, sb_tensor *t,
         return status;
     }
     if (for_all) {
-        b->exec->consts[v].aligned = *t;
-        b->exec->consts[v].folded = true;
-        s->t.data = t->data;
+        sb_const_entry *e = &b->exec->consts[v];
+        if (e->folded) /* another plan reads that one */
+            sb_tensor_drop(t);
+        else
+            *e = (sb_const_entry){.aligned = *t, .folded = true};
+        s->t.data = e->aligned.data;
     } else {
         s->t = *t; /* the slot owns the reference */
     }
@@ -410,11 +413,16 @@ static sb_status add_node(sb_plan_builder *b, const sb_node *node)
             SB_TRY(slot_of(b, node->inputs[i], &st->in[i]));
     gather_facts(b, st);
     SB_TRY(sb_op_infer(exec->ctx, exec->graph, node, b->ins, outs));
-    if (can_fold(st) && worth_folding(st, outs))
-        return fold_node(b, node, st);
-    st->position = b->position;
-    b->plan->steps[b->plan->n_steps++] = st;
-    return finish_step(b, node, st, outs);
+    bool folds = can_fold(st) && worth_folding(st, outs);
+    if (folds) {
+        SB_TRY(fold_node(b, node, st));
+    } else {
+        st->position = b->position;
+        b->plan->steps[b->plan->n_steps++] = st;
+        SB_TRY(finish_step(b, node, st, outs));
+    }
+    sb_plan_drop_packed(b, node, folds ? NULL : st);
+    return SB_OK;
 }
 
 /* ---- the plan ----------------------------------------------------------- */
@@ -471,35 +479,6 @@ static sb_status add_outputs(sb_plan_builder *b)
     return SB_OK;
 }
 
-/* Copies of constants that all kernels have packed are dropped again. */
-static sb_status drop_packed(sb_plan_builder *b)
-{
-    sb_exec *exec = b->exec;
-    const sb_graph *g = exec->graph;
-    bool *keep = sb_alloc(exec->ctx, g->n_values + 1, sizeof *keep);
-
-    if (!keep)
-        return SB_NO_MEMORY;
-    for (size_t i = 0; i < g->n_outputs; i++)
-        keep[g->outputs[i]] = true;
-    for (size_t p = 0; p <= exec->n_plans; p++) {
-        const sb_plan *plan = p < exec->n_plans ? exec->plans[p] : b->plan;
-        for (size_t i = 0; i < plan->n_steps; i++) {
-            const sb_step *st = plan->steps[i];
-            const sb_node *node = st->k.node;
-            for (uint32_t j = 0; j < node->n_in + node->n_implicit; j++)
-                if (node->inputs[j] != SB_NONE &&
-                    (j >= 32 || !(st->k.packed >> j & 1)))
-                    keep[node->inputs[j]] = true;
-        }
-    }
-    for (sb_value_id v = 0; v < g->n_values; v++)
-        if (!keep[v] && exec->consts[v].aligned.data)
-            sb_exec_const_drop(exec, v);
-    sb_free(exec->ctx, keep);
-    return SB_OK;
-}
-
 /* A step that only scans a value may see it while it is produced. */
 static void find_watchers(sb_plan *plan)
 {
@@ -536,6 +515,7 @@ static sb_status build_steps(sb_plan_builder *b, const sb_tensor *const *inputs,
     b->ins = sb_arena_alloc(arena, most, sizeof *b->ins);
     if (!plan->values || !plan->steps || !plan->folded || !b->facts || !b->ins)
         return SB_NO_MEMORY;
+    SB_TRY(sb_plan_find_kept(b));
     SB_TRY(sb_plan_add_states(b));
     SB_TRY(add_all_given(b, inputs, captured));
     for (size_t i = 0; i < exec->n_order; i++) {
@@ -550,8 +530,7 @@ static sb_status build_steps(sb_plan_builder *b, const sb_tensor *const *inputs,
         find_watchers(plan);
     if (exec->opt.profile)
         SB_TRY(sb_profile_create(plan));
-    /* A dump wants to see everything that was computed. */
-    return exec->opt.dump ? SB_OK : drop_packed(b);
+    return SB_OK;
 }
 
 sb_status sb_plan_build(sb_exec *exec, const sb_tensor *const *inputs,

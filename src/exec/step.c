@@ -399,6 +399,7 @@ sb_status sb_step_run(sb_step *st)
     sb_status status = sb_step_kernel(st);
     if (status == SB_OK)
         sb_step_after(st);
+    sb_step_release_pages(st);
     sb_status cut = sb_ctx_cut_end(st->k.ctx, outer);
     return status != SB_OK ? status : cut;
 }

@@ -30,9 +30,10 @@ bool sb_tensor_is_aligned(const sb_tensor *t)
 
 void sb_tensor_release_pages(const sb_tensor *t)
 {
+    if (!t->buf || !t->data || !sb_buf_is_mapped(t->buf))
+        return;
     long page = sysconf(_SC_PAGESIZE);
-
-    if (!t->buf || !t->data || !sb_buf_is_mapped(t->buf) || page <= 0)
+    if (page <= 0)
         return;
     /* Only pages that hold nothing else. */
     size_t bytes = sb_tensor_bytes(t);
@@ -46,7 +47,7 @@ void sb_tensor_release_pages(const sb_tensor *t)
 
 /* ---- copies ------------------------------------------------------------- */
 
-enum { MAPPED_LEAST = 256 << 10 }; /* below it, memory */
+enum { MAPPED_LEAST = 64 << 10 }; /* below it, memory */
 
 typedef struct mapped_pages {
     sb_ctx *ctx;
@@ -122,6 +123,22 @@ sb_status sb_tensor_alloc_weight_raw(sb_ctx *ctx, sb_tensor *t)
 {
     return mapped_is_for(ctx, t) ? mapped_alloc(ctx, t)
                                  : sb_tensor_alloc_raw(ctx, t);
+}
+
+sb_status sb_tensor_settle_weight(sb_ctx *ctx, sb_tensor *t)
+{
+    sb_tensor to = *t;
+
+    if (!t->buf || sb_buf_is_mapped(t->buf) || sb_buf_is_shared(t->buf) ||
+        t->dtype == SB_DTYPE_STRING || t->dtype == SB_DTYPE_SEQUENCE ||
+        !mapped_is_for(ctx, t))
+        return SB_OK;
+    SB_TRY(mapped_alloc(ctx, &to));
+    memcpy(to.data, t->data, sb_tensor_bytes(t));
+    sb_tensor_release_pages(&to);
+    sb_tensor_drop(t);
+    *t = to;
+    return SB_OK;
 }
 
 /* ---- files -------------------------------------------------------------- */

@@ -33,6 +33,8 @@ void sb_tensor_release_pages(const sb_tensor *t);
 SB_MUST_USE sb_status sb_tensor_alloc_weight(sb_ctx *ctx, sb_tensor *t);
 /* The same without zeroing, for one that is filled at once. */
 SB_MUST_USE sb_status sb_tensor_alloc_weight_raw(sb_ctx *ctx, sb_tensor *t);
+/* Moves one that was computed in memory to where those would have it. */
+SB_MUST_USE sb_status sb_tensor_settle_weight(sb_ctx *ctx, sb_tensor *t);
 
 /* A file as a buffer, mapped or read as base/file.h says; `pipes`: also pipes,
  * for what the caller of the library named. */

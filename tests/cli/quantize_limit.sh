@@ -1,6 +1,7 @@
 # quantize --memory-limit: the same file in less memory than the weights take as
 # floats; a limit that cannot be kept is said, with one that can; and a language
-# model is calibrated on its own text.
+# model is calibrated on its own text.  The same for a network with static
+# quantization, whose packed weights have no room.
 llm=$models/../../fixtures/llm
 # A layer with weights of 16 bits whose bits are those of digits: 0.13 to 0.67.
 mkdir net
@@ -57,3 +58,14 @@ quantize floats --calibrate self -d ids.npy -o none.onnx
 quantize net --calibrate self -o none.onnx
 quantize $models/cnn.onnx --calibrate self --tokenizer $llm/tiny.gguf -o none.onnx
 test -e none.onnx || echo no file
+echo --- static: 21 MB of weights
+$sparsebit new vit-tiny --input 1x32x32 --classes 4 -o vit.onnx -q
+{
+    printf '\0\0\x08\x03\0\0\0\x04\0\0\0\x20\0\0\0\x20'
+    seq 1000000 9999999 | tr -d '\n' | head -c 4096
+} >x.idx
+printf 'SOURCE: idx\nPATH: x.idx\nBATCH: 2\n' >x.yaml
+for preset in fast balanced; do
+    static() { $sparsebit quantize vit.onnx -d x.yaml --preset $preset -q -o "$@" 2>/dev/null; }
+    static all.onnx --force && static less.onnx --force --memory-limit 16M && cmp all.onnx less.onnx && echo the same
+done

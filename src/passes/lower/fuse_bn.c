@@ -15,6 +15,7 @@
 #include "passes/bn_channels.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
+#include "tensor/mapped.h"
 
 /* The layer in front and how its weights are laid out. */
 typedef struct layer {
@@ -95,7 +96,7 @@ static sb_status scaled_weights(sb_graph *g, const layer *l,
     sb_tensor t =
         sb_tensor_make(SB_DTYPE_F32, old->constant.rank, old->constant.dims);
 
-    SB_TRY(sb_tensor_alloc(g->ctx, &t));
+    SB_TRY(sb_tensor_alloc_weight_raw(g->ctx, &t));
     memcpy(t.data, old->constant.data, sb_tensor_bytes(&t));
     float *w = t.data;
     for (int64_t o = 0; o < l->outer; o++) {

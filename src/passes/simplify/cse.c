@@ -10,6 +10,7 @@
 #include "ops/op_registry.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
+#include "tensor/mapped.h"
 
 enum { HASH_WHOLE = 4096, HASH_SAMPLES = 8, HASH_SAMPLE = 64 };
 
@@ -59,6 +60,7 @@ static uint64_t hash_tensor(uint64_t h, const sb_tensor *t)
     size_t step = (n - HASH_SAMPLE) / (HASH_SAMPLES - 1);
     for (size_t i = 0; i < HASH_SAMPLES; i++)
         h = hash_bytes(h, (const char *)t->data + i * step, HASH_SAMPLE);
+    sb_tensor_release_pages(t); /* of a file; the system brings many at once */
     return h;
 }
 

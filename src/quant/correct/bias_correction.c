@@ -4,16 +4,18 @@
  * Rounding shifts the mean of what a layer computes; adding the difference to
  * its bias takes the shift away.  Layers are corrected through the quantized
  * network: what a layer reads was already corrected.  One pass over the batches
- * does all layers.  Each batch runs in float, which gives the means that are
- * wanted (ChannelMean), then quantized, where CorrectMean behind each layer
- * adds what was missing on average so far; without a configuration of the user
- * as far as samples agree on it. */
+ * does all layers.  All batches run in float first, which gives the means that
+ * are wanted (ChannelMean), so that only one network has its weights packed;
+ * then quantized, where CorrectMean behind each layer adds what was missing on
+ * average so far; without a configuration of the user as far as samples agree
+ * on it. */
 #include "ops/quantized/channel_mean.h"
 #include "quant/calibrate/replay.h"
 #include "quant/correct/correct.h"
 #include "quant/model/instrument.h"
 #include "quant/model/overlay.h"
 #include "quant/place/place.h"
+#include "tensor/spill.h"
 
 typedef struct corrector {
     sb_quant_model *qm;
@@ -22,6 +24,8 @@ typedef struct corrector {
     sb_state *states; /* what was seen, and of how many samples */
     sb_exec_state *bound;
     sb_value_id *wanted; /* input of the quantized graph, of each layer */
+    sb_spill *spill;
+    sb_spilled_tensor *means; /* of the layers, batch by batch */
     sb_replay plain, quantized;
 } corrector;
 
@@ -164,25 +168,35 @@ static sb_status correct_make_states(corrector *c)
     return SB_OK;
 }
 
-static sb_status correct_open(corrector *c)
+static sb_status correct_open_plain(corrector *c)
 {
+    const sb_quant_model *qm = c->qm;
     sb_graph *g = NULL;
-    sb_exec_options opt = {.n_states = 2 * c->n};
-    sb_workspace *rooms = c->qm->state.rooms;
-    /* What it makes is read while the other one runs. */
-    const sb_exec_options beside = {.workspace = rooms ? &rooms[1] : NULL};
 
-    SB_TRY(correct_make_states(c));
-    opt.states = c->bound;
-    SB_TRY(sb_replay_float(c->qm, &g));
+    SB_TRY(sb_spill_create(qm->ctx, qm->state.calibration.memory_limit,
+                           &c->spill));
+    c->means =
+        sb_alloc(qm->ctx, c->n * sb_replay_batches(qm) + 1, sizeof *c->means);
+    if (!c->means)
+        return SB_NO_MEMORY;
+    SB_TRY(sb_replay_float(qm, &g));
     sb_status status = correct_float_graph(c, g);
     if (status != SB_OK) {
         sb_graph_free(g);
         return status;
     }
-    SB_TRY(sb_replay_open(c->qm, g, &beside, &c->plain));
+    return sb_replay_open(c->qm, g, NULL, &c->plain);
+}
+
+static sb_status correct_open_quantized(corrector *c)
+{
+    sb_graph *g = NULL;
+    sb_exec_options opt = {.n_states = 2 * c->n};
+
+    SB_TRY(correct_make_states(c));
+    opt.states = c->bound;
     SB_TRY(sb_replay_quantized(c->qm, &g));
-    status = correct_quantized_graph(c, g);
+    sb_status status = correct_quantized_graph(c, g);
     if (status != SB_OK) {
         sb_graph_free(g);
         return status;
@@ -190,23 +204,57 @@ static sb_status correct_open(corrector *c)
     return sb_replay_open(c->qm, g, &opt, &c->quantized);
 }
 
-static sb_status correct_run(corrector *c)
+/* A batch in float; `done` were before it. */
+static sb_status correct_run_plain(corrector *c, size_t batch, size_t done)
 {
-    const sb_graph *g = c->qm->graph;
+    SB_TRY(sb_replay_run(&c->plain, batch));
+    for (size_t k = 0; k < c->n; k++)
+        SB_TRY(sb_spill_put(c->spill,
+                            c->plain.outputs[c->qm->graph->n_outputs + k],
+                            &c->means[done * c->n + k]));
+    return SB_OK;
+}
+
+static sb_status correct_run_quantized(corrector *c, size_t batch, size_t done)
+{
+    const sb_tensor **wanted = &c->quantized.inputs[c->qm->graph->n_inputs];
+    sb_tensor *t = sb_alloc(c->qm->ctx, c->n, sizeof *t);
+    sb_status status = t ? SB_OK : SB_NO_MEMORY;
+
+    for (size_t k = 0; k < c->n && status == SB_OK; k++) {
+        status = sb_spill_get(c->spill, &c->means[done * c->n + k], &t[k]);
+        wanted[k] = &t[k];
+    }
+    if (status == SB_OK)
+        status = sb_replay_run(&c->quantized, batch);
+    for (size_t k = 0; t && k < c->n; k++)
+        sb_tensor_drop(&t[k]);
+    sb_free(c->qm->ctx, t);
+    return status;
+}
+
+static sb_status correct_run(corrector *c,
+                             sb_status (*run)(corrector *, size_t, size_t))
+{
     size_t n = sb_batch_store_count(c->qm->state.batches), done = 0;
 
     for (size_t i = 0; i < n; i++) {
         if (!sb_replay_is_for(c->qm, SB_REPLAY_USED, i))
             continue;
-        SB_TRY(sb_progress(c->qm->ctx, "correct", done++,
-                           sb_replay_batches(c->qm)));
-        SB_TRY(sb_replay_run(&c->plain, i));
-        for (size_t k = 0; k < c->n; k++)
-            c->quantized.inputs[g->n_inputs + k] =
-                c->plain.outputs[g->n_outputs + k];
-        SB_TRY(sb_replay_run(&c->quantized, i));
+        SB_TRY(
+            sb_progress(c->qm->ctx, "correct", done, sb_replay_batches(c->qm)));
+        SB_TRY(run(c, i, done++));
     }
     return SB_OK;
+}
+
+static sb_status correct_both(corrector *c)
+{
+    SB_TRY(correct_open_plain(c));
+    SB_TRY(correct_run(c, correct_run_plain));
+    sb_replay_close(&c->plain);
+    SB_TRY(correct_open_quantized(c));
+    return correct_run(c, correct_run_quantized);
 }
 
 static sb_status correct_lay_over(const corrector *c)
@@ -235,9 +283,7 @@ sb_status sb_correct_biases(sb_quant_model *qm, size_t *layers)
     sb_status status = correct_find(&c);
 
     if (status == SB_OK && c.n > 0)
-        status = correct_open(&c);
-    if (status == SB_OK && c.n > 0)
-        status = correct_run(&c);
+        status = correct_both(&c);
     if (status == SB_OK)
         status = correct_lay_over(&c);
     sb_replay_close(&c.plain);
@@ -245,7 +291,11 @@ sb_status sb_correct_biases(sb_quant_model *qm, size_t *layers)
     for (size_t i = 0; c.states && i < 2 * c.n; i++)
         if (c.states[i].t.buf)
             sb_tensor_drop(&c.states[i].t);
+    for (size_t i = 0; c.means && i < c.n * sb_replay_batches(qm); i++)
+        sb_spill_drop(c.spill, &c.means[i]);
+    sb_spill_free(c.spill);
     *layers = c.n;
+    sb_free(qm->ctx, c.means);
     sb_free(qm->ctx, c.states);
     sb_free(qm->ctx, c.bound);
     sb_free(qm->ctx, c.wanted);

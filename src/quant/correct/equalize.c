@@ -17,6 +17,7 @@
 #include "quant/correct/equalize.h"
 #include "quant/model/instrument.h"
 #include "quant/place/place.h"
+#include "tensor/mapped.h"
 
 /* The factors of a value are applied if they are expected to leave less than
  * EQUALIZE_WORTH of its noise; less than EQUALIZE_MUCH if the network gets a
@@ -291,8 +292,9 @@ static sb_status equalize_copy(const equalizer *e, sb_value_id v,
     const sb_tensor *own = &sb_graph_value(e->qm->graph, v)->constant;
 
     *out = sb_tensor_make(SB_DTYPE_F32, own->rank, own->dims);
-    SB_TRY(sb_tensor_alloc(e->qm->ctx, out));
+    SB_TRY(sb_tensor_alloc_weight_raw(e->qm->ctx, out));
     memcpy(out->data, own->data, sb_tensor_bytes(out));
+    sb_tensor_release_pages(own);
     return SB_OK;
 }
 
@@ -301,6 +303,7 @@ static sb_status equalize_exchange(equalizer *e, sb_value_id v, sb_tensor *t)
     sb_status status = sb_graph_set_constant(e->qm->graph, v, t);
 
     e->changed[v] = true;
+    sb_tensor_release_pages(t);
     sb_tensor_drop(t);
     return status;
 }

@@ -16,6 +16,7 @@ void sb_quantizer_map_weight(const sb_quantizer *q, const sb_tensor *w,
                              float *to)
 {
     sb_convert(w->dtype, w->data, SB_DTYPE_F32, to, (size_t)sb_tensor_count(w));
+    sb_tensor_release_pages(w);
     if (q->def->map_weight)
         q->def->map_weight(&q->spec, to, sb_tensor_count(w));
 }
@@ -33,7 +34,7 @@ sb_status sb_quantizer_weight(const sb_quant_model *qm, const sb_quantizer *q,
         *out = sb_tensor_share(w);
         return SB_OK;
     }
-    SB_TRY(sb_tensor_alloc_weight(qm->ctx, &t));
+    SB_TRY(sb_tensor_alloc_weight_raw(qm->ctx, &t));
     sb_quantizer_map_weight(q, w, t.data);
     *out = t;
     return SB_OK;
