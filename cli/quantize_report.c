@@ -194,12 +194,16 @@ static const char *step_verdict(const sb_quant_step *s)
                                 : ": taken back";
 }
 
-/* What was done beyond scales, and what it gained. */
+/* What was done beyond scales, and what it gained; where that is not enough,
+ * what else there is. */
 static void print_steps(const quantize_job *j)
 {
+    const double much = 0.1;
     const sb_quant_step *s;
+    double error = (double)NAN; /* now */
 
-    for (size_t i = 0; (s = sb_quant_model_step(j->qm, i)) != NULL; i++)
+    for (size_t i = 0; (s = sb_quant_model_step(j->qm, i)) != NULL; i++) {
+        error = s->kept ? s->after : s->before;
         if (isnan(s->after))
             cli_put("%s: %zu layer%s\n", s->name, s->layers,
                     s->layers == 1 ? "" : "s");
@@ -207,6 +211,12 @@ static void print_steps(const quantize_job *j)
             cli_put("%s: %zu layer%s, error of the outputs %.3g -> %.3g%s\n",
                     s->name, s->layers, s->layers == 1 ? "" : "s", s->before,
                     s->after, step_verdict(s));
+    }
+    if (error > much)
+        cli_put("the outputs lose much, %.3g of their signal: `sparsebit "
+                "analyze` shows where, --accuracy-drop keeps the worst layers "
+                "in float\n",
+                error);
 }
 
 void quantize_print_drop(const quantize_drop *d)

@@ -31,6 +31,10 @@ END
 echo --- what it does
 quantize $models/photo.onnx -d good.yaml -o out.onnx -v
 quantize $models/photo.onnx -c q.yaml -d good.yaml -n 2 -o again.onnx --save-calibration seen.json
+echo 'SCHEDULE: {BIAS_CORRECTION: true}
+W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 2}}
+A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 1}}' >coarse.yaml
+quantize $models/photo.onnx -c coarse.yaml -d good.yaml -o coarse.onnx 2>&1 | sed 's/much, .* of/much, E of/'
 quantize $models/photo.onnx -c q.yaml --load-calibration seen.json -o loaded.onnx -q
 cmp again.onnx loaded.onnx
 { echo 'SCHEDULE: {EQUALIZATION: true}'; cat q.yaml; } >even.yaml # takes samples
