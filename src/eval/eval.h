@@ -151,9 +151,12 @@ double sb_eval_cosine(const sb_products *p);
 
 /* eval_task.c.  Reads `detect:yolov8`; NULL is SB_TASK_GUESS. */
 SB_MUST_USE sb_status sb_eval_read_task(sb_eval *e, const char *text);
-/* Boxes, scores and classes in outputs of their own: which are they? */
+/* Boxes, scores and classes in outputs of their own: which are they?  And are
+ * those of another batch the same ones? */
 bool sb_eval_find_lists(sb_eval *e, int64_t count,
                         const sb_tensor *const *outputs);
+bool sb_eval_are_lists(const sb_eval *e, int64_t count,
+                       const sb_tensor *const *outputs);
 /* Decides what the outputs are, once; `outputs` are the reference's. */
 SB_MUST_USE sb_status sb_eval_guess(sb_eval *e, const sb_batch *batch,
                                     const sb_tensor *const *outputs);

@@ -283,7 +283,7 @@ static sb_status check_layout(sb_eval *e, int64_t count,
                (count == 1 && t->rank == 2 && t->dims[1] == 6);
         break;
     case SB_BOXES_LISTS:
-        good = sb_eval_find_lists(e, count, outputs);
+        good = sb_eval_are_lists(e, count, outputs);
         break;
     case SB_BOXES_PAIR:
         good = r->boxes != r->scores && outputs[r->boxes]->rank == 3 &&
@@ -357,6 +357,8 @@ sb_status sb_eval_boxes_start(sb_eval *e, const sb_batch *batch,
         r->boxes = 0;
         r->scores = e->n_outputs > 1 ? 1 : 0;
     }
+    if (e->layout == SB_BOXES_LISTS)
+        (void)sb_eval_find_lists(e, (int64_t)batch->count, outputs);
     SB_TRY(check_layout(e, (int64_t)batch->count, outputs));
     /* In cells sizes are logarithms; decoded ones are pixels. */
     if (e->layout == SB_BOXES_YOLOX)

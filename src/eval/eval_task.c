@@ -121,31 +121,46 @@ static bool is_float(const sb_tensor *t)
            t->dtype == SB_DTYPE_BF16 || t->dtype == SB_DTYPE_F64;
 }
 
+/* Corners [A, 4] of a sample, or with samples in front? */
+static bool are_corners(const sb_tensor *t, int64_t count)
+{
+    return is_float(t) && t->rank >= 2 && t->dims[t->rank - 1] == 4 &&
+           (t->rank == 3 ? t->dims[0] == count : t->rank == 2 && count == 1);
+}
+
 bool sb_eval_find_lists(sb_eval *e, int64_t count,
                         const sb_tensor *const *outputs)
 {
     sb_box_reading *r = &e->reading;
-    const sb_tensor *b = NULL;
 
-    for (size_t i = 0; i < e->n_outputs && !b; i++) {
-        const sb_tensor *t = outputs[i];
-
-        if (is_float(t) && t->dims[t->rank > 0 ? t->rank - 1 : 0] == 4 &&
-            (t->rank == 3 ? t->dims[0] == count : t->rank == 2 && count == 1)) {
-            b = t;
-            r->boxes = i;
-        }
-    }
-    r->scores = r->classes = SB_NO_INDEX;
-    for (size_t i = 0; b && i < e->n_outputs; i++)
-        if (is_list_of(outputs[i], b)) {
+    r->scores = SB_NO_INDEX;
+    /* Four scores [1, 4] look like corners, too, but have no list. */
+    for (size_t b = 0; b < e->n_outputs && r->scores == SB_NO_INDEX; b++) {
+        r->boxes = b;
+        r->classes = SB_NO_INDEX;
+        for (size_t i = 0; i < e->n_outputs; i++) {
+            if (!are_corners(outputs[b], count) ||
+                !is_list_of(outputs[i], outputs[b]))
+                continue;
             size_t *to = is_float(outputs[i]) && r->scores == SB_NO_INDEX
                              ? &r->scores
                              : &r->classes;
-
             *to = *to == SB_NO_INDEX ? i : *to;
         }
+    }
     return r->scores != SB_NO_INDEX;
+}
+
+bool sb_eval_are_lists(const sb_eval *e, int64_t count,
+                       const sb_tensor *const *outputs)
+{
+    const sb_box_reading *r = &e->reading;
+
+    if (r->scores == SB_NO_INDEX)
+        return false;
+    const sb_tensor *b = outputs[r->boxes];
+    return are_corners(b, count) && is_list_of(outputs[r->scores], b) &&
+           (r->classes == SB_NO_INDEX || is_list_of(outputs[r->classes], b));
 }
 
 static sb_box_layout guess_layout(sb_eval *e, int64_t count,

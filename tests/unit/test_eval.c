@@ -216,6 +216,36 @@ static void test_lists_differ_in_length(void **state)
     sb_eval_free(e);
 }
 
+/* Scores in front of boxes, with a sample axis: four of them are as long as
+ * corners, at the first sample or later. */
+static void test_lists_of_four(void **state)
+{
+    const sb_tensor *four[] = {
+        test_f32("1x4", 0.9, 0.8, 0.7, 0.6),
+        test_f32("1x4x4", 0., 0., 1., 1., 2., 0., 3., 1., 4., 0., 5., 1., 6.,
+                 0., 7., 1.),
+        test_tensor(SB_DTYPE_I64, "1x4", (const double[]){1, 1, 2, 2})};
+    const sb_tensor *two[] = {
+        test_f32("1x2", 0.9, 0.8),
+        test_f32("1x2x4", 0., 0., 1., 1., 2., 0., 3., 1.),
+        test_tensor(SB_DTYPE_I64, "1x2", (const double[]){1, 1})};
+    const sb_batch b = batch_of(1);
+
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        sb_eval *e = new_eval(3, first ? "detect:lists" : NULL);
+
+        assert_ok(sb_eval_compare(e, &b, four, first ? four : two));
+        assert_ok(sb_eval_compare(e, &b, two, first ? two : four));
+        const sb_eval_result *r = sb_eval_get(e);
+        assert_string_equal(r->task, "detect:lists");
+        assert_int_equal(r->boxes, 6);
+        assert_int_equal(r->reference_boxes, 6);
+        assert_int_equal(r->matched_boxes, first ? 6 : 4);
+        sb_eval_free(e);
+    }
+}
+
 static void test_wrong_tasks_are_refused(void **state)
 {
     static const char *const layouts[] = {
@@ -247,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_outputs_without_samples_are_compared_whole),
         cmocka_unit_test(test_outputs_of_zeros),
         cmocka_unit_test(test_lists_differ_in_length),
+        cmocka_unit_test(test_lists_of_four),
         cmocka_unit_test(test_wrong_tasks_are_refused),
     };
 
