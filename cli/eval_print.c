@@ -28,12 +28,12 @@ static size_t figures_of(const eval_side *s, figure out[MOST_FIGURES])
         out[n++] = (figure){"pixels right", "pixel_accuracy", "%.2f %%",
                             r->pixel_accuracy};
     } else if (r && r->numbers) {
-        if (!isnan(r->label_f1))
-            out[n++] = (figure){"F1", "label_f1", "%.2f %%", r->label_f1};
         out[n++] = (figure){"MAE", "mean_absolute_error", "%.6g",
                             r->mean_absolute_error};
         out[n++] = (figure){"RMSE", "root_mean_squared_error", "%.6g",
                             sqrt(r->mean_squared_error)};
+        if (!isnan(r->label_f1)) /* last, as the other model may have none */
+            out[n++] = (figure){"F1", "label_f1", "%.2f %%", r->label_f1};
     }
     return n;
 }
@@ -158,16 +158,17 @@ static int print_distances(cli_env *env, const eval_job *j)
 int eval_print_text(cli_env *env, const eval_job *j)
 {
     static const char *const layouts[] = {"lrr", "lrrr", "lrrrr", "lrrrrr"};
-    figure f[MOST_FIGURES];
-    size_t n = figures_of(&j->main, f);
+    figure f[MOST_FIGURES], others[MOST_FIGURES];
+    size_t n = figures_of(&j->main, f), more = figures_of(&j->other, others);
+    const figure *heads = more > n ? others : f;
 
-    n = n ? n : figures_of(&j->other, f);
+    n = more > n ? more : n;
     cli_table *t = cli_table_new(layouts[n]);
     size_t broken = sb_data_broken_count(j->data);
 
     cli_table_add(t, "model");
     for (size_t i = 0; i < n; i++)
-        cli_table_add(t, "%s", f[i].name);
+        cli_table_add(t, "%s", heads[i].name);
     cli_table_add(t, "samples");
     cli_table_add(t, "items/s");
     print_side(t, &j->main, n);

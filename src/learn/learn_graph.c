@@ -114,12 +114,11 @@ static sb_status learn_skip_cast(learn_build *b)
     return SB_OK;
 }
 
-/* Losses over classes take logits: a Softmax at the end is left out; so does
- * the one over labels, and a Sigmoid. */
+/* Losses over classes take logits, so a Softmax at the end is left out; for BCE
+ * a Sigmoid is. */
 static void learn_skip_softmax(learn_build *b)
 {
     const sb_node *node = sb_graph_producer(b->g, b->x);
-
     bool classes = b->opt->loss == SB_LEARN_LOSS_CROSS_ENTROPY ||
                    b->opt->loss == SB_LEARN_LOSS_KL;
 

@@ -112,6 +112,15 @@ def test_numbers():
                 both = ((y > 0) & (t == 1)).sum()
                 near("F1", got["label_f1"], 200 * both / ((y > 0).sum() + t.sum()))
             check("F1 of numbers", ("label_f1" in got) == (kind == "labels"))
+    # Of labels that are all 0 only what finds some has an F1.
+    low = {"w.weight": w["w.weight"] / 1000, "w.bias": np.full(n, -5)}
+    write_net("low.onnx", [gemm], low, ["N", 5], ["N", n])
+    np.save("t.npy", np.zeros((24, n)))
+    rows = run("eval", "low.onnx", "--against", "many.onnx", "-d", "npy.json").stdout
+    rows = [line.split() for line in rows.splitlines()[:3]]
+    check("columns", [rows[0][1:4], rows[1][3], rows[2][3:5]] ==
+          [["MAE", "RMSE", "F1"], "-", ["0.00", "%"]], rows)
+    near("MAE of the second model", float(rows[2][1]), np.abs(y).mean())
     # Dimensions of 1 that the output has not.
     for shape in ((24, n, 1), (24, 1, n, 1)):
         np.save("t.npy", kinds["real"].reshape(shape))
