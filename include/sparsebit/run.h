@@ -172,10 +172,14 @@ struct sb_batch {
      *  predicted; NULL: all are, from `text_from` on. */
     const sb_tensor *text_labels;
     /** What samples have instead of a class each, with samples in the first
-     *  axis: int64, classes of pixels (or whatever has one each, -1: does not
-     *  count) or integers to be met; or floats.  NULL: none. */
+     *  axis: int64, classes of pixels (or whatever has one each, below 0: does
+     *  not count) or integers to be met; or floats.  SB_LABEL_IGNORED stands
+     *  where the data have IGNORE_LABEL.  NULL: none. */
     const sb_tensor *targets;
 };
+
+/** Of `targets`: does not count, be it a class or a number. */
+#define SB_LABEL_IGNORED INT64_MIN
 
 #define SB_BATCH_INIT                                                        \
     {                                                                        \

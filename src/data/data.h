@@ -93,7 +93,7 @@ SB_MUST_USE sb_status sb_data_setup(sb_data *data, const sb_data_options *opt);
 /* labels.c.  The last of data->sample and its type, of a sample with targets:
  * classes are int64, other numbers float. */
 void sb_data_fetch_target(sb_data *data, size_t row);
-/* Classes of a batch in place; -1: does not count. */
+/* Integers of a batch in place. */
 void sb_data_settle_target(const sb_data *data, int64_t *v, size_t n);
 /* Puts the chosen samples, from `begin` to `end`, into another order. */
 void sb_data_shuffle(sb_data *data, uint64_t epoch);

@@ -223,6 +223,8 @@ void sb_data_settle_target(const sb_data *data, int64_t *v, size_t n)
     int64_t ignored = data->keys.ignore_label;
 
     for (size_t i = 0; i < n; i++)
-        v[i] = ignored >= 0 && v[i] == ignored ? -1
-                                               : v[i] + data->keys.label_offset;
+        if (ignored >= 0 && v[i] == ignored)
+            v[i] = SB_LABEL_IGNORED;
+        else /* what is too large to be moved is no class anyway */
+            (void)sb_add_i64(v[i], data->keys.label_offset, &v[i]);
 }

@@ -5,7 +5,8 @@
  *   numbers             mean magnitude and mean square of the difference; F1 of
  *                       labels if all are 0 or 1
  *
- * Places whose class is below 0 do not count. */
+ * Places whose class is below 0 do not count, nor do numbers that are ignored.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -136,12 +137,20 @@ static bool targets_alike(const sb_tensor *a, const sb_tensor *b)
     }
 }
 
+static bool is_ignored(const sb_tensor *target, int64_t i)
+{
+    return target->dtype == SB_DTYPE_I64 &&
+           ((const int64_t *)target->data)[i] == SB_LABEL_IGNORED;
+}
+
 static void add_numbers(sb_eval *e, const sb_tensor *target,
                         const sb_tensor *output)
 {
     sb_eval_targets *t = &e->targets;
 
     for (int64_t i = 0; i < sb_tensor_count(output); i++) {
+        if (is_ignored(target, i))
+            continue;
         double x = sb_eval_element(output, i), y = sb_eval_element(target, i);
         const double above[] = {e->threshold >= 0 ? e->threshold : 0.5, 0};
 

@@ -128,6 +128,20 @@ static sb_status number_dims(const sb_trainer *t, const sb_tensor *from,
     return SB_OK;
 }
 
+/* A loss of numbers wants one everywhere. */
+static sb_status check_ignored(const sb_trainer *t, const sb_tensor *from)
+{
+    const int64_t *v = from->data;
+
+    for (int64_t i = 0; i < sb_tensor_count(from); i++)
+        if (from->dtype == SB_DTYPE_I64 && v[i] == SB_LABEL_IGNORED)
+            return sb_fail(t->ctx, SB_BAD_DATA,
+                           "a label is IGNORE_LABEL (in masks 255 unless the "
+                           "data file has another), which only LOSS "
+                           "cross_entropy leaves out");
+    return SB_OK;
+}
+
 static sb_status check_shares(const sb_trainer *t)
 {
     const float *v = t->target->data;
@@ -151,6 +165,7 @@ static sb_status number_target(sb_trainer *t, const sb_batch *batch)
     classes.data = (void *)(uintptr_t)batch->labels;
     if (!from->data)
         return sb_fail(t->ctx, SB_BAD_DATA, "the samples have no labels");
+    SB_TRY(check_ignored(t, from));
     SB_TRY(number_dims(t, from, &rank, dims));
     SB_TRY(sb_tensor_create(t->ctx, SB_DTYPE_F32, rank, dims, &t->target));
     sb_convert(from->dtype, from->data, SB_DTYPE_F32, t->target->data,

@@ -231,6 +231,28 @@ def test_masks():
     np.save("t.npy", np.where(t == 255, -100, t.astype("i4")))
     write_data("array.json", SOURCE="npy", PATH="x.npy", LABELS="t.npy", BATCH=9)
     near("masks with -100", loss_of("seg.onnx", "array.json", "auto"), entropy(y, t))
+    return x, t
+
+
+def test_masks_as_numbers(x, t):
+    """Masks of an output of one channel: 255 is no number, unless another one is ignored."""
+    w = {"w.weight": rng.normal(size=(1, 3, 3, 3)), "w.bias": rng.normal(size=1)}
+    conv = helper.make_node("Conv", ["x", "w.weight", "w.bias"], ["y"], pads=[1] * 4)
+    write_net("map.onnx", [conv], w, ["N", 3, "H", "W"], ["N", 1, "H", "W"])
+    y = ort.InferenceSession("map.onnx").run(None, {"x": x})[0][:, 0].astype("f8")
+    np.save("numbers.npy", t.astype("i4"))
+    train = ("train", "map.onnx", "-d", "map.json", "-o", "none.onnx", "--set")
+    keys = dict(SOURCE="npy", PATH="x.npy", LABELS="numbers.npy", BATCH=9)
+    write_data("map.json", **keys, IGNORE_LABEL=255)
+    near("MAE of those that count", figures("map.onnx", "map.json")["mean_absolute_error"],
+         np.abs(y - t)[t != 255].mean())
+    for loss in ("mse", "bce"):
+        refused(f"{loss} with IGNORE_LABEL", "a label is IGNORE_LABEL", *train, f"LOSS={loss}")
+    write_data("map.json", **keys)
+    near("mse of all", loss_of("map.onnx", "map.json", "mse"), ((y - t) ** 2).mean())
+    np.save("numbers.npy", np.full(t.shape, 2 ** 63 - 1))
+    write_data("map.json", **keys, LABEL_OFFSET=9)
+    near("as large as can be", figures("map.onnx", "map.json")["mean_absolute_error"], 2 ** 63)
 
 
 def test_interrupted():
@@ -278,7 +300,7 @@ def test_bad_masks():
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     test_numbers()
-    test_masks()
+    test_masks_as_numbers(*test_masks())
     test_interrupted()
     test_bad_masks()
     os.chdir("/")
