@@ -454,7 +454,8 @@ const cli_cmd cmd_train = {
     .description =
         "Trains the parameters of a network on labeled samples (a class each, "
         "a class for each pixel, or numbers), or on what another network says "
-        "of them, and writes it with the weights of the best epoch. With a configuration of quantization the network is "
+        "of them, and writes it with the weights of the best epoch. With a "
+        "configuration of quantization the network is "
         "trained with its quantizers, and written quantized. Of a language "
         "model adapters can be trained, beside weights that stay packed. A "
         "checkpoint is "
