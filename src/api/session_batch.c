@@ -123,11 +123,15 @@ static sb_status run_pieces(sb_session *s, const sb_tensor *const *inputs,
     return status;
 }
 
-/* Is the first axis of an output unknown where that of the inputs is 1, as that
+/* Is the first axis of an output unknown where that of all inputs is 1, as that
  * of boxes after suppression is?  These cannot be laid side by side. */
 static bool outputs_vary(const sb_model_io *model)
 {
-    for (size_t i = 0; i < model->n_outputs && fixed_size(model) == 1; i++)
+    for (size_t i = 0; i < model->n_inputs; i++)
+        if (!model->inputs[i].is_constant &&
+            (model->inputs[i].rank < 1 || model->inputs[i].dims[0] != 1))
+            return false;
+    for (size_t i = 0; i < model->n_outputs; i++)
         if (model->outputs[i].rank < 1 || model->outputs[i].dims[0] < 0)
             return true;
     return false;
@@ -227,7 +231,7 @@ sb_status sb_data_set_model(sb_data *data, const sb_model *model)
             if (data->source.axes)
                 SB_TRY(fix_batch(data, in, data->source.axes[k]));
         }
-    if (outputs_vary(io))
+    if (outputs_vary(io) && !data->source.axes)
         data->batch.size = 1;
     return SB_OK;
 }

@@ -1,14 +1,15 @@
 /* Ranges before functions that are flat far from 0: a convolution that copies
- * its input, numbers from -40 to 20, and where the range must end.  The ends
- * were computed with Python from the functions' definitions. */
+ * its input twice (one of a single channel stays in float), numbers from -40 to
+ * 20, and where the range must end.  The ends were computed with Python from
+ * the functions' definitions. */
 #include "quanttest.h"
 
 #include <math.h>
 
-#define GRAPH(text)                                             \
-    "graph main(x: f32[N,1,1,4]) -> (y) {\n"                    \
-    "  w: f32[1,1,1,1] = [1]\n  c = Conv(x, w) \"conv\"\n" text \
-    "  y = Conv(a, w) \"last\"\n}\n"
+#define GRAPH(text)                                                \
+    "graph main(x: f32[N,1,1,4]) -> (y) {\n"                       \
+    "  w: f32[2,1,1,1] = [1, 1]\n  c = Conv(x, w) \"conv\"\n" text \
+    "  u: f32[1,2,1,1] = [1, 1]\n  y = Conv(a, u) \"last\"\n}\n"
 
 static const struct {
     const char *what, *target, *graph;
@@ -28,7 +29,8 @@ static const struct {
     {"a second reader wants all of it", "onnxruntime-x86",
      GRAPH("  s = Sigmoid(c)\n  p = Mul(c, s)\n  a = Add(p, c)\n"), -40, 20},
     {"the gate is of another value", "onnxruntime-x86",
-     GRAPH("  v: f32[1,1,1,1] = [2]\n  d = Conv(x, v)\n  s = Sigmoid(d)\n  a = "
+     GRAPH("  v: f32[2,1,1,1] = [2, 2]\n  d = Conv(x, v)\n  s = Sigmoid(d)\n  "
+           "a = "
            "Mul(c, s)\n"),
      -40, 20},
     {"nothing flat", "onnxruntime-x86", GRAPH("  a = LeakyRelu(c)\n"), -40, 20},
@@ -73,7 +75,7 @@ static void test_float_sigmoid(void **state)
     const sb_tensor *x[] = {test_f32("1x1x1x4", -40, -1, 3, 20), NULL};
     sb_quant_model *qm =
         test_quant("graph main(x: f32[N,1,1,4]) -> (y) {\n"
-                   "  w: f32[1,1,1,1] = [1]\n  c = Conv(x, w)\n"
+                   "  w: f32[2,1,1,1] = [1, 1]\n  c = Conv(x, w)\n"
                    "  y = Sigmoid(c)\n}\n",
                    TEST_W8 TEST_A8, "onnxruntime-x86");
     double zero = 0;
