@@ -184,7 +184,8 @@ sb_status sb_source_find_masks(sb_source *s, const char *dir)
         return SB_NO_MEMORY;
     for (size_t i = 0; i < s->count; i++) {
         const char *dot = strrchr(f->names[i], '.');
-        int n = (int)(dot ? (size_t)(dot - f->names[i]) : strlen(f->names[i]));
+        bool ends = dot && !strchr(dot, '/');
+        int n = (int)(ends ? (size_t)(dot - f->names[i]) : strlen(f->names[i]));
         static const char *const endings[] = {".png", ".npy"};
 
         for (size_t e = 0; e < SB_COUNT(endings) && !s->masks[i]; e++) {

@@ -92,7 +92,7 @@ static void write_note(const sb_trainer *t, sb_str *out)
     add_number(out, "best", at->best);
     add_number(out, "best_epoch", (double)at->best_epoch);
     add_number(out, "worse", (double)at->worse);
-    add_number(out, "seconds", at->seconds + sb_train_clock() - t->began);
+    add_number(out, "seconds", at->seconds + sb_seconds_now() - t->began);
     add_rows(out, at);
     sb_str_add(out, "}");
 }

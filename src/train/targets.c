@@ -95,12 +95,11 @@ static sb_status class_target(sb_trainer *t, const sb_batch *batch)
 
 /* ---- numbers ------------------------------------------------------------ */
 
-/* Dimensions of 1 may be in one and not in the other. */
-static sb_status number_dims(const sb_trainer *t, const sb_tensor *from,
-                             int *rank, int64_t *dims)
+/* The dimensions of `from` in the output's rank: those of 1 may be in one and
+ * not in the other. */
+static bool number_dims(const sb_value_info *out, const sb_tensor *from,
+                        int *rank, int64_t *dims)
 {
-    const sb_value_info *out = learned_output(t);
-    char found[128];
     int k = 0;
 
     *rank = out->rank < 0 ? from->rank : out->rank;
@@ -112,20 +111,12 @@ static sb_status number_dims(const sb_trainer *t, const sb_tensor *from,
         bool same = k < from->rank && (want < 0 || want == from->dims[k]);
 
         if (!same && want != 1)
-            return sb_fail(t->ctx, SB_BAD_DATA,
-                           "the labels are %s, which does not fit '%s', %s",
-                           sb_tensor_describe(from, found, sizeof found),
-                           out->name, out->text);
+            return false;
         dims[i] = same ? from->dims[k++] : 1;
     }
     while (k < from->rank && from->dims[k] == 1)
         k++;
-    if (k < from->rank)
-        return sb_fail(t->ctx, SB_BAD_DATA,
-                       "the labels are %s, which does not fit '%s', %s",
-                       sb_tensor_describe(from, found, sizeof found), out->name,
-                       out->text);
-    return SB_OK;
+    return k == from->rank;
 }
 
 /* A loss of numbers wants one everywhere. */
@@ -159,14 +150,20 @@ static sb_status number_target(sb_trainer *t, const sb_batch *batch)
     const int64_t count = (int64_t)batch->count;
     sb_tensor classes = sb_tensor_make(SB_DTYPE_I64, 1, &count);
     const sb_tensor *from = batch->targets ? batch->targets : &classes;
+    const sb_value_info *out = learned_output(t);
     int64_t dims[SB_MAX_RANK];
+    char found[128];
     int rank = 0;
 
     classes.data = (void *)(uintptr_t)batch->labels;
     if (!from->data)
         return sb_fail(t->ctx, SB_BAD_DATA, "the samples have no labels");
     SB_TRY(check_ignored(t, from));
-    SB_TRY(number_dims(t, from, &rank, dims));
+    if (!number_dims(out, from, &rank, dims))
+        return sb_fail(t->ctx, SB_BAD_DATA,
+                       "the labels are %s, which does not fit '%s', %s",
+                       sb_tensor_describe(from, found, sizeof found), out->name,
+                       out->text);
     SB_TRY(sb_tensor_create(t->ctx, SB_DTYPE_F32, rank, dims, &t->target));
     sb_convert(from->dtype, from->data, SB_DTYPE_F32, t->target->data,
                (size_t)sb_tensor_count(from));

@@ -1,24 +1,14 @@
 /* The training loop. */
-#define _POSIX_C_SOURCE 200809L
 #include "train/trainer.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/model.h"
 #include "base/options.h"
 #include "base/ranks/comm.h"
 #include "base/str.h"
 #include "eval/eval.h"
-
-double sb_train_clock(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 sb_learn_values sb_trainer_values(const sb_trainer *t)
 {
@@ -138,7 +128,7 @@ static double share_right(const sb_train_progress *at)
 
 static double epoch_seconds(const sb_trainer *t)
 {
-    return t->at.seconds + sb_train_clock() - t->began;
+    return t->at.seconds + sb_seconds_now() - t->began;
 }
 
 /* Tells the caller; `validation` is NaN within an epoch. */
@@ -223,7 +213,7 @@ static sb_status next_batch(sb_trainer *t, const sb_batch **out)
 static sb_status run_steps(sb_trainer *t)
 {
     sb_train_progress *at = &t->at;
-    double since = sb_train_clock();
+    double since = sb_seconds_now();
 
     sb_data_start_epoch(t->train, at->epoch);
     for (size_t i = 0; i < t->steps; i++) {
@@ -240,7 +230,7 @@ static sb_status run_steps(sb_trainer *t)
         if (i < at->step) /* of an epoch that is resumed */
             continue;
         SB_TRY(learn_batch(t, batch));
-        double now = sb_train_clock();
+        double now = sb_seconds_now();
         size_t samples =
             batch->count * (t->opt.pipeline ? 1 : (size_t)sb_ctx_ranks(t->ctx));
         SB_TRY(tell_watcher(t, samples, now - since, (double)NAN));
@@ -298,7 +288,7 @@ static sb_status end_epoch(sb_trainer *t)
     at->loss = 0;
     at->right = at->seen = 0;
     at->seconds = 0;
-    t->began = sb_train_clock();
+    t->began = sb_seconds_now();
     sb_train_log_write(t);
     if (status == SB_OK)
         status = sb_learner_collect(t->learner);
@@ -325,7 +315,7 @@ static sb_status run_epochs(sb_trainer *t)
 {
     const sb_train_keys *keys = &t->keys;
 
-    t->began = sb_train_clock();
+    t->began = sb_seconds_now();
     if (t->at.epoch == (size_t)keys->epochs)
         return tell_ended(t);
     while (t->at.epoch < (size_t)keys->epochs) {

@@ -67,8 +67,6 @@ void sb_trainer_close(sb_trainer *t);
 
 /* What is validated and kept. */
 sb_learn_values sb_trainer_values(const sb_trainer *t);
-/* Seconds of a clock that only goes forward. */
-double sb_train_clock(void);
 
 /* train_mark.c: a number that models with other constants do not share but by
  * chance.  With a learner (or NULL), which has a stage of a pipeline, all ranks

@@ -259,6 +259,7 @@ static sb_status place_nothing(const sb_quant_model *qm)
     const sb_graph *g = qm->graph;
     const sb_op_def *ops[4];
     size_t n = 0;
+    bool more = false;
     sb_str list;
 
     if (qm->place.before_log)
@@ -268,13 +269,16 @@ static sb_status place_nothing(const sb_quant_model *qm)
                        "would make zeros of small numbers",
                        qm->place.before_log);
     sb_str_init(&list, qm->ctx);
-    for (sb_node_id id = 0; id < g->n_nodes && n < SB_COUNT(ops); id++) {
+    for (sb_node_id id = 0; id < g->n_nodes; id++) {
         const sb_node *node = sb_graph_node(g, id);
         size_t k = 0;
         while (k < n && ops[k] != sb_op_of(node))
             k++;
         if (node->dead || k < n)
             continue;
+        more = n == SB_COUNT(ops);
+        if (more)
+            break;
         ops[n++] = sb_op_of(node);
         sb_str_addf(&list, "%s%s", k > 0 ? ", " : "", node->op);
     }
@@ -282,7 +286,7 @@ static sb_status place_nothing(const sb_quant_model *qm)
         sb_fail(qm->ctx, SB_BAD_MODEL,
                 "nothing to quantize: the model (%s%s) has no operator with a "
                 "quantizer under this configuration",
-                sb_str_text(&list), n < SB_COUNT(ops) ? "" : ", ...");
+                sb_str_text(&list), more ? ", ..." : "");
     sb_str_free(&list);
     return status;
 }
