@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/model.h"
+#include "data/data.h"
 #include "eval/eval.h"
 #include "train/trainer.h"
 
@@ -15,6 +16,32 @@ enum { NO_CLASS = -100 }; /* ignore_index of the loss */
 static bool of_elements(const sb_trainer *t)
 {
     return t->keys.loss > SB_TRAIN_LOSS_CROSS_ENTROPY;
+}
+
+/* Of a teacher outputs are numbers; samples may have a class each all the
+ * same, and then that is what counts in the end. */
+static bool has_numbers(const sb_trainer *t, bool classes)
+{
+    return of_elements(t) && !(t->opt.teacher && classes);
+}
+
+sb_status sb_targets_check(const sb_trainer *t)
+{
+    if (t->opt.teacher && t->keys.loss == SB_TRAIN_LOSS_BCE)
+        return sb_fail(t->ctx, SB_UNSUPPORTED,
+                       "LOSS bce is of labels: with a teacher want auto, mse, "
+                       "l1 or smooth_l1");
+    if (!t->valid)
+        return SB_OK;
+    if (of_elements(t) && !t->opt.teacher && !sb_data_has_labels(t->valid))
+        return sb_fail(t->ctx, SB_BAD_DATA,
+                       "the validation samples have no labels");
+    if (sb_ctx_ranks(t->ctx) > 1 &&
+        (t->valid->targets || has_numbers(t, sb_data_has_labels(t->valid))))
+        return sb_fail(t->ctx, SB_UNSUPPORTED,
+                       "labels of this kind are validated by one rank: train "
+                       "without validation samples, and evaluate the result");
+    return SB_OK;
 }
 
 bool sb_targets_wanted(const sb_trainer *t, const sb_batch *batch)
@@ -89,7 +116,7 @@ static sb_status class_target(sb_trainer *t, const sb_batch *batch)
                        out->name, out->text);
     SB_TRY(sb_tensor_create(t->ctx, SB_DTYPE_I64, labels->rank, labels->dims,
                             &t->target));
-    t->maps = true;
+    t->metric = SB_TRAIN_IOU;
     return fill_classes(t, batch, t->target->data);
 }
 
@@ -158,6 +185,7 @@ static sb_status number_target(sb_trainer *t, const sb_batch *batch)
     classes.data = (void *)(uintptr_t)batch->labels;
     if (!from->data)
         return sb_fail(t->ctx, SB_BAD_DATA, "the samples have no labels");
+    t->metric = SB_TRAIN_NUMBERS;
     SB_TRY(check_ignored(t, from));
     if (!number_dims(out, from, &rank, dims))
         return sb_fail(t->ctx, SB_BAD_DATA,
@@ -193,7 +221,8 @@ void sb_targets_count(const sb_trainer *t, const sb_batch *batch, size_t *right,
 
 bool sb_targets_metric_wanted(const sb_trainer *t, const sb_batch *batch)
 {
-    return batch->targets || of_elements(t);
+    return batch->targets ||
+           has_numbers(t, batch->labels && batch->labels[0] >= 0);
 }
 
 sb_status sb_targets_validate(sb_trainer *t, sb_eval *e, const sb_batch *batch,
@@ -204,19 +233,19 @@ sb_status sb_targets_validate(sb_trainer *t, sb_eval *e, const sb_batch *batch,
     sb_tensor classes = sb_tensor_make(SB_DTYPE_I64, 1, &count);
 
     classes.data = (void *)(uintptr_t)batch->labels;
-    if (!batch->targets && of_elements(t))
-        one.targets = &classes;
-    if (sb_ctx_ranks(t->ctx) > 1)
-        return sb_fail(t->ctx, SB_UNSUPPORTED,
-                       "labels of this kind are validated by one rank: train "
-                       "without validation samples, and evaluate the result");
-    t->maps = t->maps || !of_elements(t);
+    if (!batch->targets && t->teacher)
+        SB_TRY(sb_distill_target(t, batch));
+    if (!batch->targets)
+        one.targets = t->teacher ? t->target : &classes;
+    t->metric = has_numbers(t, sb_eval_class_axis(output, one.targets) >= 0)
+                    ? SB_TRAIN_NUMBERS
+                    : SB_TRAIN_IOU;
     return sb_eval_add_targets(e, &one, output);
 }
 
 bool sb_targets_less_is_better(const sb_trainer *t)
 {
-    return of_elements(t) && t->keys.loss != SB_TRAIN_LOSS_BCE;
+    return t->metric == SB_TRAIN_NUMBERS && t->keys.loss != SB_TRAIN_LOSS_BCE;
 }
 
 const char *sb_targets_metric_name(const sb_trainer *t)
@@ -226,14 +255,16 @@ const char *sb_targets_metric_name(const sb_trainer *t)
                                         [SB_TRAIN_LOSS_SMOOTH_L1] = "MAE",
                                         [SB_TRAIN_LOSS_BCE] = "F1"};
 
-    return of_elements(t) ? names[t->keys.loss] : t->maps ? "mIoU" : "accuracy";
+    return t->metric == SB_TRAIN_NUMBERS ? names[t->keys.loss]
+           : t->metric == SB_TRAIN_IOU   ? "mIoU"
+                                         : "accuracy";
 }
 
 double sb_targets_metric(const sb_trainer *t, sb_eval *e)
 {
     const sb_eval_result *r = sb_eval_get(e);
 
-    if (!of_elements(t))
+    if (t->metric != SB_TRAIN_NUMBERS)
         return r->mean_iou / 100;
     if (t->keys.loss == SB_TRAIN_LOSS_BCE)
         return r->label_f1 / 100;

@@ -404,10 +404,7 @@ static sb_status check_samples(const sb_trainer *t, bool text)
         return sb_fail(t->ctx, SB_BAD_DATA,
                        "the samples have no labels: give LABELS in the data "
                        "file, or a teacher");
-    if (t->valid && t->keys.loss > SB_TRAIN_LOSS_CROSS_ENTROPY &&
-        !sb_data_has_labels(t->valid))
-        return sb_fail(t->ctx, SB_BAD_DATA,
-                       "the validation samples have no labels");
+    SB_TRY(sb_targets_check(t));
     return check_pipeline(t, text);
 }
 

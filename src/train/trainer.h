@@ -26,6 +26,12 @@ typedef struct sb_train_progress {
     sb_train_row *rows;       /* one for each epoch that is complete */
 } sb_train_progress;
 
+typedef enum sb_train_metric {
+    SB_TRAIN_ACCURACY, /* of one class a sample */
+    SB_TRAIN_IOU,      /* of a class for each pixel */
+    SB_TRAIN_NUMBERS,  /* as the loss has it */
+} sb_train_metric;
+
 typedef struct sb_trainer {
     sb_ctx *ctx;
     sb_train_options opt;
@@ -54,8 +60,8 @@ typedef struct sb_trainer {
                          was given */
     sb_str pruning;   /* its settings, as in a checkpoint; empty: none */
     double share;     /* that the masks have reached */
-    bool maps;        /* samples have a class for each pixel */
-    double began;     /* the clock when this epoch began, or was resumed */
+    sb_train_metric metric; /* what is validated, as far as samples were seen */
+    double began; /* the clock when this epoch began, or was resumed */
 } sb_trainer;
 
 /* Trains `model`, whose context, data and options are set; an interrupted run
@@ -117,7 +123,9 @@ SB_MUST_USE sb_status sb_train_prune_finish(sb_trainer *t, sb_model **model);
 SB_MUST_USE sb_status sb_train_text_step(sb_trainer *t, const sb_batch *batch,
                                          double *loss);
 
-/* targets.c.  Is the loss of such a batch not of one class a sample? */
+/* targets.c.  Refuses, before anything is learned, what cannot be. */
+SB_MUST_USE sb_status sb_targets_check(const sb_trainer *t);
+/* Is the loss of such a batch not of one class a sample? */
 bool sb_targets_wanted(const sb_trainer *t, const sb_batch *batch);
 SB_MUST_USE sb_status sb_targets_step(sb_trainer *t, const sb_batch *batch,
                                       double *loss);

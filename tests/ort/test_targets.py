@@ -255,6 +255,37 @@ def test_masks_as_numbers(x, t):
     near("as large as can be", figures("map.onnx", "map.json")["mean_absolute_error"], 2 ** 63)
 
 
+def test_teacher():
+    """At a rate of nearly 0 the network stays what it is: MSE from the teacher's outputs, or
+    top-1 where samples have a class each."""
+    x, n = rng.normal(size=(24, 5)).astype("f4"), 3
+    gemm = helper.make_node("Gemm", ["x", "w.weight"], ["y"], transB=1)
+    y = []
+    for net in ("pupil", "teacher"):
+        write_net(f"{net}.onnx", [gemm], {"w.weight": rng.normal(size=(n, 5))}, ["N", 5],
+                  ["N", n])
+        y.append(ort.InferenceSession(f"{net}.onnx").run(None, {"x": x})[0].astype("f8"))
+    np.save("five.npy", x)
+    np.save("three.npy", rng.integers(0, n, 24))
+    right = (y[0].argmax(1) == np.load("three.npy")).mean()
+    write_data("plain.json", SOURCE="npy", PATH="five.npy", BATCH=8)
+    write_data("classes.json", SOURCE="npy", PATH="five.npy", LABELS="three.npy", BATCH=8)
+    train = ("train", "pupil.onnx", "--teacher", "teacher.onnx", "-o", "none.onnx", "--force",
+             "--json", "--set", "EPOCHS=2", "--set", "LR=1e-12", "--folder")
+    for data, loss, metric, want in (
+            ("plain.json", "mse", "MSE", ((y[0] - y[1]) ** 2).mean()),
+            ("plain.json", "l1", "MAE", np.abs(y[0] - y[1]).mean()),
+            ("classes.json", "mse", "accuracy", right)):
+        done = run(*train, tempfile.mkdtemp(dir="."), "-d", data, "--valid", data, "--set",
+                   f"LOSS={loss}")
+        check(f"teacher {data}", done.returncode == 0, done.stderr)
+        got = json.loads(done.stdout) if done.returncode == 0 else {}
+        check(f"metric of {data}", got.get("metric") == metric, got)
+        near(f"{metric} of {data}", got.get("validation"), want)
+    refused("bce", "LOSS bce is of labels", *train, "bce", "-d", "plain.json", "--set",
+            "LOSS=bce")
+
+
 def test_interrupted():
     """Pixels that are right are more than there are samples: counts of half an epoch."""
     write_data("small.json", SOURCE="npy", PATH="x.npy", LABELS="t.npy", BATCH=1)
@@ -303,6 +334,7 @@ with tempfile.TemporaryDirectory() as folder:
     test_masks_as_numbers(*test_masks())
     test_interrupted()
     test_bad_masks()
+    test_teacher()
     os.chdir("/")
 print("labels of several numbers are right" if not failures else f"{failures} failures")
 sys.exit(failures > 0)
