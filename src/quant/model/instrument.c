@@ -75,8 +75,9 @@ sb_status sb_quant_move_output_as(sb_graph *g, sb_value_id x, sb_value_id y,
     for (size_t i = 0; i < g->n_outputs; i++)
         if (g->outputs[i] == x)
             g->outputs[i] = y;
+    /* Not an output while something else is compared (output_error.c). */
+    sb_graph_value(g, y)->is_output |= sb_graph_value(g, x)->is_output;
     sb_graph_value(g, x)->is_output = false;
-    sb_graph_value(g, y)->is_output = true;
     return SB_OK;
 }
 
